@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from worldsize.adopting.source.line_lengths import LIMIT, wrap_lines
+from worldsize.adopting.source.script import LIMIT, wrap_lines
 
 LONG = "name_of_thirty_letters_in_here"
 SAMPLER = f"sampler=DistributedSampler({LONG}, drop_last=True)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from worldsize.adopting.proving.workspace import ROOM, copy_folder, copy_outside
+from worldsize.adopting.proving.prove import ROOM, copy_folder, copy_outside
 
 TEXT = 'rows = open("../data/rows.csv")\nword = "../"\nfar = open("../../../../../far.csv")\nodd = "../\\0"\n'
 

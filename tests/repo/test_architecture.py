@@ -15,25 +15,25 @@ import pytest
 # The most that there may be of each: numbers, written here. A bound falls with its measure, which it may
 # exceed by 1 %.
 BOUNDS = {
-    "files": 901,
-    "lines": 109_702,
-    "small modules": 122,
-    "edges between packages": 174,
+    "files": 853,
+    "lines": 108_380,
+    "small modules": 106,
+    "edges between packages": 168,
     "packages in knots": 0,
     "edges in running": 42,
     "parts of running in knots": 0,
     "circles of modules": 0,
-    "imports inside functions": 570,
+    "imports inside functions": 321,
     "private modules of others": 4,
     "ast.parse outside scripts": 0,
     "back imports": 0,
     "rules without logic": 0,
     "pages above one a rule": 0,
     "functions called of": 0,
-    "noqa": 118,
+    "noqa": 117,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
     "test files": 1273,
-    "lines of golden files": 13_601,
+    "lines of golden files": 13_597,
     "processor seconds of the fast tests": 130,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.

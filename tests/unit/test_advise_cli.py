@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from worldsize import api
 from worldsize.base import resources
-from worldsize.cli.advice_apply import is_as_advised
 from worldsize.cli.advice_question import Request, make_question, read_asked
 from worldsize.cli.advice_table import _times
+from worldsize.cli.advise import is_as_advised
 from worldsize.cli.main import main
 from worldsize.documents import yaml
 from worldsize.facts import vm_sizes

@@ -13,7 +13,7 @@ from worldsize import api
 from worldsize.azureml.model import Literal
 from worldsize.cli import speed_view
 from worldsize.cli.main import main
-from worldsize.emit.predictions import add_predictions
+from worldsize.emit.layout import add_predictions
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.model import Interval
 from worldsize.planning.estimates.prediction import read_prediction, write_inputs

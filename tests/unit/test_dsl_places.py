@@ -12,8 +12,7 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.cli.main import main
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.dsl.calls import PythonFile
-from worldsize.dsl.places import point_into_python
+from worldsize.dsl.places import PythonFile, point_into_python
 
 PYTHON = '''\
 from azure.ai.ml import command, dsl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from worldsize.remote.job_messages import parse_fitted, parse_registration
+from worldsize.remote.jobs import parse_fitted, parse_registration
 from worldsize.running.model.results import Registration
 
 FITTED = "planned for 8 processes (2 × 4), running 2 here with accumulation ×4, global batch 256 unchanged"

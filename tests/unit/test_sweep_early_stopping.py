@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.running.engine.early_stopping import best_value, is_worse, should_stop
+from worldsize.running.engine.sweep import best_value, is_worse, should_stop
 from worldsize.running.model.sweep import EarlyTermination, Goal
 
 NOBODY: frozenset[str] = frozenset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,16 +15,17 @@ from msgspec.structs import replace
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files, allow_anything, allow_nothing
 from worldsize.azureml.tree import read_cluster
+from worldsize.base import limits
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence, Problem
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
-from worldsize.checking import boundary, discover, shorten
+from worldsize.checking import boundary, discover
 from worldsize.checking.choice import EVERYTHING, Choice, Wanted, resolve_prefixes
 from worldsize.checking.provided import leave_out_provided
 from worldsize.checking.stages import CheckRun
 from worldsize.checking.templates import leave_out_unfilled
-from worldsize.documents.diagnostics.diagnostic import INTERNAL, Diagnostic, Severity, sort_unique
+from worldsize.documents.diagnostics.diagnostic import INTERNAL, SEVERITIES, Diagnostic, Severity, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.secrecy import reports
 from worldsize.rules import engine, registry
@@ -189,11 +191,11 @@ def check_files(
         sources |= run.context.sources()
         new = kept if baseline is None else baseline.select_new(kept, sources)
         known, kept = known + len(kept) - len(new), new
-        diagnostics += shorten.cap_repeats(kept, wanted)
+        diagnostics += cap_repeats(kept, wanted)
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
     masked, shown_sources = reports.mask_findings(
-        shorten.cap_report(sort_unique(diagnostics), requested), sources, roots
+        cap_report(sort_unique(diagnostics), requested), sources, roots
     )
     checked, passed = _sort_files(runs, masked)
     notes = choice.min_severity is not None or bool(choice.select)
@@ -349,3 +351,63 @@ def write_output(text: str) -> None:
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+_HELP = "fix what is listed and check again"
+
+
+def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
+    """The first findings of each rule in each file, and a note that counts the rest.
+
+    Of a file that still has too many findings, the most severe are kept.
+    """
+    if len(diagnostics) <= limits.SAME:
+        return list(diagnostics)
+    counts: Counter[tuple[str, str]] = Counter()
+    kept: dict[str, list[Diagnostic]] = {}
+    last: dict[tuple[str, str], Diagnostic] = {}
+    for each in diagnostics:
+        key = (each.span.path, each.code)
+        counts[key] += 1
+        if counts[key] <= limits.SAME:
+            kept.setdefault(each.span.path, []).append(each)
+            last[key] = each
+    notes = list(_notes(counts, last))
+    listed: list[Diagnostic] = []
+    for findings in kept.values():
+        most_severe = _select_most_severe(findings, limits.LISTED)
+        if len(most_severe) < len(findings):
+            left_out = len(findings) - len(most_severe)
+            message = f"{left_out:,} more findings of several rules in this file are not listed"
+            notes.append(Problem("findings-left-out", most_severe[-1].span, message, _HELP))
+        listed += most_severe
+    return sort_unique([*listed, *(note for note in engine.diagnose(notes) if wanted(note.code))])
+
+
+def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagnostic]:
+    """The most severe findings of a whole check, and one more that counts the rest."""
+    kept = _select_most_severe(diagnostics, limits.REPORTED)
+    if len(kept) == len(diagnostics):
+        return kept
+    listed = {each.span.path for each in kept}
+    left = {each.span.path for each in diagnostics} - listed
+    files = f", among them all of {len(left):,} files," if left else ""
+    message = f"{len(diagnostics) - len(kept):,} more findings{files} are not listed"
+    note = Problem("findings-left-out", kept[-1].span, message, _HELP)
+    return sort_unique([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
+
+
+def _select_most_severe(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:
+    """At most ``limit`` findings, errors before warnings before the rest, in their original order."""
+    if len(diagnostics) <= limit:
+        return list(diagnostics)
+    ranked = sorted(range(len(diagnostics)), key=lambda at: (SEVERITIES.index(diagnostics[at].severity), at))
+    return [diagnostics[at] for at in sorted(ranked[:limit])]
+
+
+def _notes(counts: Counter[tuple[str, str]], last: dict[tuple[str, str], Diagnostic]) -> Iterator[Problem]:
+    for key, count in counts.items():
+        if count > limits.SAME:
+            more = f"{'at least ' if count >= limits.FOUND else ''}{count - limits.SAME:,}"
+            message = f"{more} more findings of `{key[1]}` in this file are not listed"
+            yield Problem("findings-left-out", last[key].span, message, _HELP)

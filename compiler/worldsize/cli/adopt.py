@@ -7,7 +7,7 @@ import json
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +18,24 @@ from msgspec.structs import replace
 from worldsize import api, checking
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import AdoptError
-from worldsize.adopting.options.arguments import add_data
+from worldsize.adopting.options.arguments import add_data, read_arguments
 from worldsize.adopting.project.existing import place_project
-from worldsize.adopting.project.files import ProjectRequest, find_existing, make_project, write_files
-from worldsize.adopting.project.spec import Target, choose_size
+from worldsize.adopting.project.files import Project, ProjectRequest, find_existing, make_project, write_files
+from worldsize.adopting.project.missing_packages import add_packages, list_missing, list_unknown
+from worldsize.adopting.project.spec import CONDA_FILE, Target, choose_size
 from worldsize.adopting.proving import prove
 from worldsize.adopting.proving.prove import Measured
 from worldsize.base import untrusted
 from worldsize.base.source import Source
-from worldsize.base.wording import describe_os_error
-from worldsize.cli import adopt_again, adopt_report, common, estimate_table
+from worldsize.base.wording import describe_os_error, quoted_list
+from worldsize.cli import adopt_report, common, estimate_table
 from worldsize.cli.adopt_data import choose_data_option, explain_missing, find_data
-from worldsize.cli.adopt_findings import name_own_files
+from worldsize.cli.adopt_report import name_own_files
 from worldsize.documents.diagnostics.text import wants_colour
 from worldsize.documents.errors import SpecError
 from worldsize.facts import vm_sizes
 from worldsize.facts.prices import PriceFileError
+from worldsize.fixing.apply import replace_content
 from worldsize.resolving.workloads import explain_unknown_size
 
 if TYPE_CHECKING:
@@ -188,14 +190,14 @@ def _check_places(request: ProjectRequest, options: Options, size: str | None) -
         return
     project = place_project(request)
     if not options.writes:
-        lacking = adopt_again.find_lacking(request, project)
+        lacking = find_lacking(request, project)
         if lacking is not None and not options.as_json:
             common.say(lacking)
         return
     existing = find_existing(project.folder, project.files)
     done = request.adoption.text == request.adoption.source and len(existing) == len(project.files)
     if existing and done and not options.as_json:
-        adopt_again.say_adopted(request, project, options, size)
+        say_adopted(request, project, options, size)
         raise SystemExit(0)
     if existing:
         listed = ", ".join(f"`{project.folder / each}`" for each in existing)
@@ -344,3 +346,58 @@ def _document(
         ],
         "plan": api.plan_document(planned.plan) if planned is not None else None,
     }
+
+
+def say_adopted(request: ProjectRequest, project: Project, options: Any, size: str | None) -> None:
+    """Add the packages that the environment lacks, and say what is left."""
+    missing = list_missing(project)
+    unknown = list_unknown(project)
+    is_done = f"`{request.script}` is adopted already, and its spec is there"
+    common.say(f"{is_done}: nothing to write" if not missing else is_done)
+    if missing:
+        path = project.folder / CONDA_FILE
+        before = untrusted.read_bytes(path)
+        after = add_packages(before, list(missing.values()))
+        reason = replace_content(path, before, after) if after is not None else "it has no list of pip"
+        if reason is None:
+            common.say(f"wrote {path}: {quoted_list(missing.values())}, which the script needs")
+        else:
+            common.say(f"  add {quoted_list(missing.values())} to `{path}` yourself: {reason}")
+    for line in (*_list_unknown(unknown), *_list_unwritten(request, project, options, size)):
+        common.say(f"  {line}")
+
+
+def _list_unknown(modules: list[str]) -> Iterator[str]:
+    for each in modules:
+        yield f"the script needs `{each}`, and no package here has it: see that `{CONDA_FILE}` installs it"
+
+
+def _list_unwritten(
+    request: ProjectRequest, project: Project, options: Any, size: str | None
+) -> Iterator[str]:
+    """What the command line asks of a spec that is there already."""
+    asked = [f"`instance_type: {size}`"] if size is not None else []
+    if request.target.instance_count > 1:
+        asked.append(f"`instance_count: {request.target.instance_count}`")
+    if options.data is not None:
+        asked.append(f"the path `{options.data}` of the input `data`")
+    profile = request.adoption.profile
+    given = read_arguments(profile.flags, options.arguments, profile.subcommand)
+    others = [
+        word
+        for each in given
+        if each.flag != profile.flag("data") or each.flag is None
+        for word in each.words
+    ]
+    if others:
+        asked.append(f"`{shlex.join(others)}` in `command`")
+    yield from (f"write {each} in `{project.folder / project.spec}` yourself" for each in asked)
+
+
+def find_lacking(request: ProjectRequest, project: Project) -> str | None:
+    """A sentence about the packages that the environment beside an adopted script lacks."""
+    done = request.adoption.text == request.adoption.source and (project.folder / CONDA_FILE).is_file()
+    missing = list_missing(project) if done else {}
+    if not missing:
+        return None
+    return f"`{CONDA_FILE}` lacks {quoted_list(missing)}, which the script needs: `--write` adds it\n"

@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from worldsize.azureml import binding
 from worldsize.planning.estimates import prediction
-from worldsize.remote import job_messages, logs
+from worldsize.remote import logs
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
@@ -158,17 +159,17 @@ class RemoteJob:
             if step_state(step.run) == "succeeded":
                 name = str((inputs.get("model_name") or {}).get("value") or step.name)
                 with contextlib.suppress(HttpResponseError):  # the log is gone
-                    found.append(job_messages.read_registration(self.rest, step.id, name))
+                    found.append(read_registration(self.rest, step.id, name))
         return [each for each in found if each is not None]
 
-    def fitted(self) -> Mapping[str, job_messages.Fitted]:
+    def fitted(self) -> Mapping[str, Fitted]:
         """The steps that ran with other processes than planned."""
         from azure.core.exceptions import HttpResponseError
 
         if all(step.processes == 1 for step in self.steps.values()):
             return {}
         with contextlib.suppress(HttpResponseError):  # a log that is gone says nothing
-            return job_messages.read_fitted(self.rest, self.name)
+            return read_fitted(self.rest, self.name)
         return {}
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
@@ -391,3 +392,49 @@ def _member(mapping: Mapping[str, Any], name: str) -> Any:
 
 def _count(value: Any, default: int = 1) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else default
+
+
+LAST_LINES = 40  # of a step that registers a model
+# Where `worldsize serve` writes how the steps of a pipeline and of a command run on its machine.
+NOTICES = ("logs/azureml/executionlogs.txt", "user_logs/std_log_notices.txt")
+_REGISTERED = re.compile(r"registered (?P<name>\S.{0,250}) version (?P<version>\d{1,9})")
+_DECLINED = re.compile(r"nothing is registered: (?P<reason>.{1,1000})")
+_FITTED = re.compile(
+    r"(?:\[[^]]{1,40}\] )?(?P<step>[\w.-]{1,255}): "
+    r"(?P<text>planned for \d{1,9} (?:process|replica)e?s? .{0,200}?running (?P<count>\d{1,9}) here.{0,1000})"
+)
+
+
+class Fitted(NamedTuple):
+    """A step that runs with another number of processes than planned."""
+
+    processes: int
+    text: str  # both numbers, and what follows for the batch
+
+
+def parse_registration(lines: Iterable[str], name: str) -> Registration | None:
+    """What the built-in component `register` has written: the version, or why there is none."""
+    for line in lines:
+        if found := _REGISTERED.fullmatch(line):
+            return Registration(found["name"], found["version"])
+        if found := _DECLINED.fullmatch(line):
+            return Registration(name, None, found["reason"])
+    return None
+
+
+def read_registration(rest: Rest, run: str, name: str) -> Registration | None:
+    """The model of a step that has succeeded; None if its log does not name one."""
+    return parse_registration(logs.last_lines(rest, run, LAST_LINES), name)
+
+
+def parse_fitted(lines: Iterable[str]) -> dict[str, Fitted]:
+    """The steps that run with other processes than planned, by name."""
+    found = filter(None, map(_FITTED.fullmatch, lines))
+    return {each["step"]: Fitted(int(each["count"]), each["text"]) for each in found}
+
+
+def read_fitted(rest: Rest, job: str) -> Mapping[str, Fitted]:
+    """The same of a job; a workspace in Azure runs what was planned, and has no such lines."""
+    files = rest.run_details(job).get("logFiles") or {}
+    followers = (logs.RemoteFollower(rest, files[path]) for path in NOTICES if path in files)
+    return parse_fitted(line for each in followers for line in each.lines(final=True))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from worldsize.base import limits, untrusted
 from worldsize.base.wording import plural
+from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.attempts import read_attempts, read_pauses
@@ -22,7 +24,6 @@ from worldsize.reporting.curves import (
     read_tracked_values,
     reported_curves,
 )
-from worldsize.reporting.environment import describe_environment
 from worldsize.reporting.measures import measure_training
 from worldsize.reporting.model import (
     Attempt,
@@ -34,9 +35,10 @@ from worldsize.reporting.model import (
 from worldsize.reporting.quantities import compare_with_plan
 from worldsize.reporting.run_metrics import find_original
 from worldsize.reporting.sweeps import read_sweeps
+from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
-from worldsize.running.record.history import RECORD, StepRecord, load_run
+from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
 from worldsize.showing.curves import Curve, is_finite, join_curves
 from worldsize.tracking import runs
@@ -249,3 +251,76 @@ def read_registered(step: StepFacts) -> list[Registered]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+_COMMIT, _BRANCH, _DIRTY = "mlflow.source.git.commit", "mlflow.source.git.branch", "azureml.git.dirty"
+_REPEATED = {"settings": "--set", "assets": "--map", "kill": "--kill", "drop_link": "--drop-link"}
+
+
+def describe_environment(
+    record: RunRecord, request: Mapping[str, Any], tags: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """The rows of the table: what is unknown is left out.
+
+    Args:
+        record: The run.
+        request: Its ``run.json``, which holds no secret.
+        tags: Of its record in MLflow.
+    """
+    rows = [
+        ("command", _make_command(record, request)),
+        ("working folder", _text(request.get("cwd"))),
+        ("commit", _describe_commit(tags)),
+        ("user", tags.get("mlflow.user", "")),
+        ("seeds", ", ".join(_find_seeds(record))),
+        ("worldsize", _text(request.get("worldsize"))),
+        ("Python", _text(request.get("python"))),
+        ("MLflow", "not tracked" if request.get("track") is False else ""),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _make_command(record: RunRecord, request: Mapping[str, Any]) -> str:
+    if not request.get("target"):
+        return ""
+    words = ["worldsize", "run", _text(request.get("reference")) or show_path(Path(_text(request["target"])))]
+    options = request.get("options")
+    for name, value in options.items() if isinstance(options, Mapping) else ():
+        words += _make_option(str(name), value, request)
+    home = show_path(record.root.parent.parent)
+    words += ["--runs-dir", home] if home != HOME else []
+    words += ["--no-track"] if request.get("track") is False else []
+    return shlex.join(words)
+
+
+def _make_option(name: str, value: Any, request: Mapping[str, Any]) -> Iterator[str]:
+    if name in _REPEATED:
+        pairs = value.items() if isinstance(value, Mapping) else ()
+        values = [f"{key}={each}" for key, each in pairs] or (value if isinstance(value, list) else [])
+        withheld = request.get("withheld")
+        hidden = withheld if name == "settings" and isinstance(withheld, list) else []
+        for each in [*values, *(f"{key}={HIDDEN}" for key in hidden)]:
+            yield from (_REPEATED[name], str(each))
+    elif value is True:
+        yield f"--{name.replace('_', '-')}"
+    elif value not in (None, False, "processes") or (name == "processes" and value):
+        yield from (f"--{name.replace('_', '-')}", str(value))
+
+
+def _describe_commit(tags: Mapping[str, str]) -> str:
+    commit, branch = tags.get(_COMMIT, ""), tags.get(_BRANCH, "")
+    if not commit:
+        return ""
+    changed = ", with changes that are not committed" if tags.get(_DIRTY) == "True" else ""
+    return f"{commit} on {branch}{changed}" if branch else f"{commit}{changed}"
+
+
+def _find_seeds(record: RunRecord) -> Iterator[str]:
+    for step in record.steps.values():
+        for name, value in step.parameters.items():
+            if name == "seed" or name.endswith(("_seed", "-seed")):
+                yield f"{step.name}.{name} {value}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

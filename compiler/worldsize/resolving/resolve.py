@@ -5,18 +5,21 @@ The order is: find the components, bind what ``with:`` and names bind, count the
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from msgspec.structs import replace
 
+from worldsize.azureml import graph
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Step
-from worldsize.base import limits
+from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Port, Step
+from worldsize.base import limits, resources
 from worldsize.base.problem import Problem
+from worldsize.base.wording import join_words, shorten
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.resolving import (
-    arguments,
     components,
     own_command,
-    passed_plan,
     pipeline_ports,
     plan_values,
     quality_gate,
@@ -27,8 +30,10 @@ from worldsize.resolving import (
     user_files,
     wiring,
 )
+from worldsize.resolving.own_command import OPEN
+from worldsize.resolving.plan_values import plan_expressions
 from worldsize.resolving.state import ResolvedSpec, ResolveState, as_field
-from worldsize.spec.model import Spec
+from worldsize.spec.model import Located, Spec
 
 
 def resolve_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LEARNED) -> ResolvedSpec:
@@ -68,7 +73,7 @@ def _bind(state: ResolveState) -> None:
     """What ``with:`` gives, and what wiring by name binds."""
     for step in state.spec.steps:
         limits.check_time()
-        state.arguments[step] = arguments.read_arguments(state, step)
+        state.arguments[step] = read_arguments(state, step)
         pipeline_ports.bind_inputs(state, step)
         quality_gate.set_gate_inputs(state, step)
     wiring.wire_by_name(state)
@@ -92,7 +97,7 @@ def _fill(state: ResolveState) -> None:
     step_settings.check_clusters(state)
     for step in state.spec.steps:
         limits.check_time()
-        arguments.fill_arguments(state, step)
+        fill_arguments(state, step)
     for step in state.spec.steps:
         limits.check_time()
         own_command.carry_plan(state, step)
@@ -106,7 +111,7 @@ def _report_missing(state: ResolveState) -> None:
     for step in state.spec.steps:
         limits.check_time()
         wiring.report_unplanned(state, step)
-        passed_plan.check_passed(state, step)
+        check_passed(state, step)
         quality_gate.check_metrics(state, step)
         sweeps.check_sweep(state, step)
         sweeps.check_commands(state, step)
@@ -136,3 +141,83 @@ def _build_step(state: ResolveState, step: str, bound: pipeline_ports.Bound) -> 
         raw=sweeps.compile_sweep(spec_step),
         unwired=frozenset(state.unwired.get(step, ())),
     )
+
+
+# What the step needs to hear of each: names of planned quantities, or of inputs that somebody fills by hand.
+_NEEDED = {
+    "batch_size_per_device": re.compile(r"batch", re.IGNORECASE),
+    "learning_rate": re.compile(r"\blr\b|_lr\b|learning_?rate", re.IGNORECASE),
+}
+
+
+def check_passed(state: ResolveState, step: str) -> None:
+    """Report a planned step of a registered component to which ``with:`` does not pass batch size or rate.
+
+    Where the file of the component is here, its inputs are filled by name, and a command may have numbers of
+    its own.
+    """
+    spec_step, plan = state.spec.steps[step], state.step_plan(step)
+    if spec_step.uses is None or spec_step.scale is None or plan is None or plan.training is None:
+        return
+    if state.components.get(step) is not None or state.unreadable(step):
+        return
+    given = {**spec_step.with_, **spec_step.environment_variables}
+    names = [*given, *state.searched(step)]
+    names += [str(each.port) for value in given.values() for each in plan_expressions(value.value)]
+    missing = [name for name, pattern in _NEEDED.items() if not any(map(pattern.search, names))]
+    if not missing:
+        return
+    uses = spec_step.uses.value
+    numbers = join_words([f"`{name}`" for name in missing], "and")
+    message = (
+        f"the planned {numbers} {'do' if len(missing) > 1 else 'does'} not reach step `{step}`:"
+        f" the inputs of `{shorten(uses, 60)}` are not known here"
+    )
+    lines = join_words([f"`{name}: ${{{{plan.{name}}}}}`" for name in missing], "and")
+    help_ = f"write {lines} under `with:`"
+    name = uses.removeprefix("azureml:").partition("@")[0].partition(":")[0]
+    if name in resources.component_names():
+        help_ += f", or write `uses: {name}`, whose inputs are known"
+    state.report("plan-not-passed", spec_step.scale.span, message, help_)
+
+
+def read_arguments(state: ResolveState, step: str) -> dict[str, Field[Argument]]:
+    """The arguments that ``with:`` of a step gives, also those that do not fit.
+
+    A text that names the plan stays as it is: :func:`fill_arguments` fills it once there is a plan.
+    """
+    ports = state.ports(step)
+    arguments: dict[str, Field[Argument]] = {}
+    for name, located in state.spec.steps[step].with_.items():
+        if plan_values.plan_expressions(located.value):
+            state.templates.setdefault(step, {})[name] = located.value
+            argument: Argument = Literal(located.value)
+        else:
+            assert located.node is not None
+            argument = _to_data(graph.read_argument(located.node), located, ports.get(name))
+        arguments[name] = Field(argument, located.span, located.key_span, located.node)
+    return arguments
+
+
+def fill_arguments(state: ResolveState, step: str) -> None:
+    """Fill the arguments of a step that name the plan."""
+    for name in state.templates.get(step, ()):
+        located = state.spec.steps[step].with_[name]
+        filled = plan_values.fill_text(state, step, located)
+        argument: Argument = Literal(filled.value)
+        if state.plan is not None:
+            argument = _to_data(argument, located, state.ports(step).get(name))
+        state.arguments[step][name] = Field(
+            argument, located.span, located.key_span, located.node, filled.comment, filled.sources
+        )
+
+
+def _to_data(argument: Argument, located: Located[Any], port: Port | None) -> Argument:
+    """Data that is given as a mere path, or without its type, with the type of its port."""
+    if port is None or not port.is_data or port.type == OPEN or isinstance(argument, Binding):
+        return argument
+    if isinstance(argument, Data):
+        return argument if argument.type else Data(port.type, argument.path, argument.mode)
+    if not isinstance(argument.value, str):
+        return argument
+    return Data(port.type, Field(argument.value, located.span, located.key_span, located.node))

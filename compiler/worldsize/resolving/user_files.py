@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import json
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
-from worldsize.azureml.references import describe_missing, exists, is_file, local_path, normalise
+from worldsize.azureml.references import describe_missing, exists, is_file, is_folder, local_path, normalise
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import describe_os_error
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
-from worldsize.resolving import model_folders
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
-
-if TYPE_CHECKING:
-    import ast
 
 
 def collect_files(state: ResolveState, step: str) -> Snapshot:
@@ -48,8 +49,8 @@ def _user_function(state: ResolveState, step: str, added: Snapshot) -> None:
     located = state.spec.steps[step].with_.get(name) if name is not None else None
     if located is None or name is None or not isinstance(state.arguments[step][name].value, Literal):
         return
-    if isinstance(located.node, Scalar) and located.node.text.startswith(model_folders.PREFIX):
-        model_folders.add_folder(state, located, added)
+    if isinstance(located.node, Scalar) and located.node.text.startswith(PREFIX):
+        add_folder(state, located, added)
     elif isinstance(located.node, Scalar) and ".py" in located.node.text:
         _user_file(state, located, added)
 
@@ -77,7 +78,6 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
 
 def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:
     """Whether a file defines a function, read without running it."""
-    from worldsize.resolving.user_hooks import check_hooks
     from worldsize.scripts.module import parse_text  # only a model of the user is parsed
 
     span = part_span(located, start, start + len(function))
@@ -122,3 +122,105 @@ def _top_level(tree: ast.Module) -> list[str]:
             waiting += [inner for inner in ast.iter_child_nodes(node) if isinstance(inner, ast.stmt)]
             waiting += [inner for handler in getattr(node, "handlers", ()) for inner in handler.body]
     return names
+
+
+_CALLS = {
+    "loss": "loss(outputs, targets)",
+    "metrics": "metrics(outputs, targets)",
+    "prepare": "prepare(inputs) or prepare(inputs, generator)",
+}
+
+
+def check_hooks(tree: ast.Module, path: Path, function: str, model: Span) -> Iterator[Problem]:
+    """Report hooks whose parameters do not fit the trainers' call.
+
+    Args:
+        tree: the user's file.
+        path: its name.
+        function: the one that makes the model, which is no hook.
+        model: where the file is named.
+    """
+    for name, call in _CALLS.items():
+        found = [node for node in tree.body if name in _bound_names(node)]
+        hook = found[0] if len(found) == 1 else None
+        # A decorator may change the parameters, and another binding may replace the function.
+        if not isinstance(hook, ast.FunctionDef) or hook.decorator_list or name == function:
+            continue
+        if _accepts(hook.args, 2) or (name == "prepare" and _accepts(hook.args, 1)):
+            continue
+        start = hook.col_offset + len("def ") + 1
+        span = Span(str(path), hook.lineno, start, hook.lineno, start + len(name))
+        message = f"`{name}({ast.unparse(hook.args)})` cannot be called as `{call}`, as the training does"
+        help_ = "change its parameters, or rename it if it is not meant for the training"
+        yield Problem("user-hook-signature", span, message, help_, (Related(model, "the model's file"),))
+
+
+def _accepts(arguments: ast.arguments, count: int) -> bool:
+    """Whether a function with these parameters can be called with so many positional arguments."""
+    positional = len(arguments.posonlyargs) + len(arguments.args)
+    needed = positional - len(arguments.defaults)
+    most = count if arguments.vararg is not None else positional
+    return needed <= count <= most and all(default is not None for default in arguments.kw_defaults)
+
+
+def _bound_names(node: ast.stmt) -> set[str]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    inner = [each for each in ast.walk(node) if isinstance(each, ast.stmt) and each is not node]
+    stored = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+    names = {each.id for each in stored if isinstance(each.ctx, ast.Store | ast.Del)}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        names |= {alias.asname or alias.name for alias in node.names}
+    return names.union(*(_bound_names(each) for each in inner))
+
+
+PREFIX = "hf:"
+_CONFIG = "config.json"
+_SLUG = "user-model-missing"
+_PICKLED = (".bin", ".pt", ".pth")
+_WRITE = "write the folder with `save_pretrained`"
+
+
+def add_folder(state: ResolveState, located: Located[Any], added: Snapshot) -> None:
+    """Take in the folder that an input names after ``hf:``; what a trainer would refuse in it is reported."""
+    text = str(located.value).removeprefix(PREFIX)
+    if not text:
+        return  # the model is another input's
+    place = PurePosixPath(normalise(Path(text)))
+    path = normalise(state.folder / text)
+    span = part_span(located, len(PREFIX), len(PREFIX) + len(text))
+    if text.startswith("/") or ".." in place.parts:
+        message = f"`{text}` is outside the spec's folder, so it cannot keep its place in the snapshot"
+        state.report(_SLUG, span, message, "move it below the folder of the spec")
+    elif not is_folder(path):
+        state.problems.append(describe_missing("the input", text, path, span).under(_SLUG))
+    elif state.files.may_judge(path):
+        own = Snapshot()
+        state.problems += snapshot.add_to_snapshot(own, path, located.span, state.files.gate, str(place))
+        fault = _find_fault(own, place, text)
+        if fault is not None:
+            state.report(_SLUG, span, fault, _WRITE)
+        for name, source in own.files.items():
+            added.files.setdefault(name, source)
+
+
+def _find_fault(own: Snapshot, place: PurePosixPath, text: str) -> str | None:
+    """What makes a folder no Hugging Face model."""
+    config = own.files.get(str(place / _CONFIG))
+    names = [PurePosixPath(name) for name in own.files if PurePosixPath(name).parent == place]
+    if not isinstance(config, Path):
+        return f"`{text}` has no `{_CONFIG}`, so it is not a Hugging Face model"
+    if not any(name.suffix == ".safetensors" for name in names):
+        pickled = sorted(name.name for name in names if name.suffix in _PICKLED)
+        has = f", only `{pickled[0]}`, whose format can run code" if pickled else ""
+        return f"`{text}` has no weights as `*.safetensors`{has}"
+    try:
+        content = json.loads(read_listed(config))
+    except (ValueError, RecursionError) as error:
+        at = f": line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        return f"`{text}/{_CONFIG}` is not JSON{at}"
+    except OSError:
+        return None  # it went away meanwhile
+    if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+        return f"`{text}/{_CONFIG}` names no `model_type`"
+    return None

@@ -10,8 +10,7 @@ import pytest
 from management import GROUP, ROOT, Management
 
 from worldsize.serving.control.project import project_settings
-from worldsize.serving.jobs.assets import WorkspaceLookup
-from worldsize.serving.jobs.submit import describe_project
+from worldsize.serving.jobs.submit import WorkspaceLookup, describe_project
 from worldsize.serving.jobs.translate.lookup import References
 
 STORE = {

@@ -17,7 +17,7 @@ from worldsize.serving.page.queries.forms import (
     job_fields,
 )
 from worldsize.serving.page.queries.plan import read_plans
-from worldsize.serving.page.views.charts import LONGEST_NAME, fit_names
+from worldsize.serving.page.views.metrics import LONGEST_NAME, fit_names
 
 SPEC: dict[str, Any] = {
     "inputs": {

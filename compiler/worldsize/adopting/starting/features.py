@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from worldsize.adopting.starting.row_names import names_row
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
-from wssources.column_kinds import MISSING_NUMBERS, check_categories, find_kind, kind_of
+from wssources.column_kinds import MISSING_NUMBERS, check_categories, find_kind, is_number, kind_of
 from wssources.head_faults import check_has_values, check_notation
 from wssources.table_plan import Head
 
@@ -106,3 +106,41 @@ def _is_long_text(values: Sequence[Any]) -> bool:
     return (
         bool(texts) and sum(map(len, texts)) > _LONG_TEXT * len(texts) and any(" " in each for each in texts)
     )
+
+
+_WORDS = re.compile(
+    r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|#|\d+"
+)  # also of `userID` and `PassengerId`
+_NAMES = frozenset({"id", "ids", "uuid", "guid", "#", "no", "nr", "num", "number", "idx", "key", "pk"})
+_WHOLE_NAMES = frozenset({"index", "row", "rownames", "row index", "unnamed 0", "level 0"})
+_JOINED = re.compile(
+    r"(?:account|client|customer|employee|item|member|order|passenger|patient|person|product|record|row|sample"
+    r"|student|subject|transaction|user)s?(?:id|no|nr|number)"
+)
+
+
+def names_row(name: str, values: Sequence[object]) -> bool:
+    """Whether a column has the name of an id or a number of rows, and another value in each row that has one.
+
+    The values are whole numbers or words: a measurement has fractions, or repeats.
+    """
+    given = [str(each).strip() for each in values if each is not None and each != ""]
+    if not given or len(set(given)) < len(given) or not _is_row_name(name):
+        return False
+    return all(map(_is_whole, given)) or not any(is_number(each) or " " in each for each in given)
+
+
+def _is_row_name(name: str) -> bool:
+    words = [each.lower() for each in _WORDS.findall(name)]
+    joined = " ".join(words)
+    return bool(words) and (
+        words[-1] in _NAMES
+        or words[0] in ("id", "uuid", "guid")
+        or joined in _WHOLE_NAMES
+        or _JOINED.fullmatch(joined) is not None
+    )
+
+
+def _is_whole(text: str) -> bool:
+    """Whether a text is a whole number, also as pandas writes one of a column with gaps: `7001.0`."""
+    return text.removesuffix(".0").isdecimal()

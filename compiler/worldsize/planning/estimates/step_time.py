@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.planning.estimates import collectives, compute, processes, traffic
+from worldsize.planning.estimates import collectives, compute, processes
 from worldsize.planning.estimates.calibration import Calibration
 from worldsize.planning.estimates.compute import ComputeTime
 from worldsize.planning.estimates.constants import Constants
-from worldsize.planning.estimates.model import Case, StepTime
+from worldsize.planning.estimates.model import Case, StepTime, Training, Transformer, Workload
 from worldsize.planning.estimates.operations import BACKWARD, count_operations
 
 # Bytes read and written for each weight that an optimizer updates: weight, gradient and moments in fp32,
@@ -39,7 +39,7 @@ def time_step(case: Case, constants: Constants, calibration: Calibration) -> Ste
     busy = _time_pass(case, constants, calibration)
     straggling = busy.seconds * constants.pick(constants.straggler_share, cluster.gpu.architecture)
     straggling *= collectives.expected_straggler(cluster.instance_count)
-    moved = traffic.count_traffic(case)
+    moved = count_traffic(case)
     hidden_by = busy.seconds + straggling
     exposed = _time_exchanges(case, moved, links, constants, hidden_by)
     hops = collectives.count_hops(cluster) * constants.hop_seconds * calibration.network
@@ -65,7 +65,7 @@ def _time_pass(case: Case, constants: Constants, calibration: Calibration) -> Co
     operations = count_operations(case.workload, training, cluster, constants)
     seconds = compute.time_compute(operations, training, cluster, constants)
     unpacked = 0.0
-    if traffic.is_sharded(training) and case.replicas > 1:
+    if is_sharded(training) and case.replicas > 1:
         unpacked = constants.weight_touches * case.weights
         unpacked /= cluster.gpu.memory_bytes_per_s * constants.memory_share
     factor = calibration.compute
@@ -75,7 +75,7 @@ def _time_pass(case: Case, constants: Constants, calibration: Calibration) -> Co
 
 
 def _time_exchanges(
-    case: Case, moved: traffic.Traffic, links: collectives.Links, constants: Constants, busy: float
+    case: Case, moved: Traffic, links: collectives.Links, constants: Constants, busy: float
 ) -> _Exposed:
     """What exchanges add to the computation of ``busy`` seconds a micro-batch.
 
@@ -103,7 +103,7 @@ def _expose(exchange: float, hidden_by: float, share: float) -> float:
 def _time_update(case: Case, constants: Constants) -> float:
     """The optimizer's update of the weights that one rank keeps."""
     weights = case.weights
-    if traffic.is_sharded(case.training) or case.training.strategy == "deepspeed":
+    if is_sharded(case.training) or case.training.strategy == "deepspeed":
         weights /= case.replicas
     moved = _OPTIMIZER_BYTES.get(case.training.optimizer, _OPTIMIZER_BYTES["adamw"]) * weights
     return moved / (case.cluster.gpu.memory_bytes_per_s * constants.memory_share)
@@ -113,3 +113,70 @@ def _wait_for_input(case: Case, seconds: float) -> float:
     """Loaders read ahead, so that a step takes at least as long as its samples take to arrive."""
     speed = case.cluster.input_samples_per_s
     return max(0.0, case.global_batch / (speed * case.cluster.instance_count) - seconds) if speed else 0.0
+
+
+_BUCKETS = 10.0  # of gradients: some hundred MB in the 25 MB of DistributedDataParallel
+
+
+class Traffic(Struct, frozen=True):
+    """Bytes of one rank's buffers, before any algorithm divides them.
+
+    An all-reduce counts twice: it is a reduce-scatter and an all-gather (Rajbhandari et al. 2020,
+    arXiv:1910.02054, section 7).
+    """
+
+    gathered_per_micro_batch: float = 0.0  # weights gathered and gradients scattered with each micro-batch
+    gathered_per_step: float = 0.0  # gradients, and weights of a sharded optimizer, once a step
+    activations_per_micro_batch: float = 0.0  # of layers that tensor parallelism divides
+    collectives_per_micro_batch: float = 0.0
+    collectives_per_step: float = 0.0
+
+
+def is_sharded(training: Training) -> bool:
+    """Whether weights are gathered for each micro-batch."""
+    return training.strategy == "fsdp" or (training.strategy == "deepspeed" and training.zero_stage == 3)
+
+
+def count_traffic(case: Case) -> Traffic:
+    """What one rank exchanges over data-parallel ranks, and inside a layer that is divided.
+
+    Sharded weights are gathered for the forward and again for the backward pass (stage 2 keeps them), and
+    their gradients are scattered, with every micro-batch (Zhao et al. 2023, arXiv:2304.11277). Replicas
+    exchange gradients once a step, in fp32.
+    """
+    workload, training = case.workload, case.training
+    layers = (workload.layers if isinstance(workload, Transformer) else 1) / training.pipeline_parallel
+    per_micro = per_step = 0.0
+    sharded = is_sharded(training)
+    several = case.replicas > 1
+    if several:
+        per_micro, per_step = _data_parallel(training, case.weights)
+    return Traffic(
+        gathered_per_micro_batch=per_micro,
+        gathered_per_step=per_step,
+        activations_per_micro_batch=_tensor_parallel(workload, training),
+        collectives_per_micro_batch=3.0 * layers if several and sharded else 0.0,
+        collectives_per_step=_BUCKETS if several and not sharded else 0.0,
+    )
+
+
+def _data_parallel(training: Training, weights: float) -> tuple[float, float]:
+    """Bytes a micro-batch, bytes a step."""
+    kept = training.number_bytes
+    if is_sharded(training):
+        gathers = 1 if training.strategy == "fsdp" and training.zero_stage == 2 else 2
+        return weights * kept * (gathers + 1), 0.0
+    if training.strategy == "deepspeed" and training.zero_stage == 2:
+        return weights * kept, weights * kept
+    gradient = kept if training.strategy == "deepspeed" else 4
+    return 0.0, 2 * weights * gradient
+
+
+def _tensor_parallel(workload: Workload, training: Training) -> float:
+    """Two all-reduces of activations in each direction a layer (Shoeybi et al. 2019, arXiv:1909.08053)."""
+    if training.tensor_parallel == 1 or not isinstance(workload, Transformer):
+        return 0.0
+    tokens = training.micro_batch * workload.sequence_length
+    passes = 2 + (1 if training.recomputation == "full" else 0)
+    layers = workload.layers / training.pipeline_parallel
+    return 2 * 2 * passes * layers * tokens * workload.width * float(training.number_bytes)

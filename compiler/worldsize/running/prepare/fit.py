@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from worldsize.azureml import binding, literals
+from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
+from worldsize.running.model.launched import find_launcher_call
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.describe_fit import (
@@ -21,7 +25,6 @@ from worldsize.running.prepare.describe_fit import (
     describe_sharing,
     describe_unequal,
 )
-from worldsize.running.prepare.launched import FixedCounts, find_fixed_counts
 from worldsize.running.prepare.machine import Machine
 from worldsize.running.prepare.told_plan import read_told_plan
 
@@ -377,3 +380,31 @@ def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
         return own.inputs[name]
     having = [each.inputs[name] for each in plan.steps.values() if each.training and name in each.inputs]
     return having[0] if len(having) == 1 else None
+
+
+_COUNTS_NODES = re.compile(r"\$\{?(?:AZUREML_NODE_COUNT|WORLD_SIZE)\}?")  # of Azure ML, for one process each
+
+
+class FixedCounts(NamedTuple):
+    """What a command says itself, whatever the plan is."""
+
+    ranks: bool = False
+    nodes: bool = False
+
+
+def find_fixed_counts(task: Task, templates: Mapping[str, str]) -> FixedCounts:
+    """Whether the launcher of a command has its own number of processes, or of nodes."""
+    call = find_launcher_call(task.command)
+    if call is None:
+        return FixedCounts()
+
+    def follows(text: str) -> bool:
+        expression = binding.parse_expression(text)
+        return expression is not None and expression.scope == "inputs" and expression.port in templates
+
+    ranks = call.find_value((*PER_INSTANCE, *IN_ALL))
+    nodes = call.find_value(NODES)
+    fixed_nodes = (
+        nodes is not None and not follows(nodes[1].bare) and not _COUNTS_NODES.fullmatch(nodes[1].bare)
+    )
+    return FixedCounts(ranks is None or not follows(ranks[1].bare), fixed_nodes and task.instance_count > 1)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress_bar import ProgressBar
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -18,7 +19,6 @@ from worldsize.base.wording import format_duration
 from worldsize.documents.diagnostics.snippet import mark_controls
 from worldsize.documents.diagnostics.wrap import wrap_words
 from worldsize.running.model.results import DONE, Progress, Status, StepState
-from worldsize.running.show.region import Region
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -203,3 +203,63 @@ def _progress(status: Status, columns: _Columns) -> Iterator[ProgressBar | Text]
     if columns.speed:
         rate = progress.samples_per_second
         yield Text("" if rate is None else f"{rate:,.0f}")
+
+
+ERASE = "\x1b[J"  # from the cursor to the end of the screen
+HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"
+
+
+class Region:
+    """Lines that are drawn again above which other lines can be printed.
+
+    A terminal that becomes narrower breaks the lines that no longer fit, so that they take more rows; the
+    cursor goes up by as many as they take now. One row stays free, so that nothing scrolls away.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._widths: list[int] = []  # of the lines on the screen
+
+    def open(self) -> None:
+        """Hide the cursor."""
+        self._write(HIDE)
+
+    def close(self) -> None:
+        """Leave the lines on the screen, and show the cursor."""
+        self._widths = []
+        self._write(SHOW)
+
+    def draw(self, picture: RenderableType) -> None:
+        """Replace the lines."""
+        console = self._console
+        lines = console.render_lines(picture, console.options, pad=False)[: max(1, console.height - 1)]
+        back = self._back()
+        with console.capture() as capture:
+            for line in lines:
+                console.print(*_segments(line), sep="", end="\n", soft_wrap=True)
+        self._widths = [Segment.get_line_length(line) for line in lines]
+        self._write(back + capture.get())
+
+    def print_above(self, line: RenderableType) -> None:
+        """Print a line that stays, and remove the others until they are drawn again."""
+        with self._console.capture() as capture:
+            self._console.print(line, soft_wrap=True)
+        self._write(self._back() + capture.get())
+        self._widths = []
+
+    def _back(self) -> str:
+        """Go to the beginning of the first line, and remove all lines."""
+        width = max(1, self._console.width)
+        rows = sum(max(1, -(-each // width)) for each in self._widths)
+        rows = min(rows, max(1, self._console.height - 1))
+        return (f"\x1b[{rows}A" if rows else "") + ("\r" + ERASE if self._widths else "")
+
+    def _write(self, text: str) -> None:
+        self._console.file.write(text)
+        self._console.file.flush()
+
+
+def _segments(line: list[Segment]) -> list[RenderableType]:
+    from rich.text import Text
+
+    return [Text(segment.text, segment.style or "") for segment in line if not segment.control]

@@ -7,20 +7,21 @@ import sqlite3
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from starlette.responses import Response
 
+from worldsize.facts import curated
 from worldsize.serving.control import assets
 from worldsize.serving.control.asset_kinds import KINDS, LONGEST_DESCRIPTION, check_change
 from worldsize.serving.control.assets import Asset, Container
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.curated_environments import curated_container, curated_version, is_curated
 from worldsize.serving.control.document import JsonObject, answer, take_about, take_object
 from worldsize.serving.control.paging import answer_page, read_window, views
 from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.control.uploads import start_upload
 from worldsize.serving.control.uris import expand_uri
 from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.front.guard import sign_path
 
 _NAME = re.compile(r"[A-Za-z0-9_][\w.\- ]{0,254}", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9_][\w.\-]{0,254}", re.ASCII)
@@ -209,3 +210,60 @@ def _describe(call: Call) -> str:
 def _refuse_others(call: Call, *methods: str) -> None:
     if call.method not in methods:
         raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {call.kind} is not allowed.")
+
+
+def start_upload(call: Call) -> Response:
+    """The answer to ``startPendingUpload``: the same container each time for one version."""
+    workspace = call.workspace
+    guid = uuid5(NAMESPACE_URL, f"{call.kind}/{call.name}/{call.version}")
+    container = f"{guid.hex[:8]}-u-{guid}"
+    uri = f"{workspace.endpoints.blob}/{container}"
+    credential: JsonObject = {
+        "credentialType": "SAS",
+        "sasUri": f"{uri}?{sign_path(workspace, container)}",
+    }
+    reference = {
+        "blobUri": uri,
+        "storageAccountArmId": f"{call.scope.id}/storageAccounts/{workspace.endpoints.account}",
+        "credential": credential,
+    }
+    document = {
+        "pendingUploadId": str(guid),
+        "pendingUploadType": "TemporaryBlobReference",
+        "blobReferenceForConsumption": reference,
+    }
+    return answer(document)
+
+
+PREFIX = "azureml-"
+CREATED = "2026-01-01T00:00:00.000000Z"
+_IMAGE = "mcr.microsoft.com/azureml/curated/{}:latest"
+
+
+def is_curated(kind: str, name: str) -> bool:
+    """Whether a name is one of Microsoft's."""
+    return kind == "environments" and name.lower().startswith(PREFIX)
+
+
+def curated_version(name: str, version: str = "1") -> Asset:
+    """A version of a curated environment; every version is the same here."""
+    properties: JsonObject = {
+        "image": _IMAGE.format(name.lower().removeprefix(PREFIX)),
+        "osType": "Linux",
+        "environmentType": "Curated",
+        "description": None,
+        "tags": {},
+        "properties": {},
+        "isAnonymous": False,
+    }
+    return Asset("environments", name, version, properties, False, CREATED, CREATED, None)
+
+
+def curated_container(name: str) -> Container:
+    """All versions of a curated environment."""
+    return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
+
+
+def list_curated() -> list[Container]:
+    """The curated environments whose packages are known."""
+    return [curated_container(f"AzureML-{name}") for name in curated.names()]

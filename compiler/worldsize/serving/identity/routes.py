@@ -8,6 +8,7 @@ https://openid.net/specs/openid-connect-discovery-1_0.html.
 from __future__ import annotations
 
 import time
+from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
@@ -24,7 +25,6 @@ from worldsize.serving.front.tokens import (
     issue_token,
     secret_text,
 )
-from worldsize.serving.identity.clouds import describe_cloud
 from worldsize.serving.workspace import TENANT, Workspace
 
 MOST_FORM_BYTES = 65536
@@ -161,3 +161,41 @@ async def _read_form(request: Request) -> dict[str, str]:
 
 def _oauth_error(status: int, code: str, message: str) -> Response:
     return JSONResponse({"error": code, "error_description": message}, status)
+
+
+LOCAL = "WorldsizeCloud"
+# name, portal, management, login, storage; by the end of the management's host name
+_CLOUDS = (
+    (".chinacloudapi.cn", "AzureChinaCloud", "azure.cn", "chinacloudapi.cn", "login.chinacloudapi.cn"),
+    (".usgovcloudapi.net", "AzureUSGovernment", "azure.us", "usgovcloudapi.net", "login.microsoftonline.us"),
+    ("", "AzureCloud", "azure.com", "azure.com", "login.microsoftonline.com"),
+)
+_STORAGE = {"azure.com": "core.windows.net"}
+
+
+def describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
+    """The document of one cloud.
+
+    Args:
+        proxy_host: The Azure host that was asked through the proxy: its cloud is described by Azure's names.
+        direct_host: The host and port of a direct request: it is told this server's.
+    """
+    asked = proxy_host or ""
+    _, name, portal, base, login = next(cloud for cloud in _CLOUDS if asked.endswith(cloud[0]))
+    manager, login_url = f"https://management.{base}", f"https://{login}"
+    if proxy_host is None:
+        name = LOCAL  # azure-ai-ml has its own addresses for the names above
+        manager, login_url = f"https://{direct_host}", f"https://{direct_host}/login"
+    return {
+        "name": name,
+        "portal": f"https://portal.{portal}",
+        "resourceManager": f"{manager}/",
+        "authentication": {
+            "loginEndpoint": f"{login_url}/",
+            "audiences": [f"{manager}/", f"https://management.core.{base}/"],
+            "tenant": "common",
+            "identityProvider": "AAD",
+        },
+        "graphAudience": f"https://graph.{portal}/",
+        "suffixes": {"storage": _STORAGE.get(base, f"core.{base}"), "keyVaultDns": f"vault.{portal}"},
+    }

@@ -13,14 +13,18 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from worldsize.running.prepare.machine import Machine, detect_machine
+from worldsize.running.record.tracker_process import VARIABLES
 from worldsize.serving.database import contained
 from worldsize.serving.errors import log_error
 from worldsize.serving.front.environment import apply_variables, mlflow_server_variables
+from worldsize.serving.home import Home
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.execution import end_job
 from worldsize.serving.jobs.plan import count_slots
@@ -33,7 +37,6 @@ from worldsize.serving.jobs.process import (
     start_process,
 )
 from worldsize.serving.jobs.records import JobRecord
-from worldsize.serving.jobs.trackers import serve_trackers
 from worldsize.serving.workspace import Workspace
 
 TICK_SECONDS = 0.1
@@ -188,3 +191,29 @@ async def _repeat(queue: Queue) -> None:
             if said != (said := str(error)):
                 log_error("the queue could not go on", error)
         await asyncio.sleep(TICK_SECONDS)
+
+
+STOP_SECONDS = 5.0
+
+
+@asynccontextmanager
+async def serve_trackers(home: Home) -> AsyncIterator[None]:
+    """Run the server of trackers; without it each job starts a tracker of its own."""
+    folder = tempfile.mkdtemp(prefix="worldsize-")  # the path of a socket has at most 103 bytes on macOS
+    process = subprocess.Popen(
+        [sys.executable, "-m", "worldsize.running.record.tracker_server", str(home.root), f"{folder}/socket"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **VARIABLES},
+        start_new_session=True,  # a Ctrl-C is for the server to handle
+    )
+    assert process.stdin is not None
+    try:
+        yield
+    finally:
+        process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(process.wait, STOP_SECONDS)
+        process.kill()
+        shutil.rmtree(folder, ignore_errors=True)

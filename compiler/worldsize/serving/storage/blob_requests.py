@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
+import re
+import shutil
+import urllib.parse
 import uuid
 import xml.etree.ElementTree as ET
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,32 +20,37 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from worldsize.serving.control.document import read_body
+from worldsize.serving.control.paths import project_assets
 from worldsize.serving.storage.answers import add_child, empty_answer, write_headers, xml_answer
 from worldsize.serving.storage.blobs import (
+    DEFAULT_TYPE,
     Blob,
     BlobProperties,
     change_blob,
     delete_blob,
     put_blob,
     read_blob,
+    stat_blob,
 )
-from worldsize.serving.storage.block_list import read_block_list
 from worldsize.serving.storage.blocks import (
     discard_blocks,
     find_parts,
     join_blocks,
+    read_block_list,
     stage_block,
     staged_blocks,
 )
-from worldsize.serving.storage.conditions import check_read, check_write
-from worldsize.serving.storage.copying import copy_content, source_blob
 from worldsize.serving.storage.download import send_blob
-from worldsize.serving.storage.errors import StorageError, invalid_query, unsupported
+from worldsize.serving.storage.errors import (
+    StorageError,
+    blob_not_found,
+    invalid_header,
+    invalid_query,
+    unsupported,
+)
 from worldsize.serving.storage.files import blob_name, locate
-from worldsize.serving.storage.headers import read_metadata, read_properties
-from worldsize.serving.storage.stand_ins import find_stand_in
-from worldsize.serving.storage.uploads import received_body, temporary_file
-from worldsize.serving.workspace import Workspace
+from worldsize.serving.storage.uploads import received_body, sync, temporary_file
+from worldsize.serving.workspace import BLOB_HOST, Workspace
 
 MAX_BLOCK_LIST = 8 << 20  # bytes of its XML: 50,000 ids of the longest kind
 
@@ -253,3 +264,183 @@ HANDLERS: dict[tuple[str, str], Callable[[BlobRequest], Awaitable[Response]]] = 
     ("PUT", "properties"): put_properties,
     ("PUT", "tier"): set_tier,
 }
+
+
+def find_stand_in(workspace: Workspace, host: str, container: str, path: str) -> Blob:
+    """The file that ``assets:`` gives for a blob of another account.
+
+    Raises:
+        StorageError: 404, there is none.
+    """
+    address = f"https://{host}/{container}/{path}"
+    assets = project_assets(workspace)
+    file = assets.local(address)
+    if file is not None and _is_below(file, assets.paths):
+        blob = stat_blob(file, container, path)
+        if blob is not None:
+            return blob
+    message = "The specified blob does not exist."
+    if host.lower() != BLOB_HOST:
+        message += (
+            f" `worldsize serve` lets no request through to `{host}`: write `{address[:500]}: ./FILE` under"
+            " `assets:` of `worldsize.yml` to put a file in its place."
+        )
+    raise StorageError(404, "BlobNotFound", message)
+
+
+def _is_below(file: Path, roots: list[Path]) -> bool:
+    """Whether a file, all links followed, is one that the user has named or in a folder of that kind."""
+    real = Path(os.path.realpath(file))
+    return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+
+
+STORAGE_HOST = re.compile(r"[a-z0-9]+\.(?:blob|dfs)\.core\.[a-z.]+")
+
+
+def source_blob(workspace: Workspace, url: str) -> Blob:
+    """The blob that a copy's source names.
+
+    Raises:
+        StorageError: 400 for a source that is not of this workspace, 404 for one that does not exist.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+    except ValueError:
+        raise invalid_header("x-ms-copy-source") from None
+    segments = urllib.parse.unquote(parts.path).lstrip("/").split("/")
+    if STORAGE_HOST.fullmatch(parts.hostname or "") is None:
+        if url.split("/")[:3] != workspace.endpoints.blob.split("/")[:3] or segments[0] != "blob":
+            raise StorageError(
+                400, "CannotVerifyCopySource", "Only blobs of the local workspace can be copied."
+            )
+        segments = segments[2:]
+    container, path = segments[0] if segments else "", "/".join(segments[1:])
+    blob = read_blob(workspace, container, path)
+    if blob is None:
+        raise StorageError(404, "CannotVerifyCopySource", "The specified blob does not exist.")
+    return blob
+
+
+async def copy_content(source: Blob, target: str) -> None:
+    """Copy a blob's content to a file."""
+    await asyncio.to_thread(_copy_file, source.file, target)
+
+
+def _copy_file(source: Path, target: str) -> None:
+    shutil.copyfile(source, target)
+    with Path(target).open("r+b") as file:
+        sync(file)
+
+
+METADATA = "x-ms-meta-"
+METADATA_NAME = re.compile(r"[a-z_][a-z0-9_]*")  # as Azure: an identifier of C#
+MAX_METADATA = 8192  # bytes of all names and values
+# Headers that a blob is read with, by those that it is written with.
+STORED = {
+    "x-ms-blob-cache-control": "Cache-Control",
+    "x-ms-blob-content-disposition": "Content-Disposition",
+    "x-ms-blob-content-encoding": "Content-Encoding",
+    "x-ms-blob-content-language": "Content-Language",
+}
+
+
+def read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
+    """The metadata of a request.
+
+    Raises:
+        StorageError: 400, for a name that is no identifier, or for too much.
+    """
+    found = {
+        name.lower()[len(METADATA) :]: value
+        for name, value in headers.items()
+        if name.lower().startswith(METADATA)
+    }
+    if any(METADATA_NAME.fullmatch(name) is None for name in found):
+        raise StorageError(400, "InvalidMetadata", "The name of a metadata is not a valid identifier.")
+    if sum(len(name) + len(value) for name, value in found.items()) > MAX_METADATA:
+        raise StorageError(400, "MetadataTooLarge", f"The metadata exceeds {MAX_METADATA} bytes.")
+    return found
+
+
+def read_properties(headers: Mapping[str, str], *, whole: bool) -> BlobProperties:
+    """What a request says of its blob.
+
+    Args:
+        headers: The request's.
+        whole: Whether the request has the blob's content, so that its Content-Type is the blob's.
+    """
+    content_type = headers.get("x-ms-blob-content-type") or (headers.get("content-type") if whole else None)
+    return BlobProperties(
+        content_type or DEFAULT_TYPE,
+        headers.get("x-ms-blob-content-md5"),
+        read_metadata(headers),
+        {stored: headers[given] for given, stored in STORED.items() if headers.get(given)},
+    )
+
+
+def check_read(headers: Mapping[str, str], blob: Blob | None) -> Blob:
+    """The blob, if it exists and a reader's conditions hold.
+
+    Raises:
+        StorageError: 404, 304 or 412.
+    """
+    if blob is None:
+        raise blob_not_found()
+    _check_match(headers, blob)
+    if _names(headers.get("if-none-match"), blob) or not _modified_since(headers, blob):
+        raise StorageError(304, "ConditionNotMet", "The blob has not changed.")
+    return blob
+
+
+def check_write(headers: Mapping[str, str], blob: Blob | None) -> None:
+    """Check a writer's conditions.
+
+    Raises:
+        StorageError: 409 if the blob exists and must not, 412 for any other condition.
+    """
+    if blob is None:
+        if "if-match" in headers:
+            raise _not_met()
+        return
+    if headers.get("if-none-match", "").strip() == "*":
+        raise StorageError(409, "BlobAlreadyExists", "The specified blob already exists.")
+    _check_match(headers, blob)
+    if _names(headers.get("if-none-match"), blob) or not _modified_since(headers, blob):
+        raise _not_met()
+
+
+def _check_match(headers: Mapping[str, str], blob: Blob) -> None:
+    wanted = headers.get("if-match")
+    if wanted is not None and not _names(wanted, blob):
+        raise _not_met()
+    limit = _moment(headers.get("if-unmodified-since"))
+    if limit is not None and blob.modified > limit:
+        raise _not_met()
+
+
+def _names(tags: str | None, blob: Blob) -> bool:
+    """Whether a list of ETags has the blob's."""
+    if tags is None:
+        return False
+    given = {each.strip().removeprefix("W/").strip('"') for each in tags.split(",")}
+    return "*" in given or blob.etag.strip('"') in given
+
+
+def _modified_since(headers: Mapping[str, str], blob: Blob) -> bool:
+    limit = _moment(headers.get("if-modified-since"))
+    return limit is None or blob.modified > limit
+
+
+def _moment(text: str | None) -> datetime | None:
+    """A date of HTTP; one that cannot be read counts as absent (RFC 9110, 13.1.3)."""
+    if text is None:
+        return None
+    try:
+        moment = parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _not_met() -> StorageError:
+    return StorageError(412, "ConditionNotMet", "The condition of the request is not met.")

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import shutil
+import xml.etree.ElementTree as ET
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timezone
+from email.utils import format_datetime
+from pathlib import Path
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from worldsize.serving.storage.answers import add_child, empty_answer, xml_answer
 from worldsize.serving.storage.blob_requests import BlobRequest, answer_blob
-from worldsize.serving.storage.container_requests import answer_account, answer_container
+from worldsize.serving.storage.blobs import Blob, describe_blobs
+from worldsize.serving.storage.errors import StorageError, container_not_found, invalid_query, unsupported
+from worldsize.serving.storage.files import locate
+from worldsize.serving.storage.listing import MAX_RESULTS, Page, list_blobs
 from worldsize.serving.storage.uploads import prepare_folders
-from worldsize.serving.workspace import Workspace
+from worldsize.serving.workspace import CONTAINERS, Workspace
 
 METHODS = ["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"]
 
@@ -30,3 +44,199 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         Route("/blob/{host}", handle, methods=METHODS),
         Route("/blob/{host}/{rest:path}", handle, methods=METHODS),
     ]
+
+
+Handler = Callable[[Workspace, Request, str], Awaitable[Response]]
+
+
+async def answer_container(workspace: Workspace, request: Request, container: str) -> Response:
+    """Answer a request for a container.
+
+    Raises:
+        StorageError: It cannot be answered.
+    """
+    operation = request.query_params.get("comp", "").lower()
+    handler = HANDLERS.get((request.method, operation))
+    if handler is None:
+        raise unsupported(f"{request.method} of a container with `comp={operation[:40]}`")
+    return await handler(workspace, request, container)
+
+
+async def answer_account(workspace: Workspace, request: Request) -> Response:
+    """Answer a request for the account: its containers, or its properties."""
+    query = request.query_params
+    if query.get("comp", "").lower() == "list":
+        return _containers(workspace, request)
+    if query.get("restype", "").lower() == "account" and request.method in ("GET", "HEAD"):
+        return empty_answer(request, 200, {"x-ms-sku-name": "Standard_LRS", "x-ms-account-kind": "StorageV2"})
+    if query.get("restype", "").lower() == "service" and request.method == "GET":
+        return xml_answer(request, ET.Element("StorageServiceProperties"))
+    raise unsupported(f"{request.method} of the account")
+
+
+async def create(workspace: Workspace, request: Request, container: str) -> Response:
+    """Create Container."""
+    folder = locate(workspace.home, container, "")
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        raise StorageError(409, "ContainerAlreadyExists", "The specified container already exists.") from None
+    return empty_answer(request, 201, _properties(folder))
+
+
+async def properties(workspace: Workspace, request: Request, container: str) -> Response:
+    """Get Container Properties and Get Container Metadata."""
+    headers = _properties(_existing(workspace, container))
+    leases = {"x-ms-lease-status": "unlocked", "x-ms-lease-state": "available"}
+    return empty_answer(request, 200, {**headers, **leases})
+
+
+async def delete(workspace: Workspace, request: Request, container: str) -> Response:
+    """Delete Container, unless it is one of the workspace's own."""
+    folder = _existing(workspace, container)
+    if container in CONTAINERS.values():
+        raise StorageError(403, "AuthorizationFailure", "The workspace's own containers cannot be deleted.")
+    await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+    workspace.database.connection.execute("DELETE FROM blobs WHERE container = ?", (container,))
+    return empty_answer(request, 202)
+
+
+async def list_names(workspace: Workspace, request: Request, container: str) -> Response:
+    """List Blobs."""
+    return await asyncio.to_thread(_list_names, workspace, request, container)
+
+
+def _list_names(workspace: Workspace, request: Request, container: str) -> Response:
+    _existing(workspace, container)
+    query = request.query_params
+    prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+    after, limit = decode_marker(query.get("marker", "")), read_limit(query.get("maxresults"))
+    while "//" in prefix:  # as in names
+        prefix = prefix.replace("//", "/")
+    page = list_blobs(workspace.home, container, prefix=prefix, delimiter=delimiter, after=after, limit=limit)
+    blobs = describe_blobs(workspace.database, page.blobs)
+    root = ET.Element("EnumerationResults", ContainerName=container, ServiceEndpoint=_endpoint(request))
+    for name in ("prefix", "marker", "maxresults", "delimiter"):
+        if name in query:
+            add_child(root, {"maxresults": "MaxResults"}.get(name, name.title()), query[name])
+    wants_metadata = "metadata" in query.get("include", "")
+    _add_items(add_child(root, "Blobs"), page, blobs, wants_metadata=wants_metadata)
+    add_child(root, "NextMarker", encode_marker(page.after))
+    return xml_answer(request, root)
+
+
+def _add_items(parent: ET.Element, page: Page, blobs: list[Blob], *, wants_metadata: bool) -> None:
+    """Add the blobs and the shared beginnings of names, in the order of their names."""
+    items: list[tuple[str, Blob | None]] = [(blob.name, blob) for blob in blobs]
+    items += [(prefix, None) for prefix in page.prefixes]
+    for name, blob in sorted(items, key=lambda each: each[0]):
+        if blob is None:
+            add_child(add_child(parent, "BlobPrefix"), "Name", name)
+        else:
+            _add_blob(parent, blob, wants_metadata=wants_metadata)
+
+
+def _add_blob(parent: ET.Element, blob: Blob, *, wants_metadata: bool) -> None:
+    element = add_child(parent, "Blob")
+    add_child(element, "Name", blob.name)
+    said = add_child(element, "Properties")
+    written = format_datetime(blob.modified, usegmt=True)
+    values = {
+        "Creation-Time": written,
+        "Last-Modified": written,
+        "Etag": blob.etag.strip('"'),
+        "Content-Length": str(blob.size),
+        "Content-Type": blob.properties.content_type,
+        **blob.properties.headers,
+        "Content-MD5": blob.properties.content_md5,
+        "BlobType": "BlockBlob",
+        "AccessTier": "Hot",
+        "AccessTierInferred": "true",
+        "LeaseStatus": "unlocked",
+        "LeaseState": "available",
+        "ServerEncrypted": "true",
+    }
+    for name, value in values.items():
+        add_child(said, name, value)
+    if wants_metadata:
+        metadata = add_child(element, "Metadata")
+        for name, value in blob.properties.metadata.items():
+            add_child(metadata, name, value)
+
+
+def _containers(workspace: Workspace, request: Request) -> Response:
+    """List Containers, on one page."""
+    prefix = request.query_params.get("prefix", "")
+    root = ET.Element("EnumerationResults", ServiceEndpoint=_endpoint(request))
+    listed = add_child(root, "Containers")
+    for folder in sorted(workspace.home.blobs.iterdir()):
+        if folder.is_dir() and folder.name.startswith(prefix):
+            element = add_child(listed, "Container")
+            add_child(element, "Name", folder.name)
+            said = add_child(element, "Properties")
+            for name, value in _properties(folder).items():
+                add_child(said, "Etag" if name == "ETag" else name, value.strip('"'))
+    add_child(root, "NextMarker")
+    return xml_answer(request, root)
+
+
+def _existing(workspace: Workspace, container: str) -> Path:
+    folder = locate(workspace.home, container, "")
+    if container in CONTAINERS.values():  # those of the workspace always exist
+        folder.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        raise container_not_found()
+    return folder
+
+
+def _properties(folder: Path) -> dict[str, str]:
+    changed = folder.stat().st_mtime_ns
+    moment = datetime.fromtimestamp(changed // 1_000_000_000, timezone.utc)
+    return {"ETag": f'"0x{changed:X}"', "Last-Modified": format_datetime(moment, usegmt=True)}
+
+
+def _endpoint(request: Request) -> str:
+    return f"https://{request.headers.get('host', '')}/"
+
+
+def read_limit(text: str | None) -> int:
+    """The most names of a page.
+
+    Raises:
+        StorageError: 400, for a text that is no positive number.
+    """
+    if text is None:
+        return MAX_RESULTS
+    if not text.isascii() or not text.isdigit() or not 0 < len(text) < 10 or int(text) == 0:
+        raise StorageError(
+            400, "OutOfRangeQueryParameterValue", "The value of the parameter `maxresults` is not valid."
+        )
+    return min(int(text), MAX_RESULTS)
+
+
+def encode_marker(name: str) -> str:
+    """A name as a marker, which clients give back as it is."""
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+def decode_marker(marker: str) -> str:
+    """The name of a marker.
+
+    Raises:
+        StorageError: 400, for a text that is no marker of ours.
+    """
+    try:
+        return base64.b64decode(marker, b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise invalid_query("marker") from None
+
+
+HANDLERS: dict[tuple[str, str], Handler] = {
+    ("PUT", ""): create,
+    ("GET", ""): properties,
+    ("HEAD", ""): properties,
+    ("GET", "metadata"): properties,
+    ("HEAD", "metadata"): properties,
+    ("DELETE", ""): delete,
+    ("GET", "list"): list_names,
+}

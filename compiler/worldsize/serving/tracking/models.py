@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from worldsize.base import untrusted
 from worldsize.serving.artifacts.folders import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.uris import AssetName, StorePath
 from worldsize.serving.database import contained, milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.tracking.mlmodel import read_flavors
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
 from worldsize.tracking.database import DATABASE, open_to_write
 from worldsize.tracking.versions import (
@@ -196,3 +198,29 @@ def _write_mirrored(connection: sqlite3.Connection, key: Key, base: str | None) 
     connection.execute("DELETE FROM mirrored_models WHERE name = ? AND version = ?", key)
     if base is not None:
         connection.execute("INSERT INTO mirrored_models (name, version, base) VALUES (?, ?, ?)", (*key, base))
+
+
+MAX_BYTES = 1 << 20  # of an MLmodel file that is read
+
+
+def read_flavors(model: Path) -> dict[str, dict[str, dict[str, str]]] | None:
+    """The flavors in ``MLmodel``, with their settings as text; None if the folder holds no MLflow model."""
+    try:
+        document = yaml.safe_load(untrusted.read_text(model / "MLmodel", MAX_BYTES))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
+        return None
+    flavors = document.get("flavors") if isinstance(document, dict) else None
+    if not isinstance(flavors, dict):
+        return None
+    return {str(name): {"data": _settings(flavor)} for name, flavor in flavors.items()}
+
+
+def _settings(flavor: object) -> dict[str, str]:
+    """The settings that are single values."""
+    if not isinstance(flavor, dict):
+        return {}
+    return {
+        str(name): str(value)
+        for name, value in flavor.items()
+        if value is not None and not isinstance(value, dict | list)
+    }

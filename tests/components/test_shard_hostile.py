@@ -18,7 +18,8 @@ import pytest
 
 Make = Callable[[Path], None]
 Run = Callable[..., Any]
-MAX_MIB, MAX_SECONDS = 600, 8.0  # of processor time; none takes two on a machine that is not busy
+MAX_MIB = 700  # most take 500; on a busy machine 120 more
+MAX_SECONDS = 8.0  # of processor time; none takes two on a machine that is not busy
 
 
 def _pipe(name: str) -> Make:

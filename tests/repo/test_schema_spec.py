@@ -157,11 +157,12 @@ def spoil(value: Any, chance: random.Random) -> Any:
     return chance.choice(changes) if chance.random() < 0.3 else {**value, key: spoil(value[key], chance)}
 
 
-def test_ten_thousand_documents_have_the_faults_that_jsonschema_finds_by_the_published_schema():
+@pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.run)])
+def test_documents_have_the_faults_that_jsonschema_finds_by_the_published_schema(count: int):
     judge, chance = Draft202012Validator(SCHEMA), random.Random(7)
     shipped = [pyyaml.safe_load(path.read_text(encoding="utf-8")) for path in PIPELINES]
     right, keywords = 0, set()
-    for number in range(10_000):
+    for number in range(count):
         document = spoil(shipped[number % len(shipped)], chance)
         document = spoil(document, chance) if number % 3 == 0 else document
         expected = [(tuple(error.absolute_path), error.validator) for error in judge.iter_errors(document)]
@@ -169,7 +170,7 @@ def test_ten_thousand_documents_have_the_faults_that_jsonschema_finds_by_the_pub
         assert sorted(found, key=repr) == sorted(expected, key=repr), document
         right += not found
         keywords |= {keyword for _, keyword in found}
-    assert 500 < right < 5000
+    assert count / 20 < right < count / 2
     assert keywords >= {
         "anyOf",
         "not",

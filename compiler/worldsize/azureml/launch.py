@@ -43,7 +43,7 @@ class Count(Struct, frozen=True):
         return self.field.span if self.field is not None else None
 
 
-class Launch(Struct, frozen=True):
+class Launch(Struct, frozen=True, eq=False):
     """One step of a graph."""
 
     job: Job
@@ -250,7 +250,7 @@ def _group_flags(_tree: Tree, commands: tuple[Command, ...]) -> dict[str, list[F
 
 def _read_cluster(tree: Tree, job: Job, step: Step) -> Cluster | None:
     """What is known of the compute that a step runs on: its own, or the pipeline's default."""
-    placed = tree.placed.get(id(job))
+    placed = tree.placed.get(job)
     if placed is not None:
         return placed.get(step.name)
     fallback = fields.read_member(job.settings, "default_compute") or job.compute

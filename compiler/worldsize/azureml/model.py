@@ -98,7 +98,7 @@ class Interface(Struct, frozen=True):
     outputs: Mapping[str, Port]
 
 
-class Component(Struct, frozen=True):
+class Component(Struct, frozen=True, eq=False):
     """A component's interface and what it runs. ``None`` fields were absent."""
 
     path: Path | None  # its file, None when inline
@@ -180,7 +180,7 @@ class Step(Struct, frozen=True):
     unwired: frozenset[str] = frozenset()  # inputs that resolving a spec left open, and reported
 
 
-class Job(Struct, frozen=True):
+class Job(Struct, frozen=True, eq=False):
     """A pipeline job, or a standalone command, sweep or parallel job seen as a graph of one node."""
 
     path: Path | None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from worldsize.azureml.job import Compute
-    from worldsize.azureml.model import Component
+    from worldsize.azureml.model import Job
     from worldsize.base.span import Span
     from worldsize.facts.prices import PriceList
     from worldsize.facts.vm_sizes import Learned, VmSize
@@ -59,7 +59,7 @@ class Tree(Struct):
     prices_file: Path | None = None  # the prices that the project has read from Azure
     budgets: Budgets = field(default_factory=Budgets)
     files: Files = field(default_factory=Files)
-    placed: dict[int, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
+    placed: dict[Job, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
     unreadable: dict[str, Problem] = field(default_factory=dict)  # files that a rule was to read, by path
     _contradicted: set[str] = field(default_factory=set)  # clusters of which two files differ
     _roots: tuple[str, ...] = ()  # links resolved

@@ -181,14 +181,13 @@ def _graph(run: CheckRun, spec: Spec) -> None:
     job = resolved.job
     computes = {name: _compute_of_profile(spec, profile) for name, profile in spec.compute.items()}
     clusters = {name: read_cluster(compute) for name, compute in computes.items()}
-    run.context.placed[id(job)] = {
+    run.context.placed[job] = {
         name: clusters[step.compute.value]
         for name, step in spec.steps.items()
         if step.compute is not None and step.compute.value in clusters
     }
     if resolved.plan is not None:
-        run.context.plans[id(job)] = resolved.plan
-        run.context.resolved[id(job)] = resolved
+        run.context.resolved[job] = resolved
     underived = {problem.span for problem in resolved.problems if problem.slug == "process-count-unknown"}
     for name, profile in spec.compute.items():
         if profile.instance_type is None or profile.instance_type.span not in underived:

@@ -38,9 +38,9 @@ def find_components(spec: Spec, files: Files | None = None) -> tuple[Components,
 
 def read_interfaces(components: Mapping[str, Component | None], files: Files) -> dict[str, Interface]:
     """What planning needs to know of each step's component, where it can be seen."""
-    seen = {id(component): component for component in components.values() if component is not None}
-    known = {key: _interface(component, files) for key, component in seen.items()}
-    return {step: known[id(component)] for step, component in components.items() if component is not None}
+    seen = dict.fromkeys(component for component in components.values() if component is not None)
+    interfaces = {component: _interface(component, files) for component in seen}
+    return {step: interfaces[component] for step, component in components.items() if component is not None}
 
 
 def _interface(component: Component, files: Files) -> Interface:

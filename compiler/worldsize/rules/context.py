@@ -9,12 +9,11 @@ from msgspec import field
 from worldsize.azureml.tree import Tree
 
 if TYPE_CHECKING:
-    from worldsize.planning.model import Plan
+    from worldsize.azureml.model import Job
     from worldsize.resolving.state import ResolvedSpec
 
 
 class Context(Tree):
     """The tree that is checked."""
 
-    plans: dict[int, Plan] = field(default_factory=dict)  # of specs, by job
-    resolved: dict[int, ResolvedSpec] = field(default_factory=dict)  # specs, by job
+    resolved: dict[Job, ResolvedSpec] = field(default_factory=dict)  # the specs that have a plan

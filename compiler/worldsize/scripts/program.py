@@ -213,7 +213,7 @@ def _way(launch: Launch) -> object:
     step, counts = launch.step, (launch.processes, launch.instances, launch.workers)
     path = step.component.path if step.component else None  # a spec copies a component for each step
     variables = repr(step.environment_variables.value) if step.environment_variables is not None else None
-    return path or id(step.component), launch.kind, tuple(count.value for count in counts), variables
+    return path or step.component, launch.kind, tuple(count.value for count in counts), variables
 
 
 def _change_folder(command: Command, folder: str) -> str | None:

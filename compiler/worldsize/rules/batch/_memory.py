@@ -11,7 +11,8 @@ from worldsize.rules.context import Context
 
 def check_job(context: Context, job: Job) -> Iterable[Problem]:
     """Estimate the memory of the steps that have a plan: only a spec says what the estimate needs."""
-    plan = context.plans.get(id(job))
+    resolved = context.resolved.get(job)
+    plan = resolved.plan if resolved is not None else None
     if plan is None:
         return ()
     from worldsize.planning.memory import workload  # only steps that train need it
@@ -21,5 +22,5 @@ def check_job(context: Context, job: Job) -> Iterable[Problem]:
         return ()
     from worldsize.planning.memory import step_memory  # few specs train a model of such a size
 
-    sizes = {step: cluster.size_span for step, cluster in context.placed.get(id(job), {}).items()}
+    sizes = {step: cluster.size_span for step, cluster in context.placed.get(job, {}).items()}
     return step_memory.check_memory(job, plan, sizes, context.vm_sizes)

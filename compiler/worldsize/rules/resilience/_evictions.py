@@ -56,7 +56,7 @@ def _compare_costs(context: Context, launch: Launch) -> str | None:
     None where the length of the training or a price is not known, and where an hour of low priority
     is no cheaper.
     """
-    resolved = context.resolved.get(id(launch.job))
+    resolved = context.resolved.get(launch.job)
     plan = resolved.plan.steps.get(launch.step.name) if resolved is not None and resolved.plan else None
     if resolved is None or plan is None or plan.training is None or launch.size is None:
         return None

@@ -16,7 +16,7 @@ _LABEL = re.compile(r"azureml:[^/@\s]+@\w+")
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    resolved = context.resolved.get(id(job))
+    resolved = context.resolved.get(job)
     if resolved is not None and resolved.spec.schedule is not None:
         yield from _find_labels(job)
 

@@ -52,17 +52,17 @@ def _find_programs(context: Context, launch: Launch) -> list[Program]:
 
 def list_programs(context: Context, launch: Launch) -> list[Program]:
     """The programs of a step, as far as they can be read."""
-    return context.once(_index_programs, launch.job).get(id(launch), [])
+    return context.once(_index_programs, launch.job).get(launch, [])
 
 
-def _index_programs(context: Context, job: Job) -> dict[int, list[Program]]:
+def _index_programs(context: Context, job: Job) -> dict[Launch, list[Program]]:
     """The programs of a job by the launch that starts them."""
     from worldsize.scripts.program import find_programs  # parses Python
 
-    by_launch: dict[int, list[Program]] = {}
+    by_launch: dict[Launch, list[Program]] = {}
     for program in find_programs(context, job):
         for launch in program.launches:
-            by_launch.setdefault(id(launch), []).append(program)
+            by_launch.setdefault(launch, []).append(program)
     return by_launch
 
 

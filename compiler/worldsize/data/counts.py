@@ -160,7 +160,7 @@ def _count_arrays(request: Request) -> PartCounts:
     for file in request.files:
         numbers = read_numbers(file, find_label(request, file, list_arrays(file)), MAX_BYTES)
         if numbers is None or any(isinstance(number, float) for number in numbers):
-            raise ValueError("the labels are no whole numbers, or too many to be read for a count")
+            raise ValueError("the labels are not whole numbers, or too many to be read for a count")
         for number in numbers:
             counts.add(name_class(number))
     ambiguous = request.task == AUTO and len(counts.classes) > FEW_VALUES

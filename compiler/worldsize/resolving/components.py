@@ -38,8 +38,9 @@ def find_components(spec: Spec, files: Files | None = None) -> tuple[Components,
 
 def read_interfaces(components: Mapping[str, Component | None], files: Files) -> dict[str, Interface]:
     """What planning needs to know of each step's component, where it can be seen."""
-    seen = dict.fromkeys(component for component in components.values() if component is not None)
-    interfaces = {component: _interface(component, files) for component in seen}
+    interfaces = {
+        each: _interface(each, files) for each in dict.fromkeys(components.values()) if each is not None
+    }
     return {step: interfaces[component] for step, component in components.items() if component is not None}
 
 

@@ -18,7 +18,6 @@ _OWNERS = (*FUNCTIONS, ast.ClassDef, ast.Module)
 class Binding(NamedTuple):
     """One place that binds a name or attribute."""
 
-    statement: ast.stmt
     target: ast.Name | ast.Attribute
     value: ast.expr | None  # None where it is not known, as of the target of a loop
     position: int | None = None  # which part of the value, where several are unpacked
@@ -81,18 +80,13 @@ def _list_bindings(module: Module) -> Bindings:
     ]
     bindings = Bindings()
     for target, (value, position) in (*targets.items(), *((node, (None, None)) for node in unknown)):
-        statement = next(
-            (above for above, _ in module.ancestors(target) if isinstance(above, ast.stmt)), None
-        )
-        if statement is None:  # not of a file that parses
-            continue
         if isinstance(target, ast.Attribute):
-            binding = Binding(statement, target, value, position)
+            binding = Binding(target, value, position)
             bindings.attributes.setdefault(target.attr, []).append(binding)
         elif isinstance(target, ast.Name):
             owner = find_owner(module, target)
             owner = module.tree if target.id in shared and isinstance(owner, FUNCTIONS) else owner
-            binding = Binding(statement, target, value, position)
+            binding = Binding(target, value, position)
             bindings.names.setdefault((owner, target.id), []).append(binding)
     return bindings
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct, field
 
 from worldsize.scripts.bindings import FUNCTIONS, Function
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, recall
 
 Place: TypeAlias = tuple[Module, ast.AST]  # a node, with the module that has it
 T = TypeVar("T")
@@ -35,11 +35,7 @@ class Definitions(Struct, eq=False):
 
     def once(self, work: Callable[..., T], *arguments: object) -> T:
         """What a function makes of these modules, worked out once."""
-        key = (work, *arguments)
-        if key not in self.memo:
-            self.memo[key] = work(self, *arguments)
-        result: T = self.memo[key]
-        return result
+        return recall(self.memo, work, self, *arguments)
 
     def find(self, module: Module, name: ast.AST) -> list[tuple[Module, Function]]:
         """The functions that a name or attribute may mean; of a class those that make an object of it."""

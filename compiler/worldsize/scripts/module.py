@@ -83,11 +83,7 @@ class Module(Struct, eq=False):
 
     def once(self, work: Callable[..., T], *arguments: object) -> T:
         """What a function makes of this file, worked out once for all rules and all starts of it."""
-        key = (work, *arguments)
-        if key not in self.memo:
-            self.memo[key] = work(self, *arguments)
-        result: T = self.memo[key]
-        return result
+        return recall(self.memo, work, self, *arguments)
 
     def around(self, starts: Iterable[ast.AST]) -> set[ast.AST]:
         """These nodes and all that they lie in."""
@@ -112,6 +108,15 @@ class Module(Struct, eq=False):
         words = self.once(_words)
         passing = [word for word in words if test(word)]
         return self.around(node for word in passing for node in words[word])
+
+
+def recall(memo: dict[object, Any], work: Callable[..., T], subject: object, *arguments: object) -> T:
+    """What a function makes of a subject, which keeps it in its ``memo``."""
+    key = (work, *arguments)
+    if key not in memo:
+        memo[key] = work(subject, *arguments)
+    result: T = memo[key]
+    return result
 
 
 def parse_module(source: Source) -> Module | None:

@@ -94,11 +94,12 @@ def _follow_attribute(code: Definitions, module: Module, node: ast.Attribute) ->
     bound = [each for each in bindings if _is_same_object(module, each.target, node)]
     if bound:
         return _open(code, module, bound)
-    return (
-        _list_made(code, node.attr)
-        or _list_class_values(code, node.attr)
-        or _follow_property(code, node.attr)
-    )
+    return code.once(_follow_field, node.attr)
+
+
+def _follow_field(code: Definitions, name: str) -> list[Place]:
+    """What a class gives an attribute that no statement sets: by a call, in its body, or by a property."""
+    return _list_made(code, name) or _list_class_values(code, name) or _follow_property(code, name)
 
 
 def _is_same_object(module: Module, target: ast.AST, node: ast.Attribute) -> bool:
@@ -233,7 +234,7 @@ def _choose_part(module: Module, value: ast.expr | None, position: int | None) -
 def _open(code: Definitions, module: Module, bound: list[Binding]) -> list[Place]:
     """Each value; of ``rank, size = setup()`` the part of what the function returns."""
     opened: list[Place] = []
-    for _, _, value, position in bound:
+    for _, value, position in bound:
         if value is None:
             opened.append((module, module.tree))
         elif position is None:

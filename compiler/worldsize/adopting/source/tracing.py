@@ -30,11 +30,6 @@ def read_iterable(loop: Loop) -> ast.expr | None:
     return loop.iter if isinstance(loop, ast.For) else loop.generators[0].iter
 
 
-def _list_known(bound: Iterable[Binding]) -> list[Bound]:
-    """The bindings of which the value is known: statement, value, position in it."""
-    return [(each.statement, each.value, each.position) for each in bound if each.value is not None]
-
-
 class Tracer:
     """Finds where values of one script come from. What is not certain is not followed."""
 
@@ -50,14 +45,22 @@ class Tracer:
         self._chosen: dict[Function, ast.Call] = {}
         self._bindings = read_bindings(self.module)
 
+    def _list_known(self, bound: Iterable[Binding]) -> list[Bound]:
+        """The bindings of which the value is known: statement, value, position in it."""
+        return [
+            (self.script.statement(each.target), each.value, each.position)
+            for each in bound
+            if each.value is not None
+        ]
+
     def bindings(self, name: str, scope: ast.AST) -> list[Bound]:
         """The assignments of a name in a scope: statement, value, and the position in a tuple."""
-        return _list_known(self._bindings.names.get((scope, name), ()))
+        return self._list_known(self._bindings.names.get((scope, name), ()))
 
     def names(self, scope: ast.AST) -> dict[str, int]:
         """What a scope binds, with the line of the first assignment."""
         known = {
-            name: _list_known(bound)
+            name: self._list_known(bound)
             for (owner, name), bound in self._bindings.names.items()
             if owner is scope
         }
@@ -67,7 +70,7 @@ class Tracer:
         """The attributes of `self` that the methods of a class assign."""
         found: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
         for name, bound in self._bindings.attributes.items() if isinstance(class_, ast.ClassDef) else ():
-            for statement, value, position in _list_known(bound):
+            for statement, value, position in self._list_known(bound):
                 of_class = self.module.parents.get(self.script.scope(statement)) is class_
                 if of_class and position is None and f"self.{name}" in map(ast.unparse, ast.walk(statement)):
                     found.setdefault(name, []).append((statement, value))
@@ -196,7 +199,7 @@ class Tracer:
         return self._choose(bound)
 
     def _step_attribute(self, node: ast.Attribute, scope: Scope) -> tuple[ast.expr, Scope] | None:
-        bound = _list_known(self._bindings.attributes.get(node.attr, ()))
+        bound = self._list_known(self._bindings.attributes.get(node.attr, ()))
         if isinstance(node.value, ast.Attribute) and node.value.attr == "hparams":  # of Lightning
             return self._step_hparam(node.attr, scope)
         if bound:

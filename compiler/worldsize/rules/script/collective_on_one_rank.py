@@ -14,6 +14,7 @@ from worldsize.scripts.loops import find_assigned, find_block
 from worldsize.scripts.module import Module
 from worldsize.scripts.program import Program
 
+_METHODS = ("save_checkpoint", "state_dict")  # of an engine, a trainer or a model
 _Guard = tuple[Side, Module, ast.AST, ast.AST]  # its side, and in a module the condition and what is under it
 _Guarded = tuple[Module, ast.Call, str, _Guard]
 
@@ -85,13 +86,12 @@ def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:
     collectives: list[tuple[str, ast.Call]] = []
     for name, call in module.calls:
         last = name.rpartition(".")[2]
-        owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        of_accelerator = find_call(f"accelerate.Accelerator.{last}", "collective") is not None
+        is_method = of_accelerator or last in _METHODS
+        owner = ast.unparse(call.func.value) if is_method and isinstance(call.func, ast.Attribute) else ""
         if (
             find_call(name, "collective")
-            or (
-                find_call(f"accelerate.Accelerator.{last}", "collective")
-                and (owner in accelerators or owner.endswith("accelerator"))
-            )
+            or (of_accelerator and (owner in accelerators or owner.endswith("accelerator")))
             or (last == "save_checkpoint" and (owner in engines or (uses_lightning and "trainer" in owner)))
             or (last == "state_dict" and (owner in sharded or _is_in_full_state(module, call)))
         ) and not _names_group(last, call):

@@ -11,7 +11,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 from starlette.responses import Response
 
-from worldsize.facts import curated
 from worldsize.serving.control import assets
 from worldsize.serving.control.asset_kinds import KINDS, LONGEST_DESCRIPTION, check_change
 from worldsize.serving.control.assets import Asset, Container
@@ -262,8 +261,3 @@ def curated_version(name: str, version: str = "1") -> Asset:
 def curated_container(name: str) -> Container:
     """All versions of a curated environment."""
     return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
-
-
-def list_curated() -> list[Container]:
-    """The curated environments whose packages are known."""
-    return [curated_container(f"AzureML-{name}") for name in curated.names()]

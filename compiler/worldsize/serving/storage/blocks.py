@@ -151,7 +151,7 @@ def read_block_list(text: bytes) -> list[tuple[str, str]]:
     """The kind and the id of each block of a list.
 
     Raises:
-        StorageError: 400, for a body that is no list of blocks.
+        StorageError: 400, for a body that is not a list of blocks.
     """
     found = _BlockList()
     parser = expat.ParserCreate()

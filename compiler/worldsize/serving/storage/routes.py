@@ -203,7 +203,7 @@ def read_limit(text: str | None) -> int:
     """The most names of a page.
 
     Raises:
-        StorageError: 400, for a text that is no positive number.
+        StorageError: 400, for a text that is not a positive number.
     """
     if text is None:
         return MAX_RESULTS
@@ -223,7 +223,7 @@ def decode_marker(marker: str) -> str:
     """The name of a marker.
 
     Raises:
-        StorageError: 400, for a text that is no marker of ours.
+        StorageError: 400, for a text that is not one of our markers.
     """
     try:
         return base64.b64decode(marker, b"-_", validate=True).decode()

@@ -165,6 +165,8 @@ def test_a_stranger_does_not_disturb_the_meeting() -> None:
     assert found == [["a", "b"]]
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_member_that_dies_ends_the_others() -> None:
     there = members(2)
     code = "import sys, time; sys.path.insert(0, sys.argv[3])\n"

@@ -272,6 +272,8 @@ def test_formats_of_the_command(tree: Path, format_: str) -> None:
     assert "\x1b" not in output
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_output_is_the_same_for_every_hash_seed(tree: Path) -> None:
     more_than_listed = "".join(f"  s{number}: {{uses: 1}}\n" for number in range(300))
     (tree / "bad.yml").write_text(TWICE.replace("name:", "nmae:") + more_than_listed)
@@ -346,6 +348,8 @@ def test_rules_that_are_not_loaded_would_find_nothing(
     assert left_out > 1000
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_right_spec_loads_no_rules_for_scripts_and_native_jobs() -> None:
     code = "import sys, worldsize; worldsize.check('pipelines/digits_ddp.yml'); print(*sys.modules)"
     result = subprocess.run(

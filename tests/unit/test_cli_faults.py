@@ -92,6 +92,8 @@ def test_what_reaches_the_top_decides_the_status(
     assert capsys.readouterr().err.startswith(message)
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 @pytest.mark.parametrize("arguments", ["plan spec.yml", "check spec.yml", "compile spec.yml -o out", "-h"])
 def test_a_full_standard_output_is_said_in_one_line(spec: str, arguments: str) -> None:
     result = shell(f"worldsize {arguments} > /dev/full")
@@ -105,6 +107,8 @@ def test_a_full_standard_output_is_said_in_one_line(spec: str, arguments: str) -
 @pytest.mark.parametrize(
     "arguments", ["plan spec.yml", "check spec.yml", "compile spec.yml -o out", "explain WS203"]
 )
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_closed_standard_streams_are_nobodys_fault(spec: str, tmp_path: Path, arguments: str) -> None:
     result = shell(f"worldsize {arguments} <&- >&- 2>&-; echo $?")
     assert (result.stdout, result.stderr) == ("0\n", "")
@@ -112,6 +116,8 @@ def test_closed_standard_streams_are_nobodys_fault(spec: str, tmp_path: Path, ar
         assert (tmp_path / "out/pipeline.yml").read_text().startswith("#")
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_reader_that_goes_away_ends_quietly(spec: str) -> None:
     assert shell("worldsize explain | true").stderr == ""
     assert (
@@ -139,6 +145,8 @@ def test_ctrl_c_has_the_status_of_a_signal(spec: str, monkeypatch: pytest.Monkey
     assert CliRunner().invoke(main, ["plan", spec]).exit_code == 130
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 @pytest.mark.parametrize("arguments", ["plan", "check", "run --dry-run"])
 def test_a_working_folder_that_is_gone_is_said(tmp_path: Path, spec: str, arguments: str) -> None:
     result = shell(f"mkdir gone; cd gone; rmdir ../gone; worldsize {arguments} {tmp_path / spec}")

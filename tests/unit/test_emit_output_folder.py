@@ -149,6 +149,8 @@ def test_a_faulty_spec_leaves_the_output(tree: Path) -> None:
     assert not (tree / "never").exists()
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_full_disk_leaves_the_output(tree: Path) -> None:
     worldsize.compile(write(tree, OWN), tree / "out")
     before = listing(tree / "out")
@@ -191,6 +193,8 @@ def test_modes_say_only_what_can_be_executed(tmp_path: Path) -> None:
     assert modes == [0o644, 0o755, 0o644]
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_the_command_says_what_it_wrote_and_how_to_submit_it(tree: Path) -> None:
     write(tree, OWN)
     command = [sys.executable, "-m", "worldsize", "compile", "spec.yml", "-o", "out"]
@@ -208,6 +212,8 @@ def test_the_command_says_what_it_wrote_and_how_to_submit_it(tree: Path) -> None
     ]
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_schedule_is_created_in_place_of_a_job(tree: Path) -> None:
     """It starts its first job itself."""
     write(tree, OWN + 'schedule: {cron: "0 3 * * 1"}\n')
@@ -251,6 +257,8 @@ output_folder.write_folder({"a.txt": b"new"}, pathlib.Path("out"))
 """
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 @pytest.mark.skipif(sys.platform == "win32", reason="locks and signals of POSIX")
 def test_what_a_killed_compile_left_is_removed_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -278,6 +286,8 @@ def test_what_another_compile_is_writing_stays(tmp_path: Path) -> None:
     assert not theirs.exists()
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_compiles_at_once_leave_one_whole_output(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib; from worldsize.emit import output_folder\n"

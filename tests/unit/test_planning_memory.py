@@ -199,6 +199,8 @@ def test_only_what_is_known_not_to_fit_is_reported(model: str, size: str, over: 
     assert ("WS320" in codes(tmp_path, model, size)) is over
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_small_trainings_do_not_load_the_formulas() -> None:
     """A check of the shipped language model is as quick as before."""
     spec = Path(__file__).parents[2] / "pipelines" / "python_source_gpt.yml"

@@ -194,6 +194,8 @@ def test_checking_is_linear_in_the_number_of_steps(calls: Callable[[Callable[[],
     assert work(2000) < 8.5 * work(250)
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_checking_loads_nothing_heavy() -> None:
     code = (
         "import sys\nfrom worldsize.azureml.shape import check_shape\n"

@@ -101,6 +101,8 @@ def test_each_rank_has_its_own_place_in_the_mesh() -> None:
     assert places == [(p, d, t) for p in range(2) for d in range(3) for t in range(2)]
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_what_runs_before_the_plan_is_checked_needs_neither_torch_nor_numpy() -> None:
     code = (
         "import sys, wstrain.data.step_counts, wsshards.errors, wstrain.launch.environment\n"
@@ -117,6 +119,8 @@ def ended(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_user_error_is_one_line_and_status_2() -> None:
     code = (
         "from wsshards.errors import UserError, run_main\n"
@@ -132,6 +136,8 @@ def test_a_warning_is_one_line_beside_what_is_printed(capsys: pytest.CaptureFixt
     assert tuple(capsys.readouterr()) == ("", "warning: `rows` are few\n")
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
     code = (
         "import errno, os\n"
@@ -144,6 +150,8 @@ def test_a_full_disk_is_one_line_wherever_it_is_met() -> None:
     assert (done.returncode, done.stderr) == (2, f"{said}\nhelp: free space for it and run again\n")
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> None:
     code = (
         "import resource\n"
@@ -157,6 +165,8 @@ def test_a_library_that_cannot_open_a_file_ends_in_one_line_with_the_limit() -> 
     assert (done.returncode, done.stderr) == (2, said)
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_a_rank_that_lost_another_says_so() -> None:
     code = (
         "from wsshards.errors import run_main\n"
@@ -168,6 +178,8 @@ def test_a_rank_that_lost_another_says_so() -> None:
     assert done.stderr.startswith("error: another rank has gone")
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
 def test_success_is_not_undone_by_what_runs_when_the_interpreter_ends() -> None:
     script = (
         "import atexit, os\n"

@@ -21,7 +21,7 @@ from worldsize.lsp.names import Names
 from worldsize.lsp.places import find_line
 from worldsize.lsp.schemas import SchemaView, open_schema
 from worldsize.lsp.session import Session
-from worldsize.resolving import quantities
+from worldsize.planning import quantities
 from worldsize.resolving.components import built_in_files
 from worldsize.rules import registry
 from wsshards.errors import UserError

@@ -7,18 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.base.wording import plural, show_number
+from worldsize.planning.quantities import find_unit, label_quantity
 
 if TYPE_CHECKING:
     from worldsize.planning.model import Derivation, Plan, StepPlan  # which shows itself by this module
-
-_LABELS = {
-    "kappa": "κ",
-    "shm_size": "shared memory",
-    "gpus_per_instance": "GPUs per instance",
-    "warmup_epochs": "warm-up epochs",
-    "warmup_steps": "warm-up steps",
-}
-_UNITS = {"mean_time_between_preemptions": "s"}  # where the label does not name the unit
 
 
 class PlanRow(NamedTuple):
@@ -63,15 +55,10 @@ def list_blocks(plan: Plan) -> Iterator[PlanBlock]:
 def list_rows(derivations: Iterable[Derivation]) -> Iterator[PlanRow]:
     """The rows of quantities."""
     for row in derivations:
-        unit = _UNITS.get(row.quantity)
+        unit = find_unit(row.quantity)
         value = f"{show_number(row.value)} {unit}" if unit else show_number(row.value)
         formula = f"= {row.formula}" if row.formula else ""
         yield PlanRow(label_quantity(row.quantity), value, formula, row.source)
-
-
-def label_quantity(name: str) -> str:
-    """The name of a quantity as people say it."""
-    return _LABELS.get(name, name.replace("_", " "))
 
 
 def _has_table(step: StepPlan) -> bool:

@@ -19,7 +19,7 @@ from worldsize.base import limits
 from worldsize.base.span import Span
 from worldsize.planning import missing
 from worldsize.resolving import plan_values
-from worldsize.resolving.quantities import NAMES, PLANNED, input_type, suggest_quantity
+from worldsize.planning.quantities import NAMES, PLANNED, input_type, suggest_quantity
 from worldsize.resolving.state import ResolveState, as_field, part_span
 from worldsize.spec.model import Step
 from worldsize.spec.sweep import searched_type

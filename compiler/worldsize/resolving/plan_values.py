@@ -11,8 +11,8 @@ from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
 from worldsize.planning import missing
 from worldsize.planning.model import PlanValue, StepPlan, Training
-from worldsize.resolving import quantities
-from worldsize.resolving.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
+from worldsize.planning import quantities
+from worldsize.planning.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
 from worldsize.spec.pipeline_inputs import is_pipeline_input

@@ -13,7 +13,7 @@ from worldsize.azureml.model import SPEC, Field, Job, OutputSetting, Step, join_
 from worldsize.base.problem import Related
 from worldsize.planning.model import PlanValue
 from worldsize.resolving import plan_values
-from worldsize.resolving.quantities import comment
+from worldsize.planning.quantities import comment
 from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec import model
 

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
-from worldsize import checking
 from worldsize.azureml.copying import allow_everything
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
 from worldsize.checking import boundary, check_spec, in_budget, settings
+from worldsize.checking.specs import make_spec_error
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
@@ -46,21 +45,12 @@ if TYPE_CHECKING:
     from worldsize.emit.layout import Layout
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.measured_case import MeasuredRun
-    from worldsize.resolving.state import ResolvedSpec
+    from worldsize.resolving.planned import Planned
 
 _TAKE_PYTHON = (
     "`check`, `compile`, `run` and `submit` take pipelines in Python, and `worldsize.plan(job, …)` plans them"
 )
 _PYTHON = re.compile(r"\.py(?:$|[:#@])")  # a file, or a function in it
-
-
-class Planned(Struct, frozen=True):
-    """A plan, and the findings that do not keep the spec from running."""
-
-    plan: Plan
-    warnings: tuple[Diagnostic, ...]
-    sources: Sources
-    resolved: ResolvedSpec
 
 
 class Compiled(Struct, frozen=True):
@@ -72,7 +62,7 @@ class Compiled(Struct, frozen=True):
     warnings: tuple[Diagnostic, ...]  # findings that did not keep the spec from compiling
     sources: Sources
     job: Job  # the pipeline as it lies in the folder, each value with its place in the spec
-    resolved: ResolvedSpec | None  # None of a pipeline in Python, which is not a spec
+    planned: Planned | None  # None of a pipeline in Python, which is not a spec
 
     def __repr__(self) -> str:
         return f"<Compiled: {plural(len(self.files), 'file')} in {self.folder}>"  # the fields hold every file
@@ -92,14 +82,12 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
     return plan_spec(spec).plan
 
 
-def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> Planned:
+def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> CheckedSpec:
     """As :func:`plan`, with the warnings and the graph, for a spec that may be parsed already."""
-    checked = checking.check_spec(Path(spec), document)
-    resolved, derived = _require_plan(checked)
-    return Planned(derived, checked.report.diagnostics, checked.report.sources, resolved)
+    return check_spec(Path(spec), document)
 
 
-def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[str, Need]:
+def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dict[str, Need]:
     """The memory that each training step needs a process, where its model and samples are known.
 
     With ``import_models`` the code of users' own models runs, for their shapes; without it, such steps are
@@ -109,14 +97,13 @@ def estimate_memory(planned: Planned, *, import_models: bool = False) -> dict[st
         ModelImportError: A user's model cannot be imported.
         SpecError: The estimate takes too long.
     """
-    spec = planned.resolved.spec
-    folder = spec.path.parent
+    planned, path = checked.planned, checked.planned.spec.path
+    folder = path.parent
     import_model = partial(imported_model.import_model, folder) if import_models else None
-    read_table = partial(rows.read_table_samples, planned.resolved.files, folder)
-    with in_budget(spec.path, planned.sources):
-        resolved = planned.resolved
+    read_table = partial(rows.read_table_samples, planned.files, folder)
+    with in_budget(path, checked.report.sources):
         return step_memory.estimate_steps(
-            resolved.job, planned.plan, import_model, read_table, resolved.vm_sizes
+            planned.job, checked.plan, import_model, read_table, planned.vm_sizes
         )
 
 
@@ -153,7 +140,7 @@ def estimate(
 
 
 def forecast_steps(
-    planned: Planned, region: str | None = None, runs: Sequence[MeasuredRun] = ()
+    checked: CheckedSpec, region: str | None = None, runs: Sequence[MeasuredRun] = ()
 ) -> dict[str, StepForecast]:
     """The time and cost of each training step, where its model, GPUs and network are known.
 
@@ -162,16 +149,16 @@ def forecast_steps(
         UnusableRunError: A run tells nothing of the step that it trained.
         SpecError: The estimate takes too long.
     """
-    resolved, path = planned.resolved, planned.resolved.spec.path
+    planned, path = checked.planned, checked.planned.spec.path
     project = settings.read_project_settings(path.parent)
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
-    with in_budget(path, planned.sources):
-        read_table = partial(rows.read_table_samples, resolved.files, path.parent)
-        for name, time in estimate_steps(resolved, read_table, runs).items():
+    with in_budget(path, checked.report.sources):
+        read_table = partial(rows.read_table_samples, planned.files, path.parent)
+        for name, time in estimate_steps(planned, read_table, runs).items():
             cost = None
             if time.case is not None:
-                saving = find_checkpoint_seconds(planned.plan.steps[name], resolved.job.steps[name])
+                saving = find_checkpoint_seconds(checked.plan.steps[name], planned.job.steps[name])
                 seconds = time.total_seconds.expected if time.total_seconds is not None else None
                 cost = cost_step(time.case, seconds, saving, prices)
             forecasts[name] = StepForecast(time, cost, prices.region)
@@ -237,10 +224,17 @@ def compile_document(
     checked = check_spec(path, document, readable=allowed or allow_everything)
     report = checked.report
     with in_budget(path, report.sources):
-        resolved, derived, layout = _lay_out(checked, folder, allowed, runs)
+        layout = _lay_out(checked, folder, allowed, runs)
     output_folder.write_folder(layout.files, folder)
-    files = tuple(layout.files)
-    return Compiled(folder, files, derived, report.diagnostics, report.sources, layout.job, resolved)
+    return Compiled(
+        folder,
+        tuple(layout.files),
+        checked.plan,
+        report.diagnostics,
+        report.sources,
+        layout.job,
+        checked.planned,
+    )
 
 
 def read_graph(compiled: Compiled, files: Files) -> Job:
@@ -256,35 +250,22 @@ def read_graph(compiled: Compiled, files: Files) -> Job:
 
 def _lay_out(
     checked: CheckedSpec, folder: Path, allowed: Allowed | None, runs: Sequence[MeasuredRun]
-) -> tuple[ResolvedSpec, Plan, Layout]:
-    """What was resolved, and the files that it becomes; nothing is written."""
+) -> Layout:
+    """The files that a spec becomes; nothing is written."""
     from worldsize.emit import output_folder
     from worldsize.emit.layout import lay_out_files
 
     if refused := boundary.raise_to_errors(checked.report.diagnostics, allowed):
         raise SpecError(refused, checked.report.sources)
     output_folder.check_target(folder)
-    resolved, derived = _require_plan(checked)
-    if outside := boundary.find_not_copied(resolved.problems, allowed):
-        raise _spec_error(outside, checked)
-    layout = lay_out_files(resolved, derived, folder, runs)
-    problems = layout.problems or boundary.report_refused(layout.files, allowed, resolved.spec.span)
+    planned, sources = checked.planned, checked.report.sources
+    if outside := boundary.find_not_copied(planned.problems, allowed):
+        raise make_spec_error(outside, sources)
+    layout = lay_out_files(planned, checked.plan, folder, runs)
+    problems = layout.problems or boundary.report_refused(layout.files, allowed, planned.spec.span)
     if problems:
-        raise _spec_error(problems, checked)
-    return resolved, derived, layout
-
-
-def _require_plan(checked: CheckedSpec) -> tuple[ResolvedSpec, Plan]:
-    """What the check resolved. If an error is silenced by a comment, there may still be no graph.
-
-    Raises:
-        SpecError: There is no graph or no plan.
-    """
-    resolved = checked.resolved
-    if resolved is None or resolved.plan is None:
-        consequences = resolved.consequences if resolved is not None else ()
-        raise _spec_error([*checked.problems, *consequences], checked)
-    return resolved, resolved.plan
+        raise make_spec_error(problems, sources)
+    return layout
 
 
 def require_path(target: Any, verb: str, kind: str) -> None:
@@ -298,12 +279,3 @@ def require_path(target: Any, verb: str, kind: str) -> None:
         return
     given = f"`{target}`" if is_path else f"a `{type(target).__name__}`"
     raise PipelineError(f"`{verb}` takes the path of {kind}, not {given}", _TAKE_PYTHON)
-
-
-def _spec_error(problems: list[Problem], checked: CheckedSpec) -> SpecError:
-    return make_spec_error(problems, checked.report.sources)
-
-
-def make_spec_error(problems: list[Problem], sources: Sources) -> SpecError:
-    """The error that problems are, which were found after the check."""
-    return SpecError(list(engine.diagnose(problems)), sources)

@@ -207,7 +207,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
     text = SPEC.replace("train_ddp", uses).replace("batch_size: 16", "batch_size: 64")
     path.write_text(text if uses == "train_ddp" else text.replace(", strategy: fsdp", ""), encoding="utf-8")
     asked = read_asked(path, Request(None, None, 2, None, None, "westeurope", keep_layout=False), None)
-    subject, spec = asked.subjects[0], api.plan_spec(path).resolved.spec
+    subject, spec = asked.subjects[0], api.plan_spec(path).planned.spec
     question = make_question(asked, subject, Request(None, None, 2, None, None, None, keep_layout=False))
     size = vm_sizes.lookup("Standard_NC64as_T4_v3")
     assert size is not None
@@ -221,7 +221,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
         wanted = [Setting(*each) for each in list_settings(spec, subject, option)]
         planned = api.plan_spec(path, yaml.load(path, set_values(yaml.load(path), wanted)))
         assert is_as_advised(planned.plan, subject, option)
-        case = find_case(planned.resolved, "train", planned.plan.steps["train"])
+        case = find_case(planned.planned, "train", planned.plan.steps["train"])
         assert not isinstance(case, str)
         assert case.training == training
 

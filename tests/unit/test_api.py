@@ -39,7 +39,7 @@ ONCE = {
     "validated": "worldsize.spec.violations.check_schema",
     "planned": "worldsize.planning.derive.derive",
     "wired": "worldsize.resolving.wiring.wire_by_name",
-    "resolved": "worldsize.resolving.resolve.resolve_spec",
+    "resolved": "worldsize.resolving.resolve.plan_spec",
 }
 VERBS: dict[str, Callable[[Path, Path], object]] = {
     "check": lambda spec, _: worldsize.check(spec),
@@ -86,7 +86,7 @@ def test_what_a_spec_wrote_itself_keeps_its_place_in_the_graph(tmp_path: Path) -
     for name, step in api.read_graph(compiled, Files()).steps.items():
         assert step.span is not None, name
         assert step.span.path == str(spec)
-        if compiled.resolved.spec.steps[name].command is not None:
+        if compiled.planned.spec.steps[name].command is not None:
             command = step.component.command if step.component is not None else None
             assert command is not None, name
             assert command.span is not None, name

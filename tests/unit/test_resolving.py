@@ -13,7 +13,8 @@ from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
 from worldsize.checking.choice import Choice
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.resolving.resolve import ResolvedSpec, resolve_spec
+from worldsize.resolving.planned import Planned
+from worldsize.resolving.resolve import plan_spec
 from worldsize.spec import load
 
 HEAD = """\
@@ -41,15 +42,15 @@ OWN = """\
 """
 
 
-def built(folder: Path, steps: str) -> tuple[ResolvedSpec, list[Diagnostic]]:
+def built(folder: Path, steps: str) -> tuple[Planned, list[Diagnostic]]:
     """The resolved spec, and everything that resolving and the rules say of it."""
     (folder / "spec.yml").write_text(HEAD + steps)
     report, (run,) = check_files([folder / "spec.yml"], Choice(ignore=["WS225", "WS720"]))
-    (resolved,) = run.resolved
+    (resolved,) = run.planned.values()
     return resolved, list(report.diagnostics)
 
 
-def bindings(found: ResolvedSpec, step: str) -> dict[str, str]:
+def bindings(found: Planned, step: str) -> dict[str, str]:
     arguments = found.job.steps[step].inputs
     return {
         name: str(field.value.expression)
@@ -58,7 +59,7 @@ def bindings(found: ResolvedSpec, step: str) -> dict[str, str]:
     }
 
 
-def literals(found: ResolvedSpec, step: str) -> dict[str, object]:
+def literals(found: Planned, step: str) -> dict[str, object]:
     arguments = found.job.steps[step].inputs
     return {name: field.value.value for name, field in arguments.items() if isinstance(field.value, Literal)}
 
@@ -268,7 +269,7 @@ def test_two_descriptions_of_one_cluster_must_agree(tmp_path: Path) -> None:
     (tmp_path / "spec.yml").write_text(twice + SHARD)
     spec, _, _ = load(tmp_path / "spec.yml")
     assert spec is not None
-    problems = resolve_spec(spec).problems
+    problems = plan_spec(spec).problems
     assert [problem.slug for problem in problems] == ["compute-conflict"]
     assert problems[0].related
 

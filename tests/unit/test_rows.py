@@ -14,7 +14,7 @@ import pytest
 from worldsize import spec as spec_layer
 from worldsize.data import counts
 from worldsize.documents import yaml
-from worldsize.resolving.resolve import resolve_spec
+from worldsize.resolving.resolve import plan_spec
 from wssources import planned_rows
 
 SPEC = """\
@@ -36,7 +36,7 @@ def rows(folder: Path, given: str) -> int | None:
     document = yaml.load(path, SPEC % given)
     spec, problems = spec_layer.from_document(document, path)
     assert spec is not None, problems
-    resolved = resolve_spec(spec)
+    resolved = plan_spec(spec)
     assert resolved.plan is not None
     training = resolved.plan.steps["train"].training
     assert training is not None

@@ -24,7 +24,8 @@ from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
-    from worldsize.azureml.tree import Cluster, Tree
+    from worldsize.azureml.model import Cluster
+    from worldsize.azureml.tree import Tree
     from worldsize.base.source import Source
     from worldsize.facts.vm_sizes import VmSize
 
@@ -250,9 +251,8 @@ def _group_flags(_tree: Tree, commands: tuple[Command, ...]) -> dict[str, list[F
 
 def _read_cluster(tree: Tree, job: Job, step: Step) -> Cluster | None:
     """What is known of the compute that a step runs on: its own, or the pipeline's default."""
-    placed = tree.placed.get(job)
-    if placed is not None:
-        return placed.get(step.name)
+    if job.clusters is not None:
+        return job.clusters.get(step.name)
     fallback = fields.read_member(job.settings, "default_compute") or job.compute
     chosen = step.compute or fallback
     return tree.cluster(resolve_value(chosen, job)) if chosen is not None else None

@@ -180,6 +180,18 @@ class Step(Struct, frozen=True):
     unwired: frozenset[str] = frozenset()  # inputs that resolving a spec left open, and reported
 
 
+class Cluster(Struct, frozen=True):
+    """What is known of a compute target that a job only names."""
+
+    instance_type: str | None
+    max_instances: int | None
+    tier: str | None  # dedicated | low_priority
+    size_span: Span | None = None  # where each of the three is said
+    max_span: Span | None = None
+    tier_span: Span | None = None
+    declared: bool = False  # in worldsize.yml, which overrides compute files
+
+
 class Job(Struct, frozen=True, eq=False):
     """A pipeline job, or a standalone command, sweep or parallel job seen as a graph of one node."""
 
@@ -197,4 +209,5 @@ class Job(Struct, frozen=True, eq=False):
     compute: Field[Any] | None = None
     raw: Node | None = None
     interface: Interface | None = None  # inside a pipeline component: the ports that it declares
+    clusters: Mapping[str, Cluster] | None = None  # of a spec, by step; else files of the tree describe them
     keys: Keys = AZURE_ML  # the words of the file it is written in

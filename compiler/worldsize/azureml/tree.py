@@ -15,7 +15,7 @@ from worldsize.azureml import snapshot
 from worldsize.azureml.component import load_component
 from worldsize.azureml.copying import CopyAccess, are_equal
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Component
+from worldsize.azureml.model import Cluster, Component
 from worldsize.base import limits, resources, untrusted
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Problem
@@ -28,24 +28,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from worldsize.azureml.job import Compute
-    from worldsize.azureml.model import Job
-    from worldsize.base.span import Span
     from worldsize.facts.prices import PriceList
     from worldsize.facts.vm_sizes import Learned, VmSize
 
 T = TypeVar("T")
-
-
-class Cluster(Struct, frozen=True):
-    """What is known of a compute target that a job only names."""
-
-    instance_type: str | None
-    max_instances: int | None
-    tier: str | None  # dedicated | low_priority
-    size_span: Span | None = None  # where each of the three is said
-    max_span: Span | None = None
-    tier_span: Span | None = None
-    declared: bool = False  # in worldsize.yml, which overrides compute files
 
 
 class Tree(Struct):
@@ -59,7 +45,6 @@ class Tree(Struct):
     prices_file: Path | None = None  # the prices that the project has read from Azure
     budgets: Budgets = field(default_factory=Budgets)
     files: Files = field(default_factory=Files)
-    placed: dict[Job, dict[str, Cluster]] = field(default_factory=dict)  # a spec's own, by job
     unreadable: dict[str, Problem] = field(default_factory=dict)  # files that a rule was to read, by path
     _contradicted: set[str] = field(default_factory=set)  # clusters of which two files differ
     _roots: tuple[str, ...] = ()  # links resolved

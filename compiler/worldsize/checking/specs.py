@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,21 +21,22 @@ from worldsize.documents.errors import SpecError
 
 if TYPE_CHECKING:
     from worldsize.documents.yaml import Document
-    from worldsize.resolving.state import ResolvedSpec
+    from worldsize.planning.model import Plan
+    from worldsize.resolving.planned import Planned
 
 
 class CheckedSpec(Struct, frozen=True):
-    """A spec without errors: the report, and what was resolved meanwhile, for the other verbs."""
+    """A spec without errors, as it is planned, and what its check reports."""
 
+    planned: Planned
+    plan: Plan
     report: Report
-    resolved: ResolvedSpec | None  # None if errors were silenced by a comment or by the settings
-    problems: tuple[Problem, ...]  # all that reading and resolving reported, silenced or not
 
 
 def check_spec(
     path: Path, document: Document | None = None, *, readable: Callable[[Path], bool] = allow_anything
 ) -> CheckedSpec:
-    """Check a spec that is to be planned, compiled or run.
+    """Plan a spec that is to be compiled or run, and check it.
 
     Args:
         path: The file.
@@ -43,18 +44,27 @@ def check_spec(
         readable: Which component files and data may be read, also outside of the tree; by default all.
 
     Raises:
-        SpecError: The file has errors, is not a spec, or takes too long to check.
+        SpecError: The file has errors, also such as a comment silences but that leave no plan; it is not a
+            spec, or it takes too long to check.
     """
     report, runs = check_files([path], document=document, readable=readable)
     refuse_incomplete(report)
     if problem := _explain_other_kind(runs):
-        from worldsize.rules import engine  # only a refusal needs it
-
-        raise SpecError(list(engine.diagnose([problem])), report.sources)
+        raise make_spec_error([problem], report.sources)
     if report.errors:
         raise SpecError(report.diagnostics, report.sources)
-    resolved = next((each for run in runs for each in run.resolved), None)
-    return CheckedSpec(report, resolved, tuple(problem for run in runs for problem in run.problems))
+    planned = next((planned for run in runs for planned in run.planned.values()), None)
+    if planned is None or planned.plan is None:
+        silenced = [problem for run in runs for problem in run.problems]
+        raise make_spec_error([*silenced, *(planned.consequences if planned else ())], report.sources)
+    return CheckedSpec(planned, planned.plan, report)
+
+
+def make_spec_error(problems: Iterable[Problem], sources: Sources) -> SpecError:
+    """The error that problems are which no report has."""
+    from worldsize.rules import engine  # only a refusal needs it
+
+    return SpecError(list(engine.diagnose(problems)), sources)
 
 
 def refuse_incomplete(report: Report) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml.tree import read_cluster
 from worldsize.base.limits import OverBudgetError
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -21,10 +20,8 @@ from worldsize.rules import engine
 from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
-    from worldsize.azureml.job import Compute
     from worldsize.azureml.model import Component, Job
-    from worldsize.resolving.state import ResolvedSpec
-    from worldsize.spec.model import ComputeProfile, Spec
+    from worldsize.resolving.planned import Planned
 
 UNREADABLE = ("yaml-unreadable", "yaml-too-large")  # said of a file, whatever it was to be
 
@@ -39,7 +36,8 @@ class CheckRun(Struct):
     referred: list[tuple[str, str]] = field(default_factory=list)  # what else is in use: path and kind
     in_use: set[Path] = field(default_factory=set)  # component files that a job names
     kinds: dict[str, str] = field(default_factory=dict)  # what each file was recognised as, by path
-    resolved: list[ResolvedSpec] = field(default_factory=list)
+    planned: dict[str, Planned] = field(default_factory=dict)  # specs, by path
+    jobs: dict[str, Job] = field(default_factory=dict)  # the graphs of specs and job files, by path
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     passed_over: set[str] = field(default_factory=set)  # Azure ML's, of kinds whose keys are not known here
     _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
@@ -157,6 +155,7 @@ def _settings(run: CheckRun, document: yaml.Document) -> None:
 
 def _spec(run: CheckRun, document: yaml.Document) -> None:
     from worldsize import spec as spec_layer  # only files that are specs need the schema
+    from worldsize.resolving.resolve import plan_spec
 
     spec, problems = spec_layer.from_document(document, Path(document.path))
     run.problems += problems
@@ -166,46 +165,17 @@ def _spec(run: CheckRun, document: yaml.Document) -> None:
     run.feed(spec, spec.span)
     if spec.schedule is not None:
         run.feed(spec.schedule, spec.schedule.span)
-    _graph(run, spec)
-
-
-def _graph(run: CheckRun, spec: Spec) -> None:
-    """Plan the spec and resolve its graph, which the rules see like a native pipeline."""
-    from worldsize.resolving.resolve import resolve_spec  # a broken spec has no graph
-
-    resolved = resolve_spec(spec, run.context.files, run.context.vm_sizes)
-    run.resolved.append(resolved)
-    run.problems += resolved.problems
-    if resolved.plan is None:
-        run.incomplete.add(str(spec.path))
-    job = resolved.job
-    computes = {name: _compute_of_profile(spec, profile) for name, profile in spec.compute.items()}
-    clusters = {name: read_cluster(compute) for name, compute in computes.items()}
-    run.context.placed[job] = {
-        name: clusters[step.compute.value]
-        for name, step in spec.steps.items()
-        if step.compute is not None and step.compute.value in clusters
-    }
-    if resolved.plan is not None:
-        run.context.resolved[job] = resolved
-    underived = {problem.span for problem in resolved.problems if problem.slug == "process-count-unknown"}
+    planned = plan_spec(spec, run.context.files, run.context.vm_sizes)
+    run.planned[document.path], run.jobs[document.path] = planned, planned.job
+    run.problems += planned.problems
+    if planned.plan is None:
+        run.incomplete.add(document.path)
+    run.feed(planned, spec.span)
+    underived = {problem.span for problem in planned.problems if problem.slug == "process-count-unknown"}
     for name, profile in spec.compute.items():
         if profile.instance_type is None or profile.instance_type.span not in underived:
-            run.feed(computes[name], profile.span)
-    _feed_job(run, job, spec.span)
-
-
-def _compute_of_profile(spec: Spec, profile: ComputeProfile) -> Compute:
-    """The cluster that a profile is compiled to, as if it were read from its compute file."""
-    from worldsize.azureml.job import Compute  # Azure ML's own files read it as well
-    from worldsize.azureml.model import Field
-    from worldsize.resolving.step_settings import cluster_of
-
-    size, max_instances, tier = (
-        None if located is None else Field(located.value, located.span)
-        for located in (profile.instance_type, profile.max_instances, profile.tier)
-    )
-    return Compute(cluster_of(profile), spec.path, size, max_instances, tier)
+            run.feed(planned.computes[name], profile.span)
+    _feed_job(run, planned.job, spec.span)
 
 
 def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
@@ -225,6 +195,7 @@ def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
         graph, problems = job.read_job(document.path, run.context.files)
         run.problems += problems
         if graph is not None:
+            run.jobs[document.path] = graph
             _feed_job(run, graph, at_start)
     elif kind.endswith("-component"):
         interface, problems = component.read_component(document.path, run.context.files)

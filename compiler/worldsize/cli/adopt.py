@@ -41,8 +41,7 @@ from worldsize.resolving.workloads import explain_unknown_size
 if TYPE_CHECKING:
     from worldsize.adopting.model import Adoption
     from worldsize.adopting.proving.prove import Proof
-    from worldsize.api import Planned
-    from worldsize.checking import Report
+    from worldsize.checking import CheckedSpec, Report
 
 EPILOG = """\b
 Examples:
@@ -166,14 +165,14 @@ def _adopt(script: Path, target: Any, options: Options, *, default_size: bool) -
     if proof is not None:
         request = replace(request, measured=proof.measured or Measured())
     with tempfile.TemporaryDirectory(prefix="worldsize-adopt-") as staging:
-        report, planned, text = _stage(request, Path(staging), options)
+        report, checked, text = _stage(request, Path(staging), options)
         failed = bool(report.errors) or (proof is not None and not _holds(proof))
         written = [] if failed else _write(request, options)
         if options.as_json:
-            document = _document(request, proof, report, planned, text)
+            document = _document(request, proof, report, checked, text)
             common.say(json.dumps(document | {"written": written}, indent=2, ensure_ascii=False))
         else:
-            _show_outcome(request, report, planned, text, written, default_size=default_size)
+            _show_outcome(request, report, checked, text, written, default_size=default_size)
     raise SystemExit(int(failed))
 
 
@@ -255,17 +254,17 @@ def _why_skipped(request: ProjectRequest, options: Options) -> str | None:
     return "`--no-run`" if missing is None else f"`--no-run`; {missing}"
 
 
-def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Report, Planned | None, str]:
+def _stage(request: ProjectRequest, folder: Path, options: Options) -> tuple[Report, CheckedSpec | None, str]:
     """Check and plan the project in a temporary folder; also the spec as `--write` writes it."""
     project = make_project(request, folder, beside=False)
     write_files(folder, project.files)
     report = name_own_files(checking.check([folder]), folder, request, options.output, writes=options.writes)
     try:
-        planned = api.plan_spec(folder / project.spec)
+        checked = api.plan_spec(folder / project.spec)
     except SpecError:  # the report says why
-        planned = None
+        checked = None
     own = place_project(request)
-    return report, planned, own.files[own.spec].decode()
+    return report, checked, own.files[own.spec].decode()
 
 
 def _write(request: ProjectRequest, options: Options) -> list[str]:
@@ -291,7 +290,7 @@ def _write(request: ProjectRequest, options: Options) -> list[str]:
 def _show_outcome(
     request: ProjectRequest,
     report: Report,
-    planned: Planned | None,
+    checked: CheckedSpec | None,
     text: str,
     written: Sequence[str],
     *,
@@ -301,10 +300,10 @@ def _show_outcome(
         common.say(text)
     if report.exit_code:
         click.echo(report.render(), nl=False)
-    if planned is not None:
-        common.say(str(planned.plan), nl=False)
+    if checked is not None:
+        common.say(str(checked.plan), nl=False)
         try:
-            common.say("\n" + estimate_table.render_forecasts(api.forecast_steps(planned)), nl=False)
+            common.say("\n" + estimate_table.render_forecasts(api.forecast_steps(checked)), nl=False)
         except (SpecError, PriceFileError) as error:
             common.say(f"time and cost are not known: {error}")
     if default_size:
@@ -325,7 +324,7 @@ def _show_outcome(
 
 
 def _document(
-    request: ProjectRequest, proof: Proof | None, report: Report, planned: Planned | None, text: str
+    request: ProjectRequest, proof: Proof | None, report: Report, checked: CheckedSpec | None, text: str
 ) -> dict[str, Any]:
     """Everything for programs."""
     return {
@@ -344,7 +343,7 @@ def _document(
             }
             for each in report.diagnostics
         ],
-        "plan": api.plan_document(planned.plan) if planned is not None else None,
+        "plan": api.plan_document(checked.plan) if checked is not None else None,
     }
 
 

@@ -11,10 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize import api
-from worldsize.api import Planned
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.checking import settings
+from worldsize.checking import CheckedSpec, settings
 from worldsize.cli import common, price_commands
 from worldsize.documents import yaml
 from worldsize.facts import vm_sizes
@@ -48,7 +47,7 @@ class Read(Struct, frozen=True):
 
     subjects: tuple[Subject, ...]
     unknown: Mapping[str, str]
-    planned: Planned | None  # of a spec; None for an estimate file
+    checked: CheckedSpec | None  # of a spec; None for an estimate file
 
 
 class Asked(Struct, frozen=True):
@@ -81,9 +80,9 @@ def _read_subjects(file: Path) -> Read:
     document = yaml.load(file)
     if not is_spec(document):
         return Read((describe_file(file.stem, api.estimate(file).case),), {}, None)
-    planned = api.plan_spec(file, document)
-    subjects, unknown = read_steps(planned.resolved, planned.plan)
-    return Read(subjects, unknown, planned)
+    checked = api.plan_spec(file, document)
+    subjects, unknown = read_steps(checked.planned, checked.plan)
+    return Read(subjects, unknown, checked)
 
 
 def _select(read: Read, step: str | None) -> tuple[Subject, ...]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from worldsize.resolving.measured_case import MeasuredRun
 
     Result = tuple[Subject, float, Advice, list[OtherBatch]]
-    from worldsize.api import Planned
+    from worldsize.checking import CheckedSpec
 
 EPILOG = """\b
 Examples:
@@ -137,7 +137,7 @@ def command(
         asked = read_asked(file, request, step)
     except SpecError as error:
         common.refuse_spec(error)
-    if apply and asked.read.planned is None:
+    if apply and asked.read.checked is None:
         common.refuse(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
     limits = Limits(deadline, budget)
     try:
@@ -234,21 +234,21 @@ def apply_advice(file: Path, asked: Asked, advised: Sequence[tuple[Subject, Advi
 
     Exits, with the file as it was, if an option cannot be expressed in it.
     """
-    planned = asked.read.planned
-    assert planned is not None
+    checked = asked.read.checked
+    assert checked is not None
     before = untrusted.read_bytes(file)
     document, chosen = yaml.load(file, before), []
     for subject, advice in advised:
         if advice.chosen is not None:
             chosen.append((subject, advice.chosen))
-            document = _edit(document, planned, subject, advice.chosen)
-    after = _plan(document, chosen, planned)
+            document = _edit(document, checked, subject, advice.chosen)
+    after = _plan(document, chosen, checked)
     text = document.text
     if b"\r\n" in before:
         text = "\r\n".join(text.replace("\r\n", "\n").split("\n"))
     data = (_MARK if before.startswith(_MARK) else b"") + text.encode()
-    if after.warnings:
-        common.show_findings(after.warnings, after.sources)
+    if after.report.diagnostics:
+        common.show_findings(after.report.diagnostics, after.report.sources)
     if data == before:
         common.say("\nthe spec says this already")
         return
@@ -260,8 +260,8 @@ def apply_advice(file: Path, asked: Asked, advised: Sequence[tuple[Subject, Advi
         )
 
 
-def _edit(document: yaml.Document, planned: Planned, subject: Subject, option: Option) -> yaml.Document:
-    spec = planned.resolved.spec
+def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, option: Option) -> yaml.Document:
+    spec = checked.planned.spec
     reason = explain_refusal(spec, subject, option)
     if reason is not None:
         _refuse(reason, subject, option, [])
@@ -272,33 +272,33 @@ def _edit(document: yaml.Document, planned: Planned, subject: Subject, option: O
         _refuse(str(error), subject, option, settings)
 
 
-def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: Planned) -> Planned:
+def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: CheckedSpec) -> CheckedSpec:
     """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
     try:
-        planned = api.plan_spec(document.path, document)
+        checked = api.plan_spec(document.path, document)
     except SpecError as error:
         common.say("error: with the option the spec has errors; it is unchanged", err=True)
         common.refuse_spec(error)
     for subject, option in chosen:
-        if not is_as_advised(planned.plan, subject, option):
+        if not is_as_advised(checked.plan, subject, option):
             _refuse("its plan is another one than was advised", subject, option, [])
     advised = {subject.name for subject, _ in chosen}
     for name, step in before.plan.steps.items():
-        if name not in advised and planned.plan.steps[name].topology != step.topology:
+        if name not in advised and checked.plan.steps[name].topology != step.topology:
             common.refuse(f"step `{name}` would change too; the spec is unchanged", "separate the two steps")
-    return planned
+    return checked
 
 
 def is_as_advised(plan: Plan, subject: Subject, option: Option) -> bool:
     """Whether a plan has the cluster, the degrees and the batches of an option."""
     step, training, cluster = plan.steps[subject.name], option.training, option.cluster
-    topology, planned = step.topology, step.training
-    if planned is None:
+    topology, batches = step.topology, step.training
+    if batches is None:
         return False
     have = (
         (topology.instance_type, topology.instance_count, topology.world_size),
         (topology.tensor_parallel_size, topology.pipeline_parallel_size),
-        (planned.batch_size_per_device, planned.gradient_accumulation_steps, planned.global_batch_size),
+        (batches.batch_size_per_device, batches.gradient_accumulation_steps, batches.global_batch_size),
     )
     return have == (
         (option.instance_type, cluster.instance_count, cluster.world_size),

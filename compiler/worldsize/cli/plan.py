@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from worldsize import api
-from worldsize.api import Planned
 from worldsize.base.wording import format_memory, plural
+from worldsize.checking import CheckedSpec
 from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.text import wants_colour
@@ -29,7 +29,7 @@ from worldsize.resolving.measured_case import UnusableRunError
 from worldsize.resolving.step_costs import find_saving, read_tier
 
 if TYPE_CHECKING:
-    from worldsize.api import Planned
+    from worldsize.checking import CheckedSpec
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.forecasts import StepForecast
 
@@ -84,37 +84,37 @@ def command(
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        planned = _plan(spec, settings)
-        needs = _memory(planned, import_model) if with_memory or import_model else None
-        forecasts = api.forecast_steps(planned, region, measured_runs.read_runs(runs, home, azure))
+        checked = _plan(spec, settings)
+        needs = _memory(checked, import_model) if with_memory or import_model else None
+        forecasts = api.forecast_steps(checked, region, measured_runs.read_runs(runs, home, azure))
     except UnusableRunError as error:
         common.refuse(str(error))
     except SpecError as error:
         common.refuse_spec(error)
     except PriceFileError as error:
         common.refuse(str(error), price_commands.REMOVE_FILE)
-    if planned.warnings:
-        common.show_findings(planned.warnings, planned.sources)
+    if checked.report.diagnostics:
+        common.show_findings(checked.report.diagnostics, checked.report.sources)
     if plot_file is not None:
-        _draw(planned, forecasts, plot_file)
+        _draw(checked, forecasts, plot_file)
     if as_json:
         common.say(
-            json.dumps(api.plan_document(planned.plan, needs, forecasts), indent=2, ensure_ascii=False)
+            json.dumps(api.plan_document(checked.plan, needs, forecasts), indent=2, ensure_ascii=False)
         )
         return
 
     if wants_colour(sys.stdout):
-        show_plan(planned.plan)
+        show_plan(checked.plan)
     else:
-        common.say(str(planned.plan), nl=False)
+        common.say(str(checked.plan), nl=False)
     if forecasts:
         common.say(f"\n{estimate_table.render_forecasts(forecasts)}", nl=False)
     if needs is not None:
-        table = render_memory(planned, needs, imported=import_model)
+        table = render_memory(checked, needs, imported=import_model)
         common.say(f"\n{table}", nl=False)
 
 
-def _plan(spec: Path, settings: tuple[str, ...]) -> Planned:
+def _plan(spec: Path, settings: tuple[str, ...]) -> CheckedSpec:
     """The plan of a spec, or that which a function in Python makes."""
     if not load.is_reference(str(spec)):
         return api.plan_spec(spec, common.override_spec(spec, settings))
@@ -124,22 +124,22 @@ def _plan(spec: Path, settings: tuple[str, ...]) -> Planned:
         return verbs.read_planned(str(spec))
 
 
-def _memory(planned: Planned, import_models: bool) -> dict[str, Need]:
+def _memory(checked: CheckedSpec, import_models: bool) -> dict[str, Need]:
     try:
-        return api.estimate_memory(planned, import_models=import_models)
+        return api.estimate_memory(checked, import_models=import_models)
     except ModelImportError as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(1) from None
 
 
-def _draw(planned: Planned, forecasts: dict[str, StepForecast], file: Path) -> None:
-    resolved, steps = planned.resolved, planned.plan.steps
+def _draw(checked: CheckedSpec, forecasts: dict[str, StepForecast], file: Path) -> None:
+    planned, steps = checked.planned, checked.plan.steps
     trainings = [
         estimate_plot.Training(
             name,
             forecast.time.case,
             forecast.time.calibration,
-            saving=find_saving(steps[name], resolved.job.steps[name], read_tier(resolved.spec, name)),
+            saving=find_saving(steps[name], planned.job.steps[name], read_tier(planned.spec, name)),
         )
         for name, forecast in forecasts.items()
         if forecast.time.case is not None and forecast.time.estimate is not None
@@ -197,12 +197,12 @@ _MEANING = {
 }
 
 
-def render_memory(planned: Planned, needs: Mapping[str, Need], *, imported: bool) -> str:
+def render_memory(checked: CheckedSpec, needs: Mapping[str, Need], *, imported: bool) -> str:
     """A block for each training step, or a line that says why its memory is unknown.
 
     ``imported`` says whether users' models were imported.
     """
-    plan, job = planned.plan, planned.resolved.job
+    plan, job = checked.plan, checked.planned.job
     blocks = [_memory_block(name, need) for name, need in needs.items()]
     unknown = [name for name, step in plan.steps.items() if step.training is not None and name not in needs]
     reasons = ((name, explain_unknown(job, name, imported=imported)) for name in unknown)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from worldsize import checking
-from worldsize.api import Compiled, make_spec_error
+from worldsize.api import Compiled
 from worldsize.azureml.job import read_job
 from worldsize.base.span import Span
 from worldsize.checking import Report, boundary
+from worldsize.checking.specs import make_spec_error
 from worldsize.documents.errors import SpecError
 from worldsize.dsl.write import PLANNED
 from worldsize.emit import output_folder
@@ -37,15 +38,15 @@ def compile_job(job: Any, path: Path, report: Report, out: Path, name: str) -> C
     if refused:
         raise SpecError(list(refused), report.sources)
     output_folder.check_target(out)
-    planned = getattr(job, PLANNED, None)
-    plan = planned.plan if planned is not None else Plan(path.parent.name, {})
+    checked = getattr(job, PLANNED, None)
+    plan = checked.plan if checked is not None else Plan(path.parent.name, {})
     files = boundary.make_files(path)
     with checking.in_budget(path, report.sources):
         graph, problems = read_job(path, files)
         if graph is None or problems:
             raise make_spec_error(problems, report.sources)
         header = f"Compiled by worldsize from {name}: change that, not this file."
-        templates = planned.resolved.templates if planned is not None else {}
+        templates = checked.planned.templates if checked is not None else {}
         layout = lay_out_pipeline(graph, (plan, templates), files.gate, out, header)
         _refuse_files(layout, allowed, path, report)
     output_folder.write_folder(layout.files, out)

@@ -63,17 +63,17 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
     written = yaml.safe_load(untrusted.read_bytes(write_pipeline(job, folder)))
     document = _make_spec(job, written, instance_types, scale)
     try:
-        planned = api.plan_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
+        checked = api.plan_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
     except SpecError as error:
         raise SpecError(*point_into_python(error.diagnostics, error.sources)) from None
-    for name, step in planned.plan.steps.items():
+    for name, step in checked.plan.steps.items():
         given = written["jobs"][name].get("inputs") or {}
-        _fill_node(job.jobs[name], given, step, planned.resolved.job.steps[name])
-        _warn_of_unfilled(name, step, given, planned.resolved.job.steps[name])
-    setattr(job, PLANNED, planned)
+        _fill_node(job.jobs[name], given, step, checked.planned.job.steps[name])
+        _warn_of_unfilled(name, step, given, checked.planned.job.steps[name])
+    setattr(job, PLANNED, checked)
     # What runs on fewer processes is planned again from it.
-    setattr(job, PLAN, plan_file.dump(planned.plan, planned.resolved.templates, [PIPELINE]))
-    return planned.plan
+    setattr(job, PLAN, plan_file.dump(checked.plan, checked.planned.templates, [PIPELINE]))
+    return checked.plan
 
 
 def _make_spec(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from worldsize.documents.errors import PipelineError
 
 if TYPE_CHECKING:
-    from worldsize.api import Compiled, Planned
+    from worldsize.api import Compiled
     from worldsize.base.problem import Confidence
-    from worldsize.checking import Report
+    from worldsize.checking import CheckedSpec, Report
     from worldsize.documents.diagnostics import Severity
     from worldsize.planning.model import Plan
     from worldsize.resolving.measured_case import MeasuredRun
@@ -191,7 +191,7 @@ def compile(  # noqa: A001
     return compile_job(job, path, check(written), Path(out), name)
 
 
-def read_planned(reference: str) -> Planned:
+def read_planned(reference: str) -> CheckedSpec:
     """What the function of a reference planned.
 
     Raises:
@@ -201,13 +201,13 @@ def read_planned(reference: str) -> Planned:
     from worldsize.dsl import load
     from worldsize.dsl.write import PLANNED
 
-    planned: Planned | None = getattr(load.load_job(reference), PLANNED, None)
-    if planned is None:
+    checked: CheckedSpec | None = getattr(load.load_job(reference), PLANNED, None)
+    if checked is None:
         raise PipelineError(
             f"`{reference}` does not plan its job",
             load.suggest_planning(reference),
         )
-    return planned
+    return checked
 
 
 def find_file(target: Target) -> str | os.PathLike[str]:
@@ -248,8 +248,8 @@ def list_written(job: Any, reference: str | None) -> list[str | os.PathLike[str]
     stem, _, function = (reference or "").rpartition(".py")
     name = f"{Path(stem).name}-{function.lstrip(':')}" if reference else None
     pipeline = write_pipeline(job, find_folder(job, name), reference)
-    planned: Planned | None = getattr(job, PLANNED, None)
-    spec = None if planned is None else planned.resolved.spec.path
+    checked: CheckedSpec | None = getattr(job, PLANNED, None)
+    spec = None if checked is None else checked.planned.spec.path
     return [pipeline] if spec is None or not spec.is_file() else [pipeline, spec]
 
 

@@ -1,4 +1,4 @@
-"""The files that a resolved spec is compiled to, all in memory: nothing is written here."""
+"""The files that a planned spec is compiled to, all in memory: nothing is written here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from worldsize.planning.memory.workload import PREDICTION, literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import rows, step_settings
 from worldsize.resolving.measured_case import MeasuredRun, choose_runs
-from worldsize.resolving.state import ResolvedSpec
+from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import StepEstimate, estimate_step
 from worldsize.spec.model import ComputeProfile, Spec
 from wstrain_deepspeed import config as deepspeed_config
@@ -41,28 +41,28 @@ class Layout(Struct, frozen=True):
     problems: list[Problem]
 
 
-def lay_out_files(resolved: ResolvedSpec, plan: Plan, out: Path, runs: Sequence[MeasuredRun] = ()) -> Layout:
+def lay_out_files(planned: Planned, plan: Plan, out: Path, runs: Sequence[MeasuredRun] = ()) -> Layout:
     """Everything that compiling writes, by path inside the output folder.
 
     Only relative paths of local data depend on ``out``; predicted speeds are calibrated by ``runs``.
     """
-    spec, shelf = resolved.spec, Shelf(resolved.files.gate, out)
+    spec, shelf = planned.spec, Shelf(planned.files.gate, out)
     steps = {
-        name: _place_step(resolved, step, shelf, out)
-        for name, step in add_predictions(resolved, plan, runs).items()
+        name: _place_step(planned, step, shelf, out)
+        for name, step in add_predictions(planned, plan, runs).items()
     }
-    given = {name: _relative(each, spec.path.parent, out) for name, each in resolved.job.inputs.items()}
-    job = replace(resolved.job, path=out / PIPELINE, inputs=given, steps=steps, keys=AZURE_ML)
+    given = {name: _relative(each, spec.path.parent, out) for name, each in planned.job.inputs.items()}
+    job = replace(planned.job, path=out / PIPELINE, inputs=given, steps=steps, keys=AZURE_ML, clusters=None)
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
     files: Content = {**shelf.files, PIPELINE: write.dump(job, header=header).encode()}
     if spec.schedule is not None:
         files["schedule.yml"] = _schedule(spec).encode()
     files.update(_clusters(spec, plan))
-    for name, step in resolved.job.steps.items():
+    for name, step in planned.job.steps.items():
         config = render_deepspeed_config(step, plan.steps[name])
         if config is not None:
             files[f"deepspeed/{name}.json"] = config.encode()
-    files[plan_file.NAME] = plan_file.dump(plan, resolved.templates, list(files))
+    files[plan_file.NAME] = plan_file.dump(plan, planned.templates, list(files))
     return Layout({name: files[name] for name in sorted(files)}, job, shelf.problems)
 
 
@@ -78,30 +78,30 @@ def load_components(job: Job, out: Path, files: Files) -> Job:
     return replace(job, steps=steps)
 
 
-def _place_step(resolved: ResolvedSpec, step: Step, shelf: Shelf, out: Path) -> Step:
+def _place_step(planned: Planned, step: Step, shelf: Shelf, out: Path) -> Step:
     """The step with a reference to its component's folder, and with data paths relative to the output."""
     limits.check_time()
-    folder = resolved.spec.path.parent
+    folder = planned.spec.path.parent
     inputs = {name: _relative(argument, folder, out) for name, argument in step.inputs.items()}
     if step.component is None:
         return replace(step, inputs=inputs)
     trial = step.component
     if step.type == "sweep":
         trial, step = sweep_trial.make_trial(step, trial), sweep_trial.make_node(step)
-    name, component = _place_component(resolved, step, trial, shelf, out)
+    name, component = _place_component(planned, step, trial, shelf, out)
     return replace(step, inputs=inputs, component=component, reference=Field(f"./components/{name}/{FILE}"))
 
 
 def _place_component(
-    resolved: ResolvedSpec, step: Step, component: Component, shelf: Shelf, out: Path
+    planned: Planned, step: Step, component: Component, shelf: Shelf, out: Path
 ) -> tuple[str, Component]:
     """Give the component of a step a folder, shared by all steps that use it; the name and the component."""
-    at = step.span or resolved.spec.span
-    added = resolved.added.get(step.name)
+    at = step.span or planned.spec.span
+    added = planned.added.get(step.name)
     own = added if added is not None and added.files else None
     key = (id(component), id(own))
     if key not in shelf.placed:  # both are kept, so that their ids are not reused
-        changed = component is not resolved.job.steps[step.name].component
+        changed = component is not planned.job.steps[step.name].component
         bundle = bundle_component(component, at, shelf.gate, own, changed=changed)
         name = shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
         if component.path is None:
@@ -228,7 +228,7 @@ def render_deepspeed_config(step: Step, plan: StepPlan) -> str | None:
         return None
 
 
-def add_predictions(resolved: ResolvedSpec, plan: Plan, runs: Sequence[MeasuredRun] = ()) -> dict[str, Step]:
+def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = ()) -> dict[str, Step]:
     """The steps, with the predicted memory and speed where their components ask for them.
 
     The trials of a sweep are planned one by one, and have none. A value that the spec gives is kept. Speeds
@@ -237,18 +237,18 @@ def add_predictions(resolved: ResolvedSpec, plan: Plan, runs: Sequence[MeasuredR
     Raises:
         UnusableRunError: A run tells nothing of the step that it trained.
     """
-    read_table = partial(rows.read_table_samples, resolved.files, resolved.spec.path.parent)
-    needs = step_memory.estimate_steps(resolved.job, plan, read_table=read_table, learned=resolved.vm_sizes)
+    read_table = partial(rows.read_table_samples, planned.files, planned.spec.path.parent)
+    needs = step_memory.estimate_steps(planned.job, plan, read_table=read_table, learned=planned.vm_sizes)
     trainings = [name for name, step in plan.steps.items() if step.training is not None]
     steps = {}
-    for name, step in resolved.job.steps.items():
+    for name, step in planned.job.steps.items():
         asked = step.component.inputs if step.component is not None and step.type != "sweep" else {}
         found: dict[str, Field[Argument]] = {}
         if name in needs and PREDICTION in asked:
             found |= _predict_memory(needs[name])
         if prediction.SPEED in asked and plan.steps[name].training is not None:
             own = choose_runs(runs, name, trainings)
-            speed = estimate_step(resolved, name, plan.steps[name], own, read_table)
+            speed = estimate_step(planned, name, plan.steps[name], own, read_table)
             found |= {key: value for key, value in _predict_speed(speed).items() if key in asked}
         steps[name] = replace(step, inputs={**step.inputs, **found, **step.inputs}) if found else step
     return steps

@@ -36,17 +36,13 @@ class Analysis(Struct, eq=False):
     @property
     def job(self) -> Job | None:
         """The job graph, of a spec or of Azure ML's own file."""
-        if self.run is None:
-            return None
-        if self.run.resolved:
-            return self.run.resolved[0].job
-        return next((job for job, _ in self.run.subjects.get("Job", ())), None)
+        return self.run.jobs.get(self.document.path) if self.run is not None else None
 
     @property
     def plan(self) -> Plan | None:
         """The plan of a spec without errors."""
-        resolved = self.run.resolved if self.run is not None else []
-        return resolved[0].plan if resolved else None
+        planned = self.run.planned.get(self.document.path) if self.run is not None else None
+        return planned.plan if planned is not None else None
 
     def has_read(self, real: str) -> bool:
         """Whether a file, its links resolved, had a part in the result."""

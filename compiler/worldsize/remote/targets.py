@@ -13,8 +13,7 @@ from worldsize.azureml import job as jobs
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.launch import resolve_value
-from worldsize.azureml.model import Data, Field, Job, Literal
-from worldsize.azureml.tree import Cluster
+from worldsize.azureml.model import Cluster, Data, Field, Job, Literal
 from worldsize.checking import boundary, checker, discover, refuse_incomplete
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic

@@ -12,7 +12,7 @@ from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.planning.model import Training as PlannedTraining
 from worldsize.resolving import rows
-from worldsize.resolving.state import ResolvedSpec
+from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_costs import find_checkpoint_seconds, read_tier
 from worldsize.resolving.step_estimates import find_case
 from wstrain.checkpoint.save_policy import ASSUMED_COST_SECONDS
@@ -41,38 +41,38 @@ def describe_file(name: str, case: Case) -> Subject:
     )
 
 
-def read_steps(resolved: ResolvedSpec, plan: Plan) -> tuple[tuple[Subject, ...], dict[str, str]]:
+def read_steps(planned: Planned, plan: Plan) -> tuple[tuple[Subject, ...], dict[str, str]]:
     """The training steps of a spec whose workload is known, and why that of others is not."""
-    read_table = partial(rows.read_table_samples, resolved.files, resolved.spec.path.parent)
+    read_table = partial(rows.read_table_samples, planned.files, planned.spec.path.parent)
     subjects, unknown = [], {}
     for name, step in plan.steps.items():
         if step.training is None:
             continue
-        case = find_case(resolved, name, step, read_table)
+        case = find_case(planned, name, step, read_table)
         if isinstance(case, str):
             unknown[name] = case
         else:
-            subjects.append(describe_step(resolved, step, case))
+            subjects.append(describe_step(planned, step, case))
     return tuple(subjects), unknown
 
 
-def describe_step(resolved: ResolvedSpec, plan: StepPlan, case: Case) -> Subject:
+def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
     """A training step of a spec, whose workload is known; built-in components limit its layouts.
 
     Whether a model of the user's own divides its layers is not known here.
     """
-    step = resolved.spec.steps[plan.step]
+    step = planned.spec.steps[plan.step]
     subject = replace(
         describe_file(plan.step, case),
-        tier=read_tier(resolved.spec, plan.step),
+        tier=read_tier(planned.spec, plan.step),
         samples=_count_samples(plan.training),
         rate=_find_rate(plan.training),
-        checkpoint_seconds=find_checkpoint_seconds(plan, resolved.job.steps[plan.step]),
+        checkpoint_seconds=find_checkpoint_seconds(plan, planned.job.steps[plan.step]),
     )
     if step.uses is None or step.uses.value not in _BUILT_IN:
         return subject
     shardings, divides = _BUILT_IN[step.uses.value]
-    inputs = literal_inputs(resolved.job.steps[plan.step], ("precision",))
+    inputs = literal_inputs(planned.job.steps[plan.step], ("precision",))
     described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
     return replace(
         subject,

@@ -18,8 +18,8 @@ from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import limits
 from worldsize.base.span import Span
 from worldsize.planning import missing
-from worldsize.resolving import plan_values
 from worldsize.planning.quantities import NAMES, PLANNED, input_type, suggest_quantity
+from worldsize.resolving import plan_values
 from worldsize.resolving.state import ResolveState, as_field, part_span
 from worldsize.spec.model import Step
 from worldsize.spec.sweep import searched_type

@@ -9,16 +9,15 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.binding import find_expressions
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
-from worldsize.planning import missing
+from worldsize.planning import missing, quantities
 from worldsize.planning.model import PlanValue, StepPlan, Training
-from worldsize.planning import quantities
 from worldsize.planning.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
 from worldsize.resolving.state import ResolveState, part_span
 from worldsize.spec.model import Located
 from worldsize.spec.pipeline_inputs import is_pipeline_input
 
 
-class Planned(NamedTuple):
+class PlannedValue(NamedTuple):
     """A planned quantity as a step sees it."""
 
     value: PlanValue
@@ -35,7 +34,7 @@ class Filled(NamedTuple):
     follows: bool = False  # whether it names the plan
 
 
-def planned_value(state: ResolveState, step: str, quantity: str) -> Planned | None:
+def planned_value(state: ResolveState, step: str, quantity: str) -> PlannedValue | None:
     """A planned quantity for a step.
 
     A step without a plan of its own for the quantity sees that of the only training step.
@@ -113,7 +112,7 @@ def _fill_input(state: ResolveState, step: str, name: str, quantity: str) -> Non
         state.report("planned-input-overridden", argument.span, message, help_)
 
 
-def set_planned(state: ResolveState, step: str, name: str, quantity: str, planned: Planned) -> None:
+def set_planned(state: ResolveState, step: str, name: str, quantity: str, planned: PlannedValue) -> None:
     """Give a step's input the value of a planned quantity, and remember that it follows the plan."""
     value, why, sources = planned
     state.arguments[step][name] = Field(Literal(value), comment=why, sources=sources)
@@ -143,8 +142,10 @@ def _fill_shard_count(state: ResolveState, step: str) -> None:
         )
 
 
-def _from(state: ResolveState, plan: StepPlan, quantity: str) -> Planned:
-    return Planned(plan.inputs[quantity], comment(plan, quantity), source_spans(state, plan.step, quantity))
+def _from(state: ResolveState, plan: StepPlan, quantity: str) -> PlannedValue:
+    return PlannedValue(
+        plan.inputs[quantity], comment(plan, quantity), source_spans(state, plan.step, quantity)
+    )
 
 
 def source_spans(state: ResolveState, step: str, quantity: str) -> tuple[Span, ...]:
@@ -179,7 +180,7 @@ def source_spans(state: ResolveState, step: str, quantity: str) -> tuple[Span, .
 
 def _checked(
     state: ResolveState, step: str, located: Located[Any], expression: binding.Expression
-) -> Planned | None:
+) -> PlannedValue | None:
     name = expression.port or ""
     span = part_span(located, *expression.part_range(len(expression.parts) - 1))
     if name not in NAMES:

@@ -32,12 +32,13 @@ from worldsize.resolving import (
 )
 from worldsize.resolving.own_command import OPEN
 from worldsize.resolving.plan_values import plan_expressions
-from worldsize.resolving.state import ResolvedSpec, ResolveState, as_field
+from worldsize.resolving.planned import Planned
+from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec.model import Located, Spec
 
 
-def resolve_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LEARNED) -> ResolvedSpec:
-    """Resolve a spec: everything that needs no output folder. ``vm_sizes`` are those of the project."""
+def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LEARNED) -> Planned:
+    """Plan a spec: everything that needs no output folder. ``vm_sizes`` are those of the project."""
     files = files or Files()
     by_step, problems = components.find_components(spec, files)
     state = ResolveState(spec, by_step, files, problems=problems)
@@ -49,24 +50,26 @@ def resolve_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT
     bound = pipeline_ports.bind_outputs(state)
     steps = {step: _build_step(state, step, bound) for step in spec.steps}
     pipeline_ports.check_unused(state, steps)
+    computes = {name: step_settings.read_compute(spec, profile) for name, profile in spec.compute.items()}
     job = replace(
-        step_settings.build_job(spec, steps),
+        step_settings.build_job(spec, steps, computes),
         inputs=pipeline_ports.read_inputs(spec, steps),
         outputs=pipeline_ports.read_outputs(state, bound),
     )
-    resolved = ResolvedSpec(
+    planned = Planned(
         spec,
-        state.plan,
         job,
+        state.plan,
+        files,
+        computes,
         added,
         state.templates,
-        files,
         tuple(state.problems),
         tuple(consequences),
         vm_sizes,
     )
-    found = tuple(slow_networks.check_networks(resolved))
-    return replace(resolved, problems=(*resolved.problems, *found)) if found else resolved
+    slow = tuple(slow_networks.check_networks(planned))
+    return replace(planned, problems=(*planned.problems, *slow)) if slow else planned
 
 
 def _bind(state: ResolveState) -> None:

@@ -14,32 +14,32 @@ from worldsize.planning.model import StepPlan
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.model import Case
-    from worldsize.resolving.state import ResolvedSpec
+    from worldsize.resolving.planned import Planned
 
 SLUG = "more-instances-not-faster"
 
 
-def check_networks(resolved: ResolvedSpec) -> Iterator[Problem]:
+def check_networks(planned: Planned) -> Iterator[Problem]:
     """Report steps on instances without RDMA that wait for their network, if fewer instances are as fast."""
-    for name, plan in (resolved.plan.steps if resolved.plan is not None else {}).items():
-        pinned = resolved.spec.steps[name].instance_count
-        if pinned is None or not _may_be_slow(resolved, plan):
+    for name, plan in (planned.plan.steps if planned.plan is not None else {}).items():
+        pinned = planned.spec.steps[name].instance_count
+        if pinned is None or not _may_be_slow(planned, plan):
             continue
         from worldsize.resolving.step_estimates import find_case  # few steps come this far
 
-        case = find_case(resolved, name, plan)
+        case = find_case(planned, name, plan)
         compared = None if isinstance(case, str) else _compare(case)
         if compared is not None:
             message, help_ = compared
             yield Problem(SLUG, pinned.span, f"step `{name}` waits for its network: {message}", help_)
 
 
-def _may_be_slow(resolved: ResolvedSpec, plan: StepPlan) -> bool:
+def _may_be_slow(planned: Planned, plan: StepPlan) -> bool:
     """Whether a step trains on several instances of a VM size without RDMA."""
     topology = plan.topology
     if plan.training is None or topology.instance_count < 2 or topology.instance_type is None:
         return False
-    size = vm_sizes.lookup(topology.instance_type, resolved.vm_sizes)
+    size = vm_sizes.lookup(topology.instance_type, planned.vm_sizes)
     return size is not None and size.rdma is False
 
 

@@ -1,4 +1,4 @@
-"""What resolving a spec keeps at hand: components, bindings, the plan, what is wrong; and what it returns."""
+"""What resolving a spec keeps at hand: components, bindings, the plan, what is wrong."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Argument, Binding, Component, Field, Job, Port
+from worldsize.azureml.model import Argument, Binding, Component, Field, Port
 from worldsize.azureml.references import classify
-from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.spec.model import ComputeProfile, Located, Spec
 
@@ -130,25 +128,6 @@ class ResolveState(Struct):
             if isinstance(value, Binding) and value.expression.step:
                 upstream.setdefault(value.expression.step, (name, argument.span))
         return upstream
-
-
-class ResolvedSpec(Struct, frozen=True):
-    """A spec with its plan and job graph, which every command passes on.
-
-    With problems or without a plan the graph is good for further checks, not for emitting. ``added`` are
-    files of the user's tree that join the snapshot of a step with ``uses:``. ``templates`` are the texts that
-    the plan filled in, by step and input: a run with fewer processes fills them again.
-    """
-
-    spec: Spec
-    plan: Plan | None  # None where planning failed
-    job: Job
-    added: Mapping[str, Snapshot]
-    templates: Mapping[str, Mapping[str, str]]
-    files: Files  # what was read on the way, and what may be copied
-    problems: tuple[Problem, ...]
-    consequences: tuple[Problem, ...] = ()  # of a count that a rule reports: said only if that is silenced
-    vm_sizes: Learned = NOT_LEARNED  # those that the project describes
 
 
 def as_field(located: Located[Any] | None) -> Field[Any] | None:

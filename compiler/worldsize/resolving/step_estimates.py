@@ -20,7 +20,7 @@ from worldsize.planning.memory.step_memory import read_training
 from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
-from worldsize.resolving.state import ResolvedSpec
+from worldsize.resolving.planned import Planned
 from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale
 from wstrain.plan_inputs import COMPILE_PAYS_SECONDS, COMPILED
@@ -45,7 +45,7 @@ class StepEstimate(Struct, frozen=True):
 
 
 def estimate_steps(
-    resolved: ResolvedSpec,
+    planned: Planned,
     read_table: ReadTable | None = None,
     runs: Sequence[MeasuredRun] = (),
 ) -> dict[str, StepEstimate]:
@@ -54,22 +54,20 @@ def estimate_steps(
     Raises:
         UnusableRunError: A run tells nothing of the step that it trained.
     """
-    plans = resolved.plan.steps if resolved.plan is not None else {}
+    plans = planned.plan.steps if planned.plan is not None else {}
     trained = {name: plan for name, plan in plans.items() if plan.training is not None}
     return {
-        name: estimate_step(resolved, name, plan, choose_runs(runs, name, trained), read_table)
+        name: estimate_step(planned, name, plan, choose_runs(runs, name, trained), read_table)
         for name, plan in trained.items()
     }
 
 
-def find_case(
-    resolved: ResolvedSpec, name: str, plan: StepPlan, read_table: ReadTable | None = None
-) -> Case | str:
+def find_case(planned: Planned, name: str, plan: StepPlan, read_table: ReadTable | None = None) -> Case | str:
     """The question that a training step is, or the sentence that says what is missing."""
-    cluster = _find_cluster(resolved, plan.topology)
+    cluster = _find_cluster(planned, plan.topology)
     if isinstance(cluster, str):
         return cluster
-    asked = _find_workload(resolved, name, plan, read_table)
+    asked = _find_workload(planned, name, plan, read_table)
     if isinstance(asked, str):
         return asked
     workload, training = asked
@@ -79,7 +77,7 @@ def find_case(
 
 
 def estimate_step(
-    resolved: ResolvedSpec,
+    planned: Planned,
     name: str,
     plan: StepPlan,
     runs: Sequence[MeasuredRun] = (),
@@ -90,17 +88,17 @@ def estimate_step(
     Raises:
         UnusableRunError: A run tells nothing of it.
     """
-    case = find_case(resolved, name, plan, read_table)
+    case = find_case(planned, name, plan, read_table)
     if isinstance(case, str):
         return StepEstimate(None, None, None, None, case)
-    calibration = calibrate_from_runs(case.workload, runs, resolved.vm_sizes)
+    calibration = calibrate_from_runs(case.workload, runs, planned.vm_sizes)
     found = estimate(case.workload, case.training, case.cluster, calibration)
     if found is None:
         return StepEstimate(case, None, None, None, "the network of the VM size is not known")
-    planned = plan.training
-    steps = (planned.steps_per_epoch, planned.total_steps) if planned is not None else (None, None)
+    training = plan.training
+    steps = (training.steps_per_epoch, training.total_steps) if training is not None else (None, None)
     epoch, total = (None if count is None else _times(found.step_seconds, count) for count in steps)
-    compiled = _is_compiled(resolved.job.steps.get(name), total)
+    compiled = _is_compiled(planned.job.steps.get(name), total)
     return StepEstimate(case, found, epoch, total, calibration=calibration, compiled=compiled)
 
 
@@ -117,8 +115,8 @@ def _times(interval: Interval, count: float) -> Interval:
     return Interval(interval.low * count, interval.expected * count, interval.high * count)
 
 
-def _find_cluster(resolved: ResolvedSpec, topology: Topology) -> Cluster | str:
-    size = vm_sizes.lookup(topology.instance_type, resolved.vm_sizes) if topology.instance_type else None
+def _find_cluster(planned: Planned, topology: Topology) -> Cluster | str:
+    size = vm_sizes.lookup(topology.instance_type, planned.vm_sizes) if topology.instance_type else None
     if size is None:
         return "the VM size is not known"
     if size.gpus == 0:
@@ -134,13 +132,13 @@ def _find_cluster(resolved: ResolvedSpec, topology: Topology) -> Cluster | str:
 
 
 def _find_workload(
-    resolved: ResolvedSpec, name: str, plan: StepPlan, read_table: ReadTable | None
+    planned: Planned, name: str, plan: StepPlan, read_table: ReadTable | None
 ) -> tuple[Workload, Training] | str:
-    scale, step = resolved.spec.steps[name].scale, resolved.job.steps.get(name)
+    scale, step = planned.spec.steps[name].scale, planned.job.steps.get(name)
     if scale is not None and scale.workload is not None:
         return make_workload(scale.workload), _read_arithmetic(scale, plan)
     read = (
-        read_training(resolved.job, step, plan, read_table=read_table, learned=resolved.vm_sizes)
+        read_training(planned.job, step, plan, read_table=read_table, learned=planned.vm_sizes)
         if step is not None
         else None
     )

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from worldsize.azureml import literals
+from worldsize.azureml.job import Compute
 from worldsize.azureml.model import SPEC, Field, Job, OutputSetting, Step, join_fields
+from worldsize.azureml.tree import read_cluster
 from worldsize.base.problem import Related
 from worldsize.planning.model import PlanValue
-from worldsize.resolving import plan_values
 from worldsize.planning.quantities import comment
+from worldsize.resolving import plan_values
 from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec import model
 
@@ -21,7 +23,7 @@ _UNCOMMENTED = ("instance_count", "parameter_server_count")  # they say nothing 
 _CLUSTER_KEYS = ("instance_type", "tier", "min_instances", "max_instances", "idle_time_before_scale_down")
 
 
-def build_job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
+def build_job(spec: model.Spec, steps: Mapping[str, Step], computes: Mapping[str, Compute]) -> Job:
     """The pipeline job around the steps.
 
     It has no ``name``: in Azure ML that is the name of one submission, and a second one with the
@@ -29,6 +31,8 @@ def build_job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
     """
     # Without it Azure ML continues after a failed step, which costs GPU-hours; so it is always written.
     settings = {"continue_on_step_failure": False, **{key: part.value for key, part in spec.settings.items()}}
+    clusters = {name: read_cluster(compute) for name, compute in computes.items()}
+    placed = [(name, step.compute.value) for name, step in spec.steps.items() if step.compute is not None]
     order = ("default_datastore", "continue_on_step_failure", "force_rerun")
     chosen = {key: settings[key] for key in (*order, *settings) if key in settings}
     return Job(
@@ -41,6 +45,7 @@ def build_job(spec: model.Spec, steps: Mapping[str, Step]) -> Job:
         tags=Field({name: tag.value for name, tag in spec.tags.items()}) if spec.tags else None,
         steps=steps,
         settings=Field(chosen),
+        clusters={name: clusters[key] for name, key in placed if key in clusters},
     )
 
 
@@ -49,6 +54,14 @@ def cluster_of(profile: model.ComputeProfile) -> str:
     if profile.target is None:
         return profile.name.replace("_", "-")
     return profile.target.value.removeprefix("azureml:").rstrip("/").rpartition("/")[2]
+
+
+def read_compute(spec: model.Spec, profile: model.ComputeProfile) -> Compute:
+    """The cluster that a profile is compiled to, as if it were read from its compute file."""
+    size, most, tier = (
+        as_field(part) for part in (profile.instance_type, profile.max_instances, profile.tier)
+    )
+    return Compute(cluster_of(profile), spec.path, size, most, tier)
 
 
 def check_clusters(state: ResolveState) -> None:

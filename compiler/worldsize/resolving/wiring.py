@@ -10,8 +10,8 @@ from worldsize.azureml.model import Binding, Field, Port
 from worldsize.base import limits
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.resolving.own_command import OPEN
 from worldsize.planning.quantities import OF_TOPOLOGY, PLANNED
+from worldsize.resolving.own_command import OPEN
 from worldsize.resolving.state import ResolveState, part_span
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}

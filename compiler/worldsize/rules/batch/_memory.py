@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.rules.context import Context
 
+if TYPE_CHECKING:
+    from worldsize.resolving.planned import Planned
 
-def check_job(context: Context, job: Job) -> Iterable[Problem]:
+
+def check_planned(context: Context, planned: Planned) -> Iterable[Problem]:
     """Estimate the memory of the steps that have a plan: only a spec says what the estimate needs."""
-    resolved = context.resolved.get(job)
-    plan = resolved.plan if resolved is not None else None
+    job, plan = planned.job, planned.plan
     if plan is None:
         return ()
     from worldsize.planning.memory import workload  # only steps that train need it
 
-    planned = [(step, plan.steps[name]) for name, step in job.steps.items() if name in plan.steps]
-    if not any(workload.may_matter(job, step, each) for step, each in planned):
+    steps = [(step, plan.steps[name]) for name, step in job.steps.items() if name in plan.steps]
+    if not any(workload.may_matter(job, step, step_plan) for step, step_plan in steps):
         return ()
     from worldsize.planning.memory import step_memory  # few specs train a model of such a size
 
-    sizes = {step: cluster.size_span for step, cluster in context.placed.get(job, {}).items()}
+    sizes = {step: cluster.size_span for step, cluster in (job.clusters or {}).items()}
     return step_memory.check_memory(job, plan, sizes, context.vm_sizes)

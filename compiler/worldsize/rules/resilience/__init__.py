@@ -16,7 +16,7 @@ RULES = (
     Rule("WS721", "checkpoints-in-outputs", "warning", "checkpoints written to `./outputs`", on=("Step",),
          confidence="likely"),
     Rule("WS722", "low-priority-without-resume", "warning",
-         "low-priority or spot instances for a step without checkpoints", on=("Launch",),
+         "low-priority or spot instances for a step without checkpoints", on=("Launch", "Planned"),
          checked_in="_evictions", confidence="likely"),
     Rule("WS723", "resilience-without-checkpoints", "warning",
          "`resilience:` on a step without an output `checkpoints`"),
@@ -33,5 +33,5 @@ RULES = (
          confidence="likely"),
     Rule("WS729", "low-priority-costs-more", "warning",
          "low-priority instances that cost more than dedicated ones, because nothing is saved",
-         on=("Launch",), checked_in="_evictions", since="0.2.0", confidence="likely"),
+         on=("Launch", "Planned"), checked_in="_evictions", since="0.2.0", confidence="likely"),
 )

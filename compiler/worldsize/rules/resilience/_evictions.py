@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from worldsize.azureml.launch import Launch
+from worldsize.azureml.launch import Launch, read_launches
 from worldsize.base.problem import Confidence, Problem, Related
 from worldsize.base.source import Source
 from worldsize.rules import price_comparison
@@ -15,20 +15,31 @@ from worldsize.rules.context import Context
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Evictions
+    from worldsize.resolving.planned import Planned
 
 _RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupAndRestore", re.IGNORECASE)
 _ENDLESS = 100.0  # times the training without evictions
 _HELP = "save checkpoints into an output and resume from the newest, or use dedicated instances"
 
 
+def check_planned(context: Context, planned: Planned) -> Iterator[Problem]:
+    for launch in read_launches(context, planned.job):
+        yield from _judge(context, launch, planned)
+
+
 def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
+    if launch.job.clusters is None:  # else it is a spec's, which is judged with its plan
+        yield from _judge(context, launch, None)
+
+
+def _judge(context: Context, launch: Launch, planned: Planned | None) -> Iterator[Problem]:
     tier = price_comparison.find_preemptible_tier(launch)
     sources = launch.scripts(context) if tier is not None else []
     if tier is None or _saves_checkpoints(launch, sources):
         return
     span = launch.compute_span or launch.fallback_span
     related = (Related(tier.span, "the tier"),) if tier.span is not None else ()
-    dearer = _compare_costs(context, launch)
+    dearer = _compare_costs(context, launch, planned)
     if dearer is not None:
         message = f"`{tier.word}` without checkpoints costs more than dedicated: {dearer}"
         confidence: Confidence | None = None if sources else "possible"
@@ -50,15 +61,14 @@ def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
     return any(_RESUMES.search(text) for text in [" ".join(words), *(source.text for source in sources)])
 
 
-def _compare_costs(context: Context, launch: Launch) -> str | None:
+def _compare_costs(context: Context, launch: Launch, planned: Planned | None) -> str | None:
     """What the training is expected to cost on both tiers, if low priority is dearer wherever it may run.
 
     None where the length of the training or a price is not known, and where an hour of low priority
     is no cheaper.
     """
-    resolved = context.resolved.get(launch.job)
-    plan = resolved.plan.steps.get(launch.step.name) if resolved is not None and resolved.plan else None
-    if resolved is None or plan is None or plan.training is None or launch.size is None:
+    plan = planned.plan.steps.get(launch.step.name) if planned is not None and planned.plan else None
+    if planned is None or plan is None or plan.training is None or launch.size is None:
         return None
     size = launch.size.name
     pairs = price_comparison.find_prices(context.prices(), (size, "dedicated"), (size, "low_priority"))
@@ -67,7 +77,7 @@ def _compare_costs(context: Context, launch: Launch) -> str | None:
     from worldsize.planning import cost  # few steps come this far
     from worldsize.resolving.step_estimates import estimate_step
 
-    total = estimate_step(resolved, launch.step.name, plan).total_seconds
+    total = estimate_step(planned, launch.step.name, plan).total_seconds
     if total is None:
         return None
     count = plan.topology.instance_count

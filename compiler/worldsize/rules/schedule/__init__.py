@@ -23,5 +23,5 @@ RULES = (
     Rule("WS686", "create-job-without-type", "warning", "a scheduled job without a type",
          on=("JobSchedule",)),
     Rule("WS687", "schedule-keeps-version", "warning", "data of a schedule that is named by a label",
-         on=("Job", "JobSchedule"), since="0.2.0", confidence="likely"),
+         on=("JobSchedule", "Planned"), since="0.2.0", confidence="likely"),
 )

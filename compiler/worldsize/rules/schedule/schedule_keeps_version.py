@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.model import Argument, Data, Field, Job
@@ -11,14 +12,17 @@ from worldsize.base.problem import Finding
 from worldsize.base.wording import shorten
 from worldsize.rules.context import Context
 
+if TYPE_CHECKING:
+    from worldsize.resolving.planned import Planned
+
 _HELP = "create the schedule again after each new version, or name a datastore path that gets the new data"
 _LABEL = re.compile(r"azureml:[^/@\s]+@\w+")
 
 
-def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    resolved = context.resolved.get(job)
-    if resolved is not None and resolved.spec.schedule is not None:
-        yield from _find_labels(job)
+def check_planned(context: Context, planned: Planned) -> Iterator[Finding]:
+    del context
+    if planned.plan is not None and planned.spec.schedule is not None:
+        yield from _find_labels(planned.job)
 
 
 def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Finding]:

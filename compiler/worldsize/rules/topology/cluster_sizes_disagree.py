@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from worldsize.azureml.job import Compute
-from worldsize.azureml.tree import Cluster
+from worldsize.azureml.model import Cluster
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
 

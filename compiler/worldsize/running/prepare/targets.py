@@ -54,15 +54,15 @@ class Target:
 
     def read_plan(self) -> tuple[Plan, Mapping[str, Mapping[str, str]]] | None:
         """The plan and its templates: just derived, or from the pipeline's folder; None if there is none."""
-        if self.compiled is None or self.compiled.resolved is None:
+        if self.compiled is None or self.compiled.planned is None:
             return plan_file.load(self.path.parent)
-        return self.compiled.plan, self.compiled.resolved.templates
+        return self.compiled.plan, self.compiled.planned.templates
 
     def read_documents(self, files: Files) -> list[Document]:
         """The YAML files behind the graph."""
-        resolved = self.compiled.resolved if self.compiled is not None else None
-        known = resolved.files.documents if resolved is not None else {}
-        return list((known | files.documents).values())
+        planned = self.compiled.planned if self.compiled is not None else None
+        before = planned.files.documents if planned is not None else {}
+        return list((before | files.documents).values())
 
 
 def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:

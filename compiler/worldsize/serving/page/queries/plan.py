@@ -9,8 +9,7 @@ from typing import Any
 from worldsize.base.wording import show_number
 from worldsize.planning.model import Derivation
 from worldsize.planning.plan_text import PlanRow, list_rows
-from worldsize.planning.quantities import label_quantity
-from worldsize.planning.quantities import MACHINE, PLANNED
+from worldsize.planning.quantities import MACHINE, PLANNED, label_quantity
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import load_run

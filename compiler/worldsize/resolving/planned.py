@@ -1,0 +1,35 @@
+"""What a spec is planned as: the value that the checker judges and that compile, run and show receive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Struct, field
+
+from worldsize.azureml.files import Files
+from worldsize.azureml.job import Compute
+from worldsize.azureml.model import Job
+from worldsize.azureml.snapshot import Snapshot
+from worldsize.base.problem import Problem
+from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
+from worldsize.planning.model import Plan
+from worldsize.spec.model import Spec
+
+
+class Planned(Struct, frozen=True, eq=False):
+    """A spec with its plan and job graph. Each is one of a kind: two are equal if they are the same.
+
+    A spec with problems is planned as far as it goes: the graph is then good for further checks, and not for
+    emitting.
+    """
+
+    spec: Spec
+    job: Job
+    plan: Plan | None  # None where planning failed
+    files: Files  # what was read on the way, and what may be copied
+    computes: Mapping[str, Compute] = field(default_factory=dict)  # the cluster of each profile
+    added: Mapping[str, Snapshot] = field(default_factory=dict)  # user files beside built-in code, by step
+    templates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # ${{plan.…}}: step -> input
+    problems: tuple[Problem, ...] = ()
+    consequences: tuple[Problem, ...] = ()  # of a count that a rule reports: said only if that is silenced
+    vm_sizes: Learned = NOT_LEARNED  # those that the project describes

@@ -45,9 +45,6 @@ SPEC_CANNOT = {
 
 # Rules whose fault a pipeline cannot have, each with the reason.
 PIPELINE_CANNOT = {
-    "schedule-keeps-version": "the schedule of a pipeline is a file of its own",
-    "memory-exceeded": "the estimate needs the plan of a spec",
-    "memory-nearly-full": "the estimate needs the plan of a spec",
     "input-not-in-enum": "a pipeline has no built-in components",
     "data-source-missing": "a pipeline has no built-in components",
     "data-format-wrong": "a pipeline has no built-in components",

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 import worldsize
 from worldsize import fixing
-from worldsize.checking.choice import Choice
 from worldsize.checking.exclusion import is_glob
+from worldsize.checking.selection import Choice
 from worldsize.cli import main
 
 BAD = "type: Command\ncommand: echo\nenvironment: azureml:e:1\ncompute: azureml:c\n"

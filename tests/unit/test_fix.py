@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import worldsize
 from worldsize import fixing
 from worldsize.base.problem import Fix
-from worldsize.checking.choice import Choice
+from worldsize.checking.selection import Choice
 from worldsize.cli import main
 from worldsize.documents import yaml
 from worldsize.fixing import apply

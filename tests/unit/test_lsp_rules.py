@@ -15,8 +15,8 @@ import worldsize
 from worldsize import fixing
 from worldsize.base.source import Source
 from worldsize.checking.checker import check_files
-from worldsize.checking.choice import Choice
 from worldsize.checking.discover import recognise_kind
+from worldsize.checking.selection import Choice
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.lsp.actions import FIX_ALL, apply_one, list_actions

@@ -11,7 +11,7 @@ from worldsize.azureml.model import Binding, Literal
 from worldsize.base import resources
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
-from worldsize.checking.choice import Choice
+from worldsize.checking.selection import Choice
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.resolve import plan_spec

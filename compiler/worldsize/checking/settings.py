@@ -23,7 +23,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, did_you_mean, fix_word
 from worldsize.base.wording import shorten
 from worldsize.checking import discover, exclusion
-from worldsize.checking.choice import describe_unknown_rule, find_prefix
+from worldsize.checking.selection import describe_unknown_rule, find_prefix
 from worldsize.documents.diagnostics.diagnostic import SEVERITIES
 from worldsize.documents.yaml import Document, Mapping, Node, Scalar, Sequence, load
 from worldsize.facts import prices, vm_sizes

@@ -14,7 +14,8 @@ from worldsize.azureml.files import allow_anything
 from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.checking.checker import Report, check_files
+from worldsize.checking.checker import check_files
+from worldsize.checking.report import Report
 from worldsize.checking.stages import CheckRun
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError

@@ -16,7 +16,7 @@ from worldsize.cli import common, completion
 
 if TYPE_CHECKING:
     from worldsize.checking import Report
-    from worldsize.checking.choice import Choice
+    from worldsize.checking.selection import Choice
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 STDIN = "-"
@@ -194,7 +194,7 @@ def _defines_pipeline(path: Path) -> bool:
 
 def _read_choice(options: dict[str, Any]) -> Choice:
     from worldsize.checking import exclusion
-    from worldsize.checking.choice import Choice
+    from worldsize.checking.selection import Choice
 
     baseline = None
     if options["baseline"] is not None:

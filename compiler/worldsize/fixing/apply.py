@@ -19,7 +19,7 @@ from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
 from worldsize.checking import Report, discover
 from worldsize.checking.checker import check_files
-from worldsize.checking.choice import EVERYTHING, Choice
+from worldsize.checking.selection import EVERYTHING, Choice
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import flatten, show_path

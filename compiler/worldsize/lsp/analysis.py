@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from worldsize.azureml.model import Job
 from worldsize.checking import Report, discover, settings
 from worldsize.checking.checker import check_files
-from worldsize.checking.choice import EVERYTHING
 from worldsize.checking.exclusion import compile_globs
+from worldsize.checking.selection import EVERYTHING
 from worldsize.checking.stages import CheckRun
 from worldsize.documents import yaml
 from worldsize.documents.yaml import Document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -30,6 +30,7 @@ class Files(Struct, eq=False):
     problems: list[Problem] = field(default_factory=list)
     components: dict[Path, Component | None] = field(default_factory=dict)
     documents: dict[Path, yaml.Document] = field(default_factory=dict)
+    parsed: Mapping[Path, yaml.Document] = field(default_factory=dict)  # by an earlier reading of these files
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
     readable: Callable[[Path], bool] = allow_anything  # a check stays inside its tree
@@ -51,7 +52,7 @@ class Files(Struct, eq=False):
         if cached is None:
             if not self.readable(path):
                 return yaml.Document(yaml.Source(str(path), ""), None)
-            cached = self.documents[key] = _load(path, self.texts.get(key))
+            cached = self.documents[key] = self.parsed.get(key) or _load(path, self.texts.get(key))
             self.problems += cached.problems
         return cached
 

@@ -54,6 +54,7 @@ def run(
     view: View | None = None,
     run_id: str | None = None,
     name_step: Callable[[str], str] | None = None,
+    checked: bool = False,
 ) -> RunResult:
     """Run a spec, a compiled pipeline or a native Azure ML pipeline or command job on this machine.
 
@@ -69,6 +70,7 @@ def run(
         view: Shows the run; by default nothing does.
         run_id: The id of the run, which names its folder and its run in MLflow; by default the time.
         name_step: Gives the id of a step's run in MLflow; by default MLflow chooses it.
+        checked: Whether a job was checked before, by rules of the caller's choice.
 
     Returns:
         The finished run. A failed step does not raise: see :attr:`RunResult.state`.
@@ -90,7 +92,7 @@ def run(
             services = stack.enter_context(
                 start_services(folder, home, lock, track=track, eager=eager, umask=umask)
             )
-            prepared = prepare(Path(target), folder.pipeline, options, track=track)
+            prepared = prepare(Path(target), folder.pipeline, options, track=track, checked=checked)
             interpreters = stack.enter_context(
                 make_interpreters(prepared.environments, home, services.supervisor, view.notice)
             )

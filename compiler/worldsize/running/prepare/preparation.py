@@ -75,13 +75,18 @@ class Prepared:
 
 
 def prepare(
-    target: Path, pipeline: Path, options: RunOptions = RunOptions(), *, track: bool = True
+    target: Path,
+    pipeline: Path,
+    options: RunOptions = RunOptions(),
+    *,
+    track: bool = True,
+    checked: bool = False,
 ) -> Prepared:
     """Compile a spec, read the pipeline, and fit it to the machine; find every reason not to start.
 
-    A spec is compiled to ``pipeline``.
+    A spec is compiled to ``pipeline``. A job that was ``checked`` before is not checked again.
     """
-    job_target = targets.find_target(target, pipeline, options.settings)
+    job_target = targets.find_target(target, pipeline, options.settings, checked=checked)
     try:
         with Budgets().charge(str(target)):
             return _prepare_target(target, job_target, options, track=track)

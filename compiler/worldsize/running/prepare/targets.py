@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary, discover
+from worldsize.checking.checker import check_files
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.documents.yaml import Scalar, load
@@ -43,10 +44,12 @@ class Target:
     path: Path  # the job file: what the user named, or what the spec was compiled to
     settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
     compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
+    parsed: Mapping[Path, Document] = field(default_factory=dict)  # of a job, by its check
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
         """The graph: the one that was just compiled from a spec, else the one in the file."""
         if self.compiled is None:
+            files.parsed = self.parsed
             return jobs.read_job(self.path, files)
         before = len(files.problems)
         job = api.read_graph(self.compiled, files)
@@ -65,8 +68,10 @@ class Target:
         return list((before | files.documents).values())
 
 
-def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
+def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked: bool = False) -> Target:
     """Find the job to run: the target itself, checked, or what the spec compiles to in ``out``.
+
+    A job is not checked again if it was ``checked`` before, by rules of the caller's choice.
 
     Raises:
         SpecError: The file has errors.
@@ -80,13 +85,15 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:
     refused = _refuse_kind(kind, target, document.root)
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
-    report = checking.check([target])
+    if checked:
+        return Target(target, settings)
+    report, runs = check_files([target], document=document)
     checking.refuse_incomplete(report)
     if wrong := tuple(problem for problem in report.errors if problem.code not in MENTIONED):
         raise SpecError(wrong, report.sources)
     if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(target)):
         raise SpecError(outside, report.sources)
-    return Target(target, settings)
+    return Target(target, settings, parsed=runs[0].context.files.documents)
 
 
 def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document:

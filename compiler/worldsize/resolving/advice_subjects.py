@@ -80,7 +80,7 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
         divides_layers=divides and not described,
         combines_sharding=False,
         recomputes=("none",) if step.uses.value == "train_horovod" else ("none", "full"),
-        automatic_precision=not described and inputs["precision"] == "auto",
+        automatic_precision=inputs["precision"] == "auto",
     )
 
 

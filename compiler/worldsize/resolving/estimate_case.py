@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from worldsize.base.problem import Problem
-from worldsize.base.wording import format_memory
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
-from worldsize.planning.estimates.memory import estimate_need, find_fitting, fits
+from worldsize.planning.estimates.memory import describe_shortage, find_fitting, fits
 from worldsize.planning.estimates.model import Case
 from worldsize.resolving.workloads import check_case, make_cluster, make_training, make_workload
 from worldsize.spec.estimate_file import EstimateKeys
@@ -33,17 +32,9 @@ def resolve_case(keys: EstimateKeys, problems: list[Problem], learned: Learned =
 
 
 def _report_memory(case: Case, keys: EstimateKeys) -> Problem:
-    need = estimate_need(case)
-    gpu = case.cluster.gpu
-    message = (
-        f"micro-batches of {case.training.micro_batch} need at least {format_memory(int(need.total))}"
-        f" of a GPU (states {format_memory(int(need.states + need.working))},"
-        f" activations {format_memory(int(need.activations + need.logits))}),"
-        f" but {gpu.name} has {format_memory(int(gpu.memory_bytes))}"
-    )
     fitting = [text for text, _ in find_fitting(case)]
     help_ = f"what fits: {', or '.join(fitting)}" if fitting else "divide the model over more or larger GPUs"
-    return Problem("memory-exceeded", keys.training["micro_batch"].span, message, help_)
+    return Problem("memory-exceeded", keys.training["micro_batch"].span, describe_shortage(case), help_)
 
 
 def explain_unknown(case: Case) -> str:

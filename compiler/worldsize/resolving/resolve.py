@@ -25,6 +25,7 @@ from worldsize.resolving import (
     quality_gate,
     rows,
     slow_networks,
+    stated_arithmetic,
     step_settings,
     sweeps,
     user_files,
@@ -68,8 +69,8 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         tuple(consequences),
         vm_sizes,
     )
-    slow = tuple(slow_networks.check_networks(planned))
-    return replace(planned, problems=(*planned.problems, *slow)) if slow else planned
+    found = (*stated_arithmetic.check_arithmetic(planned), *slow_networks.check_networks(planned))
+    return replace(planned, problems=(*planned.problems, *found)) if found else planned
 
 
 def _bind(state: ResolveState) -> None:

@@ -16,7 +16,7 @@ from worldsize.planning.estimates.clusters import describe_cluster, explain_no_g
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
 from worldsize.planning.memory import built_in
-from worldsize.planning.memory.step_memory import read_training
+from worldsize.planning.memory.step_memory import read_setup, read_training
 from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
@@ -136,7 +136,9 @@ def _find_workload(
 ) -> tuple[Workload, Training] | str:
     scale, step = planned.spec.steps[name].scale, planned.job.steps.get(name)
     if scale is not None and scale.workload is not None:
-        return make_workload(scale.workload), _read_arithmetic(scale, plan)
+        setup = read_setup(step, plan, planned.vm_sizes) if step is not None else None
+        training = describe_setup(setup) if setup is not None else _read_arithmetic(scale, plan)
+        return make_workload(scale.workload), training
     read = (
         read_training(planned.job, step, plan, read_table=read_table, learned=planned.vm_sizes)
         if step is not None
@@ -154,7 +156,7 @@ def _count_heads(step: GraphStep) -> int | None:
 
 
 def _read_arithmetic(scale: Scale, plan: StepPlan) -> Training:
-    """How a script with a described workload trains: what `arithmetic` says, and what was planned."""
+    """How a script of the user's own trains: what `arithmetic` says, and what was planned."""
     planned = plan.training
     assert planned is not None
     training = make_training(

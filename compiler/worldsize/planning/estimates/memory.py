@@ -6,12 +6,14 @@ transformer, by the leanest software known, so that what does not fit here does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.base.wording import format_memory
 from worldsize.planning.estimates.model import Case, Cluster, Convolutional, Training, Transformer
 from worldsize.planning.memory.network import gpu_constants
 
@@ -99,26 +101,44 @@ def fits(case: Case) -> bool:
     return estimate_need(case).total <= case.cluster.gpu.memory_bytes
 
 
+def describe_shortage(case: Case) -> str:
+    """What a micro-batch needs of a GPU, beside what the GPU has."""
+    need, gpu = estimate_need(case), case.cluster.gpu
+    return (
+        f"micro-batches of {case.training.micro_batch} need at least {format_memory(int(need.total))}"
+        f" of a GPU (states {format_memory(int(need.states + need.working))},"
+        f" activations {format_memory(int(need.activations + need.logits))}),"
+        f" but {gpu.name} has {format_memory(int(gpu.memory_bytes))}"
+    )
+
+
 def find_fitting(case: Case) -> list[tuple[str, Case]]:
-    """Single changes of the training after which it fits, each with the text that makes it."""
-    training = case.training
-    changes: list[tuple[str, dict[str, Any]]] = []
-    sizes = (size for size in _smaller(training.micro_batch) if fits(_change(case, {"micro_batch": size})))
-    if size := next(sizes, None):
-        changes.append((f"`micro_batch: {size}`", {"micro_batch": size}))
+    """The fewest changes of the training after which it fits, each with the text that makes it."""
+    training, layouts = case.training, list[tuple[str, dict[str, Any]]]()
     if training.recomputation != "full" and isinstance(case.workload, Transformer):
-        changes.append(("`activation_checkpointing: true`", {"recomputation": "full"}))
+        layouts.append(("`activation_checkpointing: true`", {"recomputation": "full"}))
     if case.replicas > 1 and training.strategy != "fsdp":
-        changes.append(("`strategy: fsdp`", {"strategy": "fsdp", "zero_stage": 3}))
+        layouts.append(("`strategy: fsdp`", {"strategy": "fsdp", "zero_stage": 3}))
     if case.replicas > 1 and training.strategy == "fsdp" and training.zero_stage == 2:
-        changes.append(("`zero_stage: 3`", {"zero_stage": 3}))
-    return [(text, _change(case, fields)) for text, fields in changes if fits(_change(case, fields))]
+        layouts.append(("`zero_stage: 3`", {"zero_stage": 3}))
+    layouts.insert(0, ("", {}))
+    for count in range(1, len(layouts) + 1):
+        fitting = [
+            found for chosen in combinations(layouts, count) if (found := _fit(case, chosen)) is not None
+        ]
+        if fitting:
+            return fitting
+    return []
 
 
-def _smaller(micro_batch: int) -> list[int]:
-    """Powers of two below it, the largest first."""
-    return [2**power for power in reversed(range((micro_batch - 1).bit_length())) if 2**power < micro_batch]
-
-
-def _change(case: Case, fields: Mapping[str, Any]) -> Case:
-    return replace(case, training=replace(case.training, **fields))
+def _fit(case: Case, chosen: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[str, Case] | None:
+    """A case with changes, where it fits. An empty change is that to the largest micro-batch that fits."""
+    fields = {name: value for _, change in chosen for name, value in change.items()}
+    micro_batch, texts = case.training.micro_batch, [text for text, _ in chosen if text]
+    powers = [2**power for power in reversed(range((micro_batch - 1).bit_length()))]
+    for size in powers if len(texts) < len(chosen) else [micro_batch]:
+        changed = replace(case, training=replace(case.training, **fields, micro_batch=size))
+        if fits(changed):
+            smaller = [f"`micro_batch: {size}`"] if size != micro_batch else []
+            return " with ".join([*smaller, *texts]), changed
+    return None

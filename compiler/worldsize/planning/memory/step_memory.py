@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
@@ -14,6 +15,7 @@ from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import format_memory, plural
 from worldsize.facts import gpus, vm_sizes
+from worldsize.facts.built_in_components import find_facts
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
 from worldsize.planning.memory import built_in, verdict
 from worldsize.planning.memory import verdict as sizes
@@ -163,10 +165,11 @@ def read_training(
     """The model of a built-in PyTorch trainer and how a rank trains it; None where either is unknown."""
     if not is_trainer(step) or plan.training is None:
         return None
-    values = literal_inputs(step, _INPUTS)
-    network = _network(job, step, values, import_model, read_table)
-    setup = _setup(network, values, plan, learned) if network is not None else None
-    return None if network is None or setup is None else (network, setup)
+    network = _network(job, step, literal_inputs(step, _INPUTS), import_model, read_table)
+    setup = read_setup(step, plan, learned) if network is not None else None
+    if network is None or setup is None:
+        return None
+    return network, replace(setup, unused=network.name not in built_in.NAMES)
 
 
 def _network(
@@ -205,7 +208,15 @@ def choose_precision(precision: str, size: VmSize | None) -> str:
     return gpu.automatic_precision if gpu is not None else "fp32"
 
 
-def _setup(network: Network, values: Mapping[str, Any], plan: StepPlan, learned: Learned) -> Setup | None:
+def read_setup(step: Step, plan: StepPlan, learned: Learned = NOT_LEARNED) -> Setup | None:
+    """How a rank of a built-in trainer computes: the one reading of a step's inputs, whoever asks.
+
+    None of other components, and where a configuration of DeepSpeed decides.
+    """
+    facts = find_facts(step.component)
+    if facts is None or not facts.built_in_models or "ds_config" in step.inputs:
+        return None
+    values = literal_inputs(step, _INPUTS)
     training, topology = plan.training, plan.topology
     momentum = literals.parse_number(values["momentum"])
     texts = ("strategy", "optimizer", "precision")
@@ -232,7 +243,6 @@ def _setup(network: Network, values: Mapping[str, Any], plan: StepPlan, learned:
         schedule=str(values["pipeline_schedule"] or "gpipe"),
         averaged=bool(literals.parse_number(values["ema_decay"])),
         compiled=str(values["compile"]).lower() == "true",
-        unused=network.name not in built_in.NAMES,
     )
 
 

@@ -52,6 +52,8 @@ RULES = (
          on=("Planned",), checked_in="_memory", confidence="likely"),
     Rule("WS321", "memory-nearly-full", "warning", "training that needs nearly all the memory of a process",
          on=("Planned",), checked_in="_memory", confidence="possible"),
+    Rule("WS322", "arithmetic-contradicts-step", "error",
+         "`arithmetic:` that says something else than the inputs of a built-in component", since="0.2.0"),
     _config_rule("WS340", "deepspeed-block-unused", "warning",
                  "an optimizer or schedule in the DeepSpeed configuration that has no effect",
                  confidence="likely"),

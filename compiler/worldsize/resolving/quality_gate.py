@@ -8,6 +8,7 @@ from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import quoted_list
 from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory.workload import is_sharding
 from worldsize.resolving.state import ResolveState
@@ -61,7 +62,8 @@ def check_metrics(state: ResolveState, step: str) -> None:
             else what
         )
         message = f"step `{source}` does not measure `{metric}`{what}"
-        state.report("gate-metric-unknown", condition.key_span, message, did_you_mean(metric, measured))
+        help_ = did_you_mean(metric, measured) or f"it measures {quoted_list(measured, limit=12)}"
+        state.report("gate-metric-unknown", condition.key_span, message, help_)
 
 
 def _check_reachable(state: ResolveState, metric: str, condition: Located[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from worldsize import api, checking
 from worldsize.azureml import job as jobs
+from worldsize.checking import check
 from worldsize.documents import yaml
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml.compose import Composer
@@ -100,6 +101,14 @@ def commands(path: Path, settings: dict[str, str]) -> dict[str, str]:
         values = resolve_inputs(task, run)
         found[name] = make_call(task, run, values, experiment="e", tracking={}, cores=1).command
     return found
+
+
+def test_a_value_that_the_check_warns_of_runs(folder: Path) -> None:
+    pipeline = folder / "pipeline.yml"
+    pipeline.write_text(pipeline.read_text().replace("mode: fast", "mode: medium"), encoding="utf-8")
+    report = check([pipeline])
+    assert ("input-outside-enum", "warning") in {(each.slug, each.severity) for each in report.diagnostics}
+    assert commands(pipeline, {})["train.fit"].startswith("fit 3 medium ")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml import graph as graphs
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
+from worldsize.base import resources
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.base.wording import shorten
@@ -186,8 +187,17 @@ class StepReader:
         if source.value is None or graphs.is_inline(self.step):
             return
         wrong = literals.check_value(port.name, source.value, port, field.span or self.span)
-        if wrong is not None:
-            self.refuse(f"step `{self.name}`: {wrong.message}", wrong.help or "correct the value", field)
+        if wrong is None or (wrong.slug == "input-not-in-enum" and not self._is_ours()):
+            return  # the service runs values that an `enum` lacks, so the check only warns
+        self.refuse(f"step `{self.name}`: {wrong.message}", wrong.help or "correct the value", field)
+
+    def _is_ours(self) -> bool:
+        component = self.step.component
+        return (
+            component is not None
+            and component.name is not None
+            and (component.name.value in resources.component_names())
+        )
 
     def _without_value(self, port: Port, absent: Absent | None = None) -> Source | None:
         if port.default is not None and port.default.value is not None:

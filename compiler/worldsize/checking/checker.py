@@ -117,9 +117,7 @@ def check_files(
     notes = choice.min_severity is not None or bool(choice.select)
     unchecked = ""
     if not masked and all(discover.is_settings(path) for path in (*checked, *passed)):
-        from worldsize.checking.nothing import explain_nothing  # nearly all checks find a file
-
-        unchecked = explain_nothing(named, choice.exclude, projects, excluded)
+        unchecked = discover.explain_nothing(named, choice.exclude, projects, excluded)
     report = Report(tuple(masked), shown_sources, checked, 0, known, notes, unchecked, passed)
     return report, runs
 

@@ -15,6 +15,7 @@ from worldsize.azureml.real_paths import RealPaths
 from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.suggest import closest
+from worldsize.base.wording import join_words, plural, quoted_list
 from worldsize.documents.yaml import Document, Mapping
 
 if TYPE_CHECKING:
@@ -354,3 +355,54 @@ def looks_like_azureml(path: str, text: str) -> bool:
     if _TYPED.search(text) or (_JOBS.search(text) and _STEP.search(text)):
         return True
     return bool(_NAME.search(PurePath(path).stem) and _ROOT_KEY.search(text))
+
+
+def explain_nothing(
+    paths: Sequence[str | os.PathLike[str]],
+    exclude: Sequence[str],
+    projects: Sequence[Project],
+    excluded: int,
+) -> str:
+    """Return the reasons as one sentence, with the number of files of each.
+
+    Args:
+        paths: What was to be checked.
+        exclude: The patterns of the command line.
+        projects: The files that were left to check.
+        excluded: How many of them settings exclude.
+    """
+    present = {file for path in paths for file in _list_all(os.fspath(path))}
+    if not present:
+        where = f" in {quoted_list(os.fspath(path) for path in paths)}" if paths else ""
+        return f"there is no YAML file{where}"
+    listed = {file.path for file in list_files(paths)}
+    left = {file.path for project in projects for file in project.files}
+    other = [file for file in left if not is_settings(file)]
+    counts = (
+        (len(present - listed), "ignored by git"),
+        (len(listed - left), f"excluded by `{' '.join(f'--exclude {each}' for each in exclude)}`"),
+        (excluded, "excluded by `exclude:` of worldsize.yml"),
+        (len(other) - excluded, "neither a spec nor Azure ML YAML"),
+    )
+    parts = [f"{count} {_is(count)} {why}" for count, why in counts if count > 0]
+    settings = len(left) - len(other)
+    total = plural(len(present) - settings, "YAML file")
+    return f"of {total}, {join_words(parts, 'and')}" if parts else ""  # there is worldsize.yml only
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _list_all(path: str) -> list[str]:
+    """The YAML files at and below a path, also those that git ignores."""
+    name = os.path.normpath(path)
+    if not os.path.isdir(name):
+        return [name]
+    found: list[str] = []
+    for parent, folders, names in os.walk(name):
+        folders[:] = [each for each in folders if each not in SKIPPED_FOLDERS]
+        found += [
+            os.path.normpath(os.path.join(parent, each)) for each in names if each.lower().endswith(SUFFIXES)
+        ]
+    return found

@@ -17,8 +17,7 @@ from worldsize.base import limits
 from worldsize.base.problem import CONFIDENCES, Confidence, Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.checking.provided import leave_out_provided
-from worldsize.checking.templates import leave_out_unfilled
+from worldsize.checking.provided import leave_out_provided, leave_out_unfilled
 from worldsize.documents.diagnostics.diagnostic import INTERNAL, SEVERITIES, Diagnostic, Severity, sort_unique
 from worldsize.rules import engine, registry
 

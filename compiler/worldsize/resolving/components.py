@@ -1,12 +1,14 @@
-"""Finding the component behind each step: a built-in one, a file, or a component that lives elsewhere."""
+"""Finds the component behind each step, and what planning has to know of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from worldsize.azureml import component as reader
+from worldsize.azureml.command_line import parse_commands
 from worldsize.azureml.fields import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
@@ -16,9 +18,13 @@ from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.planning.model import Interface, Launcher
+from worldsize.planning.shared_memory import OPTION
 from worldsize.resolving import own_command
-from worldsize.resolving.loader_workers import read_loader_workers
 from worldsize.spec.model import Located, Spec, Step
+
+if TYPE_CHECKING:
+    import ast
+
 
 Components = dict[str, Component | None]
 
@@ -130,3 +136,74 @@ def _missing(uses: Located[str], path: Path) -> Problem:
     near = closest_path(uses.value, path, uses.span.path)
     help_ = f"did you mean `{shorten(near)}`?" if near else "the path is relative to the spec"
     return Problem("component-missing", uses.span, message, help_)
+
+
+LARGEST = 1024 * 1024  # bytes of a script that is read
+MOST = 256  # workers of a process
+_LOADER = "DataLoader"
+_DECLARES = ("add_argument", "option", "Option")  # of argparse, click and typer
+
+
+def read_loader_workers(component: Component, files: Files) -> int | None:
+    """The number that the script of a command starts by default; None if it cannot be known from it alone."""
+    text = _read_script(component, files)
+    if text is None or _LOADER not in text:
+        return None
+    import ast  # most steps have no script of their own
+
+    from worldsize.scripts.module import parse_text
+
+    try:
+        calls = [node for node in ast.walk(parse_text(text)) if isinstance(node, ast.Call)]
+    except SyntaxError:  # reported with the script
+        return None
+    options = list(_find_defaults(calls))
+    given = options or list(_find_literals(calls))
+    known = {each for each in given if each is not None}
+    return known.pop() if len(known) == 1 and None not in given else None
+
+
+def _read_script(component: Component, files: Files) -> str | None:
+    command, code = component.command, component.code
+    if command is None or code is None or component.folder is None:
+        return None
+    if not isinstance(command.value, str) or not isinstance(code.value, str):
+        return None
+    folder = local_path(code.value, component.folder)
+    words = [word.text for each in parse_commands(command.value) for word in each.words]
+    scripts = [word for word in words if re.fullmatch(r"[\w./-]{1,200}\.py", word)]
+    path = folder / scripts[0] if folder is not None and len(scripts) == 1 else None
+    if path is None or not is_file(path) or not files.readable(path):
+        return None
+    try:
+        return untrusted.read_text(path, LARGEST)
+    except OSError:
+        return None
+
+
+def _find_defaults(calls: list[ast.Call]) -> Iterator[int | None]:
+    """The defaults of the options that say how many workers there are; None for one that is no number."""
+    import ast
+
+    for call in calls:
+        names = [str(each.value) for each in call.args if isinstance(each, ast.Constant)]
+        if _name(call) in _DECLARES and any(map(OPTION.fullmatch, names)):
+            yield _read_number(call, "default")
+
+
+def _find_literals(calls: list[ast.Call]) -> Iterator[int | None]:
+    """What loaders are given; one that is given nothing has no workers."""
+    for call in calls:
+        if _name(call) == _LOADER:
+            has_more = any(each.arg is None for each in call.keywords)  # `**options`
+            told = any(each.arg == "num_workers" for each in call.keywords)
+            yield _read_number(call, "num_workers") if told else None if has_more else 0
+
+
+def _name(call: ast.Call) -> str:
+    return getattr(call.func, "attr", "") or getattr(call.func, "id", "")
+
+
+def _read_number(call: ast.Call, name: str) -> int | None:
+    value = next((getattr(each.value, "value", None) for each in call.keywords if each.arg == name), None)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None

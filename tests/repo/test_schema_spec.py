@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml as pyyaml
@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from worldsize import spec
 from worldsize.base import resources
 from worldsize.documents.shape import find_violations, inline_references
-from worldsize.spec import reference, schedule, schema
+from worldsize.spec import model, reference, schedule, schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))
@@ -92,22 +92,63 @@ def test_time_zones_are_the_ones_of_the_table():
     assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(schedule.load_time_zones())
 
 
-def test_the_typed_model_has_a_place_for_every_field():
-    """A field that the schema takes and the model drops would be accepted and then ignored."""
-    for model, definition in [
-        (spec.Spec, SCHEMA),
-        (spec.ComputeProfile, SCHEMA["$defs"]["computeProfile"]),
-        (spec.Step, SCHEMA["$defs"]["step"]),
-        (spec.Distribution, SCHEMA["$defs"]["distribution"]),
-        (spec.Parallelism, SCHEMA["$defs"]["parallelism"]),
-        (spec.Schedule, SCHEMA["$defs"]["schedule"]),
-    ]:
-        names = {{"with": "with_", "split": "with_"}.get(name, name) for name in definition["properties"]}
-        names -= {"$schema"}
-        assert names <= set(model.__struct_fields__)
-    scale = set(SCHEMA["$defs"]["scale"]["properties"]) - {"reference"}
-    reference = {f"reference_{name}" for name in SCHEMA["$defs"]["reference"]["properties"]}
-    assert scale | reference | {"span"} == set(spec.Scale.__struct_fields__)
+CLASSES = {  # of the model, by the definition whose keys are their fields
+    "spec": model.Spec,
+    "workload": model.WorkloadKeys,
+    "computeProfile": model.ComputeProfile,
+    "scale": model.Scale,
+    "distribution": model.Distribution,
+    "parallelism": model.Parallelism,
+    "resilience": model.Resilience,
+    "pipelineInput": model.PipelineInput,
+    "pipelineOutput": model.PipelineOutput,
+    "sweep": model.Sweep,
+    "step": model.Step,
+    "schedule": model.Schedule,
+}
+# What is compiled or checked as it is written, without a field of its own.
+UNTYPED = {"$schema", "sampling_algorithm", "objective.goal", "early_termination", "queue_settings"}
+NOT_KEYS = {"str", "Span", "MappingNode", "Path", "frozenset[str]"}
+
+
+WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+
+
+def annotation_of(field: dict[str, Any]) -> str:
+    """The annotation that a property of the schema has in the model."""
+    target = field.get("$ref", "").rpartition("/")[2]
+    if target in CLASSES:
+        return CLASSES[target].__name__
+    if target:
+        return annotation_of(SCHEMA["$defs"][target])
+    for words, name in ((model.ScaleRule, "ScaleRule"), (model.Framework, "Framework")):
+        if list(get_args(words)) == field.get("enum"):
+            return f"Located[{name}]"
+    if field.get("enum") == ["skip", "error"]:
+        return "Located[Literal['skip', 'error']]"
+    if field.get("type") == "object":
+        inner = annotation_of(field["additionalProperties"]) if field.get("additionalProperties") else ""
+        return "Mapping[str, Located[Any]]" if "Mapping" in inner or not inner else f"Mapping[str, {inner}]"
+    kind = field.get("type")
+    return f"Located[{WORDS.get(kind, 'Any') if isinstance(kind, str) else 'Any'}]"
+
+
+@pytest.mark.parametrize("definition", CLASSES.keys() - {"workload"})
+def test_the_fields_of_a_class_are_the_keys_of_its_definition(definition):
+    """A key that the schema takes and the model drops would be accepted and then ignored."""
+    part, cls = {"spec": SCHEMA, **SCHEMA["$defs"]}[definition], CLASSES[definition]
+    keys = dict(part["properties"])
+    for outer in ("reference", "objective", "limits"):  # whose keys are fields of the class around them
+        inner = SCHEMA["$defs"][keys.pop(outer)["$ref"].rpartition("/")[2]] if outer in keys else {}
+        keys |= {f"{outer}.{name}": field for name, field in inner.get("properties", {}).items()}
+    names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+    fields = {key: cls.__annotations__[name].removesuffix(" | None") for name, key in names}
+    fields = {key: annotation for key, annotation in fields.items() if annotation not in NOT_KEYS}
+    whole = "Located[Mapping[str, Any]]"  # with its place, but without those of its keys
+    fields |= dict.fromkeys([key for key in fields if fields[key] == whole], "Mapping[str, Located[Any]]")
+    assert fields.keys() == keys.keys() - UNTYPED
+    wrong = {key for key, annotation in fields.items() if annotation != annotation_of(keys[key])}
+    assert not wrong, [(fields[key], annotation_of(keys[key])) for key in wrong]
 
 
 def test_the_loader_reads_this_very_file():

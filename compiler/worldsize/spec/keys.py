@@ -18,8 +18,6 @@ from worldsize.spec.locate import NodeLocation, Path, format_path
 from worldsize.spec.suggest import closest
 from worldsize.spec.values import write_flow
 
-_COMMAND_ONLY = ("environment", "distribution", "outputs")
-
 
 def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]) -> Iterator[Problem]:
     """Report one problem for each cause among the errors about the keys of one mapping."""
@@ -110,7 +108,7 @@ def _dependent(where: NodeLocation, error: Violation, meant: set[str]) -> Iterat
         for other in needed:
             if key not in step or other in step or other in meant:
                 continue
-            if key in _COMMAND_ONLY and other == "command":
+            if other == "command":
                 # A step with neither `uses` nor `command` is reported once, as such.
                 if "uses" in step:
                     yield _needs_command(where, key)

@@ -22,7 +22,6 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node, Scalar, Sequence
 from worldsize.spec.model import Located, PipelineInput, Spec, Step
-from worldsize.spec.values import to_plain
 
 # Parts of a step whose expressions are read elsewhere: they stay bindings, or become inputs of the command.
 _KEPT = frozenset({"with", "command", "environment_variables", "environment", "outputs", "uses", "code"})
@@ -48,39 +47,6 @@ def find_bound_inputs(text: object) -> Iterator[Expression]:
         yield from (each for each in find_expressions(text) if is_pipeline_input(each))
 
 
-def parse_inputs(root: MappingNode) -> dict[str, PipelineInput]:
-    """The pipeline inputs of a spec whose tree has passed the schema."""
-    block = root.get("inputs")
-    if not isinstance(block, MappingNode):
-        return {}
-    return {key.text: _parse_input(key, node) for key, node in block.items()}
-
-
-def _parse_input(key: Scalar, node: Node) -> PipelineInput:
-    if not isinstance(node, MappingNode):
-        value = to_plain(node)
-        located = Located(value, node.span, key.span, node)
-        return PipelineInput(key.text, key.span, literals.primitive_type(value), located)
-    default, path = (_read(node, name) for name in ("default", "path"))
-    declared = _read(node, "type")
-    by_value = literals.primitive_type(default.value) if default is not None else "uri_folder"
-    return PipelineInput(
-        name=key.text,
-        span=key.span,
-        type=declared.value if declared is not None else by_value,
-        value=default if default is not None else path,
-        mode=_read(node, "mode"),
-        description=_read(node, "description"),
-        optional=_read(node, "optional"),
-        given_as="default" if default is not None else "path" if path is not None else "",
-    )
-
-
-def _read(node: MappingNode, key: str) -> Located[Any] | None:
-    value, name = node.get(key), node.key(key)
-    return Located(to_plain(value), value.span, name.span, value) if value is not None and name else None
-
-
 def check_inputs(spec: Spec) -> Iterator[Problem]:
     """Report inputs without a value, of another type than they declare, or of a key for the other kind."""
     for each in spec.inputs.values():
@@ -91,8 +57,8 @@ def check_inputs(spec: Spec) -> Iterator[Problem]:
                 help_ = f"add `{key}:`, which a run may override, or `optional: true`"
                 yield Problem("pipeline-input-without-value", each.span, message, help_)
             continue
-        if each.given_as not in ("", key):
-            other = each.given_as
+        other = each.value_key
+        if other not in ("", key):
             message = f"input `{each.name}` is of type {each.type}, so its value is not a `{other}`"
             yield Problem("input-type", each.value.key_span, message, f"write `{key}:`")
         elif not each.is_data:
@@ -112,7 +78,7 @@ def _check_schedule(spec: Spec) -> Iterator[Problem]:
             yield Problem("schedule-input-unknown", located.key_span, message, help_)
         elif not declared.is_data:
             # `epochs: 3` may feed an input that is a number.
-            loose = not declared.given_as and declared.type == "integer"
+            loose = not declared.value_key and declared.type == "integer"
             port = Port(name, "number" if loose else declared.type)
             wrong = literals.check_value(name, located.value, port, located.span)
             if wrong is not None:

@@ -11,7 +11,7 @@ from worldsize.base.wording import quoted_list
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.spec.model import Located, WorkloadKeys
 from worldsize.spec.schema import load_schema
-from worldsize.spec.values import number_with_dot, to_plain, write_flow
+from worldsize.spec.values import number_with_dot, write_flow
 
 # What each kind needs, and may have beside `kind` and `parameters`.
 REQUIRED = {
@@ -34,17 +34,6 @@ def read_exponents(parent: Mapping) -> None:
             number = number_with_dot(value.text)
             if number is not None:
                 value._value = float(number)  # noqa: SLF001 - the value that is computed on demand
-
-
-def parse_workload(parent: Mapping) -> WorkloadKeys | None:
-    """The workload under a mapping that has passed the schema."""
-    node, key = parent.get("workload"), parent.key("workload")
-    if not isinstance(node, Mapping) or key is None:
-        return None
-    values = {
-        name.text: Located(to_plain(value), value.span, name.span, value) for name, value in node.items()
-    }
-    return WorkloadKeys(key.span, str(values["kind"].value), values)
 
 
 def check_workload(workload: WorkloadKeys) -> Iterator[Problem]:

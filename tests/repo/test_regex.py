@@ -36,7 +36,6 @@ class Use(NamedTuple):
 # Patterns that are built while the program runs: by the function that builds them, what it builds.
 # Those of the schemas are tested as the schemas have them.
 BUILT: dict[str, tuple[str, ...]] = {
-    "azureml/shape/values.py:compile_pattern": (),
     "components/_shared/wstrain/launch/gpus.py:installed_build": (
         r"(?m)^cuda\b.*'",
         r"'is_cuda_build', True",

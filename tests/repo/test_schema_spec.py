@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 
 from worldsize import spec
 from worldsize.base import resources
-from worldsize.documents.shape import find_violations, inline_references
-from worldsize.spec import model, reference, schedule, schema
+from worldsize.documents.shape import Schema, load_schema
+from worldsize.spec import model, reference, schedule, violations
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))
@@ -133,7 +133,7 @@ def annotation_of(field: dict[str, Any]) -> str:
     return f"Located[{WORDS.get(kind, 'Any') if isinstance(kind, str) else 'Any'}]"
 
 
-@pytest.mark.parametrize("definition", CLASSES.keys() - {"workload"})
+@pytest.mark.parametrize("definition", [name for name in CLASSES if name != "workload"])
 def test_the_fields_of_a_class_are_the_keys_of_its_definition(definition):
     """A key that the schema takes and the model drops would be accepted and then ignored."""
     part, cls = {"spec": SCHEMA, **SCHEMA["$defs"]}[definition], CLASSES[definition]
@@ -152,7 +152,7 @@ def test_the_fields_of_a_class_are_the_keys_of_its_definition(definition):
 
 
 def test_the_loader_reads_this_very_file():
-    assert schema.load_schema() == SCHEMA
+    assert load_schema("spec").root == SCHEMA
 
 
 def test_there_are_pipelines():
@@ -207,7 +207,7 @@ def test_documents_have_the_faults_that_jsonschema_finds_by_the_published_schema
         document = spoil(shipped[number % len(shipped)], chance)
         document = spoil(document, chance) if number % 3 == 0 else document
         expected = [(tuple(error.absolute_path), error.validator) for error in judge.iter_errors(document)]
-        found = [(each.path, each.keyword) for each in schema.find_violations(document)]
+        found = [(each.path, each.keyword) for each in violations.find_violations(document)]
         assert sorted(found, key=repr) == sorted(expected, key=repr), document
         right += not found
         keywords |= {keyword for _, keyword in found}
@@ -241,12 +241,13 @@ SHAPE = {
     ],
 )
 def test_each_keyword_that_a_value_violates_is_found_at_its_path(value, expected):
-    for shape, definitions in ((SHAPE, DEFINITIONS), (inline_references(SHAPE, DEFINITIONS), {})):
-        found = list(find_violations(value, shape, definitions))
+    schema = Schema(SHAPE, DEFINITIONS.__getitem__)
+    for whole in (schema, schema.inline()):
+        found = list(whole.find_violations(value))
         assert [(".".join(map(str, each.path)), each.keyword) for each in found] == expected
         assert [each.about_name for each in found] == [keyword == "maxLength" for _, keyword in expected]
 
 
 def test_annotations_beside_a_reference_are_kept():
-    whole = inline_references(SHAPE, DEFINITIONS)
-    assert whole["properties"]["a"] == {"type": "string", "pattern": "^[a-z]+$", "title": "A"}
+    whole = Schema(SHAPE, DEFINITIONS.__getitem__).inline()
+    assert whole.root["properties"]["a"] == {"type": "string", "pattern": "^[a-z]+$", "title": "A"}

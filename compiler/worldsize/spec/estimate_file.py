@@ -15,7 +15,6 @@ from worldsize.spec import violations, workload
 from worldsize.spec.decode import decode
 from worldsize.spec.load import is_spec
 from worldsize.spec.model import Located, WorkloadKeys
-from worldsize.spec.schema import ESTIMATE
 
 
 class EstimateKeys(Struct, frozen=True):
@@ -38,7 +37,7 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
         return None, problems or [_report_empty(path)], document
     if is_spec(document):
         return None, [_report_spec(root.span)], document
-    problems += violations.check_schema(root, ESTIMATE)
+    problems += violations.check_schema(root, "estimate")
     if problems or not isinstance(root, yaml.Mapping):
         return None, problems, document
     keys = decode(EstimateKeys, root, spans={key.text: key.span for key, _ in root.items()})

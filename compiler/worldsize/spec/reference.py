@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from worldsize.azureml import yaml_dump
-from worldsize.spec import schema
+from worldsize.documents.shape import load_schema
 from worldsize.spec.values import TYPE_WORDS, write_flow
 
 Fields = Mapping[str, Any]
@@ -14,10 +14,10 @@ Fields = Mapping[str, Any]
 _LONGEST_LIST = 12
 
 
-def render_markdown(name: str = schema.SPEC) -> str:
+def render_markdown(name: str = "spec") -> str:
     """Render the page of a schema: a section for the whole and for each part, each with a table of fields."""
-    document = schema.load_schema(name)
-    title = "The spec" if name == schema.SPEC else document["title"]
+    document = load_schema(name).root
+    title = "The spec" if name == "spec" else document["title"]
     parts = [part for part in document["$defs"].values() if "properties" in part]
     sections = [_section(title, document, document, level=1)]
     sections += [_section(part["title"], part, document, level=2) for part in parts]

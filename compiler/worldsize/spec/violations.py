@@ -7,13 +7,16 @@ keyword of a group is reported, and a misspelt key is not reported again as a mi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import islice
 
+from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list
-from worldsize.documents.shape import Violation
+from worldsize.documents.shape import Schema, Shape, Violation, fits_shape, load_schema
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
-from worldsize.spec import keys, schema
+from worldsize.spec import keys
 from worldsize.spec.locate import NodeLocation, locate
 from worldsize.spec.schedule import report_unknown_zone
 from worldsize.spec.suggest import closest
@@ -33,22 +36,40 @@ _BOUNDS = {
 _LONGEST_EXAMPLE = 110
 
 
-def check_schema(root: Node, name: str = schema.SPEC) -> list[Problem]:
+def check_schema(root: Node, name: str = "spec") -> list[Problem]:
     """Report the violations of a schema in a YAML tree, one problem per cause, in file order."""
-    crowded = list(_too_many_entries(root)) if name == schema.SPEC else []
+    crowded = list(_too_many_entries(root)) if name == "spec" else []
     if crowded:
         return crowded
     problems: list[Problem] = []
-    for path, errors in _by_path(schema.find_violations(to_plain(root), name)).items():
+    for path, errors in _by_path(find_violations(to_plain(root), name)).items():
         problems += _at_one_value(locate(root, path, f"the {name}"), path, errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
+
+
+def find_violations(value: object, name: str = "spec") -> list[Violation]:
+    """Find the violations of a published schema, up to a few hundred."""
+    if next(load_schema(name, "spec").find_violations(value), None) is None:
+        return []  # most files: a schema without references takes some time to make
+    return list(islice(_load_inlined(name).find_violations(value), limits.SAME))
+
+
+@cache
+def _load_inlined(name: str) -> Schema:
+    """A schema without references, so that what says how a value is wrong finds everything in place."""
+    return load_schema(name, "spec").inline()
+
+
+def _matches(text: str, shape: Shape) -> bool:
+    """Whether a text satisfies the enumeration and pattern of a part of the schema."""
+    return fits_shape(text, {key: shape[key] for key in ("enum", "pattern") if key in shape})
 
 
 def _too_many_entries(root: Node) -> Iterator[Problem]:
     """Report too many steps or profiles before each of them is judged, which would take a minute."""
     for key in ("compute", "steps"):
         section = root.get(key) if isinstance(root, Mapping) else None
-        maximum = schema.load_schema()["properties"][key]["maxProperties"]
+        maximum = load_schema("spec").root["properties"][key]["maxProperties"]
         if isinstance(section, Mapping) and len(section.entries) > maximum:
             message = f"`{key}` has {len(section.entries)} entries but may have at most {maximum}"
             first_extra = section.entries[maximum][0].span
@@ -109,7 +130,7 @@ def _was_text(node: Scalar, error: Violation) -> bool:
     """Whether YAML read a plain word as another type although the schema takes text."""
     if node.style or error.instance is None or isinstance(error.instance, str) or error.argument != "string":
         return False
-    return schema.matches_schema(node.text, error.subschema)
+    return _matches(node.text, error.subschema)
 
 
 def _join_types(words: list[str]) -> str:
@@ -133,7 +154,7 @@ def _type_help(where: NodeLocation, error: Violation) -> str:
     dotted = number_with_dot(value) if isinstance(value, str) and node.style == "" else None
     if dotted is not None:
         return f"`{value}` is text in YAML 1.1, as Azure ML reads it; write {dotted}"
-    if "string" in error.argument and schema.matches_schema(node.text, error.subschema):
+    if "string" in error.argument and _matches(node.text, error.subschema):
         shown = show_value(node)
         return f'YAML 1.1 reads `{shown}` as {_describe(value)}; to mean the text, write "{shown}"'
     return _example(where, error)

@@ -8,9 +8,9 @@ from typing import Any
 
 from worldsize.base.problem import Problem
 from worldsize.base.wording import quoted_list
+from worldsize.documents.shape import load_schema
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.spec.model import Located, WorkloadKeys
-from worldsize.spec.schema import load_schema
 from worldsize.spec.values import number_with_dot, write_flow
 
 # What each kind needs, and may have beside `kind` and `parameters`.
@@ -44,7 +44,7 @@ def check_workload(workload: WorkloadKeys) -> Iterator[Problem]:
         if name not in known:
             message = f"`{name}` is not a key of a {kind} workload"
             yield Problem("spec-unknown-key", located.key_span, message, f"its keys are {quoted_list(known)}")
-    properties = load_schema()["$defs"]["workload"]["properties"]
+    properties = load_schema("spec").root["$defs"]["workload"]["properties"]
     for name in REQUIRED[kind]:
         if name not in workload.values:
             example = write_flow(properties[name]["examples"][0])

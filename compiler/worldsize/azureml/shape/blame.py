@@ -6,12 +6,12 @@ import datetime as dt
 import math
 import re
 
-from worldsize.azureml.shape.catalog import MappingContext, Shape
-from worldsize.azureml.shape.values import fits_shape, fold_case, takes_text
+from worldsize.azureml.shape.catalog import MappingContext, fits_shape
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, closest_unambiguous, fix_word
 from worldsize.base.wording import join_words, shorten
+from worldsize.documents.shape import Shape, fold_case
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 _NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
@@ -142,7 +142,7 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
     if not scalars:
         return _not_a_scalar(node, name, plain)
     value = node.value
-    if any(fits_shape(node.text, part) for part in scalars if takes_text(part)) and not isinstance(
+    if any(fits_shape(node.text, part) for part in scalars if _takes_text(part)) and not isinstance(
         value, str
     ):
         return _unquoted(node, name)
@@ -168,6 +168,12 @@ def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shap
     if enums:
         return _not_allowed(node, name, enums, scalars)
     return _bad_form(node, name, scalars) if any(_has_form(part) for part in scalars) else None
+
+
+def _takes_text(part: Shape) -> bool:
+    """Whether some text could have a shape."""
+    types = part.get("type")
+    return "enum" in part or types is None or types == "string" or "string" in types
 
 
 def _is_side_door(part: Shape) -> bool:

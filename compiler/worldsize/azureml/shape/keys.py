@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape
+from worldsize.azureml.shape.catalog import MappingContext, fits_shape
 from worldsize.azureml.shape.other_words import ALIASES, OTHER_UNITS, PREVIEW
-from worldsize.azureml.shape.values import fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
+from worldsize.documents.shape import Schema, Shape
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 
 # Mappings whose own keys are often written one level too high, the likeliest first.
@@ -34,7 +34,7 @@ _STEP_KEYS = frozenset(
 _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
-def explain_key(key: Scalar, tree: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
+def explain_key(key: Scalar, tree: MappingContext, catalog: Schema) -> tuple[Problem | None, str | None]:
     """The problem of ``key``, which the mapping does not take, and the key of the mapping that was meant.
 
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
@@ -52,7 +52,7 @@ def explain_key(key: Scalar, tree: MappingContext, catalog: Catalog) -> tuple[Pr
     return problem, None
 
 
-def _find(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem:
+def _find(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem:
     if key.text in _PRIVATE_OF_OUTPUTS and tree.parent is not None and tree.parent.name == "outputs":
         advice = "Azure ML reads it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
         return Problem("aml-private-preview", key.span, f"`{key.text}` is a private preview", advice)
@@ -130,7 +130,7 @@ def _inline_jobs(key: Scalar, tree: MappingContext) -> Problem | None:
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _alias(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | None:
+def _alias(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem | None:
     meant = ALIASES.get(key.text) or PREVIEW.get(key.text)
     value, unit = tree.node.get(key.text), OTHER_UNITS.get(key.text)
     if key.text == "docker" and isinstance(value, Mapping) and "build" in value:
@@ -153,7 +153,7 @@ def _alias(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | Non
     return _unknown(key, tree, advice, Fix(key.span, meant, safe=False) if renamed else None)
 
 
-def _contained(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | None:
+def _contained(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem | None:
     container = None if key.text in _COMMON else _container_of(key.text, tree, catalog)
     if container is None:
         return None
@@ -165,11 +165,11 @@ def _contained(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem |
     return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
 
 
-def _container_of(name: str, tree: MappingContext, catalog: Catalog) -> str | None:
+def _container_of(name: str, tree: MappingContext, catalog: Schema) -> str | None:
     properties = tree.shape.get("properties", {})
     for container in _CONTAINERS:
         shape = properties.get(container)
-        if shape and any(name in branch.get("properties", {}) for branch in catalog.branches(shape)):
+        if shape and any(name in branch.get("properties", {}) for branch in catalog.list_mappings(shape)):
             return container
     return None
 

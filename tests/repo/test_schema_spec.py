@@ -12,11 +12,12 @@ from typing import Any, get_args
 import pytest
 import yaml as pyyaml
 from jsonschema import Draft202012Validator
+from tests.support import reference_pages
 
 from worldsize import spec
 from worldsize.base import resources
 from worldsize.documents.shape import Schema, load_schema
-from worldsize.spec import model, reference, schedule, violations
+from worldsize.spec import model, schedule, violations
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))
@@ -175,7 +176,7 @@ def test_shipped_specs_load_clean_and_name_their_schema(path):
 )
 def test_the_reference_page_is_the_generated_one(schema_name, page_name, update_golden):
     page = ROOT / "compiler" / "docs" / page_name
-    text = reference.render_markdown(schema_name)
+    text = reference_pages.render_markdown(schema_name)
     if update_golden:
         page.write_text(text, encoding="utf-8")
     assert page.read_text(encoding="utf-8") == text

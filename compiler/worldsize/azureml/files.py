@@ -7,9 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from worldsize.azureml.copying import CopyAccess
+from worldsize.azureml.copying import CopyAccess, RealPaths
 from worldsize.azureml.model import Component
-from worldsize.azureml.real_paths import RealPaths
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.documents import yaml

@@ -27,7 +27,7 @@ from worldsize.checking.stages import CheckRun
 from worldsize.checking.templates import leave_out_unfilled
 from worldsize.documents.diagnostics.diagnostic import INTERNAL, SEVERITIES, Diagnostic, Severity, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
-from worldsize.documents.secrecy import reports
+from worldsize.documents.secrecy import masking
 from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 
@@ -194,7 +194,7 @@ def check_files(
         diagnostics += cap_repeats(kept, wanted)
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown_sources = reports.mask_findings(
+    masked, shown_sources = masking.mask_findings(
         cap_report(sort_unique(diagnostics), requested), sources, roots
     )
     checked, passed = _sort_files(runs, masked)

@@ -16,10 +16,10 @@ class SpecError(Exception):
     """
 
     def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
-        from worldsize.documents.secrecy import reports  # most verbs meet no error
+        from worldsize.documents.secrecy import masking
 
         super().__init__()
-        masked, shown = reports.mask_findings(diagnostics, sources)
+        masked, shown = masking.mask_findings(diagnostics, sources)
         self.diagnostics = tuple(masked)
         self.sources: Sources = shown
 

@@ -21,7 +21,7 @@ from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions, parse_suppressions
-from worldsize.documents.secrecy.reports import mask_findings
+from worldsize.documents.secrecy.masking import mask_findings
 from worldsize.documents.yaml.load import Comment
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node

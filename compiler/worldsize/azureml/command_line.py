@@ -108,19 +108,20 @@ class Command(Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # several rules ask for the same command in a row
 def parse_commands(text: str) -> tuple[Command, ...]:
-    """The commands of a command line, in order; in place of `sh -c "…"` those that the shell is given."""
+    """The commands of a command line, in order; in place of `sh -c "…"` the commands in its text."""
     return tuple(inner for command in _split(text) for inner in _unwrap(command))
 
 
 def _unwrap(command: Command) -> Iterator[Command]:
     words = command.arguments
-    given = words[2] if len(words) == 3 and words[1].text in _RUNS_TEXT else None
-    if given is None or words[0].text.rpartition("/")[2] not in _SHELLS or given.bare == given.text:
+    script = words[2] if len(words) == 3 and words[1].text in _RUNS_TEXT else None
+    if script is None or words[0].text.rpartition("/")[2] not in _SHELLS or script.bare == script.text:
         yield command
         return
-    for inner in _split(given.bare):
+    for inner in _split(script.bare):
         moved = [
-            Word(word.text, word.start + given.start + 1, word.end + given.start + 1) for word in inner.words
+            Word(word.text, word.start + script.start + 1, word.end + script.start + 1)
+            for word in inner.words
         ]
         yield Command(tuple(moved), inner.targets, inner.piped)
 
@@ -236,7 +237,7 @@ def read_scripts(
 
 
 def _find_script(words: tuple[Word, ...]) -> tuple[Word, tuple[Word, ...]] | None:
-    """The word that names the script, and the words that it is given."""
+    """The word that names the script, and its arguments."""
     if not words or "$" in words[0].text:
         return None
     position = 0
@@ -265,7 +266,7 @@ def _are_plain(commands: tuple[Command, ...], allowed: frozenset[str] = frozense
 
 
 def _read_script(source: Source, arguments: tuple[Word, ...]) -> Iterator[Command]:
-    """Its commands, with what it is given in place of `"$@"`, `$1` and the variables that hold them."""
+    """Its commands, with its arguments in place of `"$@"`, `$1` and the variables that hold them."""
     text = _COMMENT.sub(lambda match: " " * len(match[0]), source.text)
     values: dict[str, tuple[Word, ...]] = {str(number): (word,) for number, word in enumerate(arguments, 1)}
     values |= {"@": arguments, "*": arguments}
@@ -285,11 +286,11 @@ def _fill_in_all(
 ) -> Iterator[Command]:
     for command in commands:
         words = [Word(word.text, word.start, word.end, source) for word in command.words]
-        replaced = tuple(each for word in words for each in _fill_in(word, values))
+        replaced = tuple(filled for word in words for filled in _fill_in(word, values))
         sets = all("=" in word.text for word in command.words) or command.words[0].text == "export"
         for name, _, word in command.assignments if sets else ():
-            given = Word(word.text[len(name) + 1 :], word.start + len(name) + 1, word.end, source)
-            values[name] = () if name in values else _fill_in(given, values)
+            assigned = Word(word.text[len(name) + 1 :], word.start + len(name) + 1, word.end, source)
+            values[name] = () if name in values else _fill_in(assigned, values)
         yield Command(replaced, command.targets, command.piped)
 
 
@@ -297,10 +298,10 @@ def _fill_in(word: Word, values: dict[str, tuple[Word, ...]]) -> tuple[Word, ...
     flag, equals, text = word.text.partition("=")
     is_flag = bool(equals) and flag.startswith("--")
     match = _PARAMETER.fullmatch(text if is_flag else word.text)
-    known = values.get(match[1] or match[2] or match[3]) if match is not None else None
-    if known is None or match is None or (not known and not match[3]):
+    substitutes = values.get(match[1] or match[2] or match[3]) if match is not None else None
+    if substitutes is None or match is None or (not substitutes and not match[3]):
         return (word,)
-    splits = match[3] is None and match[0][0] == "$" and any(" " in each.text for each in known)
-    if splits or (is_flag and (len(known) != 1 or known[0].bare.startswith("-"))):
+    splits = match[3] is None and match[0][0] == "$" and any(" " in part.text for part in substitutes)
+    if splits or (is_flag and (len(substitutes) != 1 or substitutes[0].bare.startswith("-"))):
         return (word,)
-    return (word._replace(text=flag, end=word.start + len(flag)), *known) if is_flag else known
+    return (word._replace(text=flag, end=word.start + len(flag)), *substitutes) if is_flag else substitutes

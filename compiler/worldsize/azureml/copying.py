@@ -24,7 +24,7 @@ MAX_ENTRIES = 100_000  # files and folders of one snapshot, links followed
 MAX_DEPTH = 100  # folders in each other
 MAX_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
 CHUNK = 1 << 20  # bytes that are copied at once
-_OPENED = "/proc/self/fd"  # where Linux says what a descriptor is open on
+_OPENED = "/proc/self/fd"  # where Linux lists the files of open descriptors
 
 Kind = Literal["file", "folder", "other"]
 
@@ -45,10 +45,10 @@ class RealPaths(Struct, eq=False):
     def resolve(self, path: str | os.PathLike[str]) -> str:
         """The absolute path without links; of circular links, what ``os.path.realpath`` makes of them."""
         text = os.fspath(path)
-        known = self._known.get(text)
-        if known is None:
-            known = self._known[text] = self._resolve(text)
-        return known
+        real = self._known.get(text)
+        if real is None:
+            real = self._known[text] = self._resolve(text)
+        return real
 
     def _resolve(self, path: str) -> str:
         folder, name = os.path.split(path)
@@ -73,7 +73,7 @@ class CopyAccess(Struct, eq=False):
     """Decides what one command may copy, by paths with links resolved; lists each folder once."""
 
     allowed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
-    # where links may lead without a word, if nothing says where the project ends
+    # where links may lead without a word, if the end of the project is unknown
     presumed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
     looked_at: int = 0
     real_paths: RealPaths = field(default_factory=RealPaths)

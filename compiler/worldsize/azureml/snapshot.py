@@ -73,7 +73,7 @@ class Part(NamedTuple):
         return [] if span is None else list(_report_refusals(self.listing, self.path, span))
 
     def warnings(self) -> list[Problem]:
-        """Links that are followed out of the folder of the file, where no project is known to end there."""
+        """Followed links that lead out of the file's folder, where the end of the project is unknown."""
         return [] if self.span is None else list(_report_links(self.listing, self.span))
 
 

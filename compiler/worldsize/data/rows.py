@@ -90,7 +90,7 @@ def _read_table(request: Request, sample: Sample, kind: str) -> None:
 
 
 def _read_parquet(request: Request, sample: Sample) -> None:
-    """Compare the footers of the files, which have their columns, and of each how many values are missing."""
+    """Compare the footers of the files, which list the columns and the number of missing values in each."""
     try:
         from pyarrow import parquet  # not installed with the checker
     except ImportError:
@@ -126,7 +126,7 @@ def _tally_parquet(request: Request, sample: Sample) -> bool:
         tally = parquet_rows.tally_files(request, MAX_BYTES)
     except UserError:
         raise
-    except Exception:  # too large to be read here, or what pyarrow cannot read: the step says it
+    except Exception:  # too large to be read here, or unreadable by pyarrow: the step reports it
         return False
     if tally is None or not tally.agrees():
         return False
@@ -195,7 +195,7 @@ def read_numbers(file: Path, name: str, most: int) -> Sequence[int | float] | No
 
 
 def _read_header(archive: zipfile.ZipFile, name: str, most: int = 0) -> tuple[dict[str, Any], bytes]:
-    """Return what the header of an array says, and the first bytes of it, as they are stored."""
+    """Return the header of an array, and its first bytes as they are stored."""
     with archive.open(f"{name}.npy") as member:
         version, header = read_npy_header(member)
         text = header.read()[2 if version == (1, 0) else 4 :].decode("latin-1")
@@ -203,7 +203,7 @@ def _read_header(archive: zipfile.ZipFile, name: str, most: int = 0) -> tuple[di
 
 
 def _read_heads(file: Path, names: list[str]) -> dict[str, dict[str, Any]]:
-    """What the headers of the arrays in an archive say, by the name of the array."""
+    """The headers of the arrays in an archive, by the name of the array."""
     with open_regular(file) as stream, open_archive(stream) as archive:
         return {name: _read_header(archive, name)[0] for name in names}
 
@@ -211,17 +211,17 @@ def _read_heads(file: Path, names: list[str]) -> dict[str, dict[str, Any]]:
 def _add_labels(request: Request, sample: Sample, file: Path, label: str) -> None:
     """Count the labels of an archive, if they are numbers; text is left to the step."""
     numbers = read_numbers(file, label, MAX_ROWS * 8)
-    given = request.split is not None and request.split.given
-    if numbers is None or given or len(numbers) > MAX_ROWS - sample.rows:
+    is_split = request.split is not None and request.split.given
+    if numbers is None or is_split or len(numbers) > MAX_ROWS - sample.rows:
         sample.complete, sample.task = False, ""
         return
-    found = LabelValues(label)
+    labels = LabelValues(label)
     for value in numbers:
-        found.add(value)
+        labels.add(value)
         sample.add(value)
     sample.slug, sample.blamed = "label-not-a-class", "label"
     sample.task = decide_task(
-        request.task, [found], sampled=not sample.complete, called=request.show(file)
+        request.task, [labels], sampled=not sample.complete, called=request.show(file)
     ).task
 
 
@@ -272,10 +272,10 @@ def read_pictures(request: Request, sample: Sample) -> None:
         check_possible(request.task, CLASSIFICATION, request.name)
         picture_folders.check_folders(request)
         sample.parts = PartCounts(request.split or SplitSettings(), fixed_parts(None, parts.values()))
-        for each in request.files:
-            name = picture_folders.find_class(request, each)
+        for picture in request.files:
+            name = picture_folders.find_class(request, picture)
             sample.labels[name] += 1
-            sample.parts.add(name, parts.get(each, UNDECIDED))
+            sample.parts.add(name, parts.get(picture, UNDECIDED))
     sample.slug, sample.blamed = "picture-invalid", ""
     if request.media.broken_images == "skip":
         sample.complete = False
@@ -333,7 +333,7 @@ def _read_texts(request: Request, kind: str, sample: Sample) -> None:
         check_tokenizer_file(request.media)
     sample.blamed = "text"
     sample.task = documents.find_task(request, kind)
-    labelled, found = sample.task == CLASSIFICATION, LabelValues(request.label)
+    labelled, labels = sample.task == CLASSIFICATION, LabelValues(request.label)
     sample.slug, sample.blamed = "data-row-invalid", ""
     if labelled and kind == "text":
         documents.check_text_folders(request)
@@ -349,15 +349,15 @@ def _read_texts(request: Request, kind: str, sample: Sample) -> None:
         if labelled:
             sample.labels[document.label] += 1
             sample.parts.add(document.label, document.part, document.group)
-            found.add(document.label)
+            labels.add(document.label)
         sample.rows += 1
         if sample.full or size > MAX_BYTES:
             sample.complete = False
             return
     _check_size(request, sample, size, labelled=labelled)
     if labelled and kind != "text":
-        documents.check_text_labels(request, found)
-    sample.complete = labelled  # how many rows of tokens a corpus has is not known before it is read
+        documents.check_text_labels(request, labels)
+    sample.complete = labelled  # the rows of tokens in a corpus are counted only by reading it
 
 
 def _check_size(request: Request, sample: Sample, size: int, *, labelled: bool) -> None:
@@ -387,7 +387,7 @@ def read_shape(path: Path) -> Shape | None:
 
     Raises:
         OSError: it cannot be opened.
-        ValueError: it is no picture, or ends before its pixels.
+        ValueError: it is not a picture, or ends before its pixels.
     """
     with open_regular(path) as file:
         head = file.read(64)

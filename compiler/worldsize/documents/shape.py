@@ -26,7 +26,7 @@ _TYPES: dict[str, type] = {
     "array": list,
     "string": str,
     "integer": int,
-    "number": int,  # and what `has_type` says of floats
+    "number": int,  # and floats, by `has_type`
     "boolean": bool,
     "null": type(None),
 }

@@ -1,7 +1,7 @@
 """Reads a YAML tree that passed the schema as a class of the model, of which each field is a key.
 
 The key is the field's name or what ``field(name=…)`` gives: ``limits.timeout`` leads into a mapping, and the
-empty name stands for the mapping itself. The annotation says how the value is read. It stays text, because
+empty name stands for the mapping itself. The annotation tells how to read the value. It stays text, because
 evaluating all annotations takes longer than reading a spec.
 """
 

@@ -42,9 +42,9 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     violations_found = violations.check_schema(root)
     if violations_found or unbound or not isinstance(root, yaml.Mapping):
         at = {(problem.span.line, problem.span.path) for problem in unbound}
-        others = [each for each in violations_found if (each.span.line, each.span.path) not in at]
+        others = [problem for problem in violations_found if (problem.span.line, problem.span.path) not in at]
         return None, _sort_problems([*document.problems, *unbound, *others])
-    planned = frozenset(each.name for each in fixed)
+    planned = frozenset(replaced.name for replaced in fixed)
     spec = assign_only_profile(_add_split_inputs(decode(Spec, root, path=path, planned_inputs=planned)))
     contradictions = list(check_references(spec))
     timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
@@ -109,7 +109,7 @@ _COUNTS = ("process_count_per_instance", "worker_count", "parameter_server_count
 
 
 def assign_only_profile(spec: Spec) -> Spec:
-    """If there is only one compute profile, assign it to the steps that name none."""
+    """Assign a compute profile that is the only one to the steps without a profile."""
     if len(spec.compute) != 1:
         return spec
     (profile,) = spec.compute.values()
@@ -133,13 +133,13 @@ def check_references(spec: Spec) -> Iterator[Problem]:
 
 
 def _check_compute(step: Step, spec: Spec) -> Iterator[Problem]:
-    known = quoted_list(spec.compute)
+    profiles = quoted_list(spec.compute)
     if step.compute is not None and step.compute.value not in spec.compute:
         near = closest(step.compute.value, spec.compute)
         message = (
             f"step `{step.name}` runs on `{step.compute.value}`, which is not a profile under `compute:`"
         )
-        help_ = f"did you mean `{near}`? profiles: {known}" if near else f"profiles: {known}"
+        help_ = f"did you mean `{near}`? profiles: {profiles}" if near else f"profiles: {profiles}"
         yield Problem("step-unknown-compute", step.compute.span, message, help_)
 
 

@@ -1,6 +1,6 @@
 """The declarative spec as typed values with their positions in the file.
 
-Each field of a class is a key of the schema, read by ``decode`` as the annotation says.
+Each field of a class is a key of the schema; ``decode`` reads it by its annotation.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Scale(Struct, frozen=True):
     reference_learning_rate: Located[float] = field(name="reference.learning_rate")
     reference_gpus: Located[int] | None = field(name="reference.gpus")
     rule: Located[ScaleRule] | None  # default auto
-    optimizer: Located[str] | None  # for own scripts; built-in components say it in `with`
+    optimizer: Located[str] | None  # for own scripts; built-in components have it under `with`
     epochs: Located[float] | None  # likewise
     beta1: Located[float] | None
     beta2: Located[float] | None

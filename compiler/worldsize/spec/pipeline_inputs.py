@@ -2,7 +2,7 @@
 
 ``${{parent.inputs.x}}`` under ``with:`` stays a binding in the compiled pipeline. Elsewhere in a step, such
 as ``scale:`` and ``when:``, Azure ML has no bindings, or the plan is made with the number. There the default
-takes the place of the expression before the spec is validated, and a warning says so.
+takes the place of the expression before the spec is validated, with a warning.
 """
 
 from __future__ import annotations
@@ -44,26 +44,28 @@ def is_pipeline_input(expression: Expression | None) -> bool:
 def find_bound_inputs(text: object) -> Iterator[Expression]:
     """The ``${{parent.inputs.x}}`` of a text."""
     if isinstance(text, str) and "parent.inputs" in text:
-        yield from (each for each in find_expressions(text) if is_pipeline_input(each))
+        yield from (expression for expression in find_expressions(text) if is_pipeline_input(expression))
 
 
 def check_inputs(spec: Spec) -> Iterator[Problem]:
     """Report inputs without a value, of another type than they declare, or of a key for the other kind."""
-    for each in spec.inputs.values():
-        key = "path" if each.is_data else "default"
-        if each.value is None:
-            if each.optional is None or not each.optional.value:
-                message = f"input `{each.name}` has no `{key}`, and Azure ML starts no pipeline without it"
+    for declared in spec.inputs.values():
+        key = "path" if declared.is_data else "default"
+        if declared.value is None:
+            if declared.optional is None or not declared.optional.value:
+                message = (
+                    f"input `{declared.name}` has no `{key}`, and Azure ML starts no pipeline without it"
+                )
                 help_ = f"add `{key}:`, which a run may override, or `optional: true`"
-                yield Problem("pipeline-input-without-value", each.span, message, help_)
+                yield Problem("pipeline-input-without-value", declared.span, message, help_)
             continue
-        other = each.value_key
+        other = declared.value_key
         if other not in ("", key):
-            message = f"input `{each.name}` is of type {each.type}, so its value is not a `{other}`"
-            yield Problem("input-type", each.value.key_span, message, f"write `{key}:`")
-        elif not each.is_data:
+            message = f"input `{declared.name}` is of type {declared.type}, so its value is not a `{other}`"
+            yield Problem("input-type", declared.value.key_span, message, f"write `{key}:`")
+        elif not declared.is_data:
             wrong = literals.check_value(
-                each.name, each.value.value, Port(each.name, each.type), each.value.span
+                declared.name, declared.value.value, Port(declared.name, declared.type), declared.value.span
             )
             yield from [wrong] if wrong is not None else []
     yield from _check_schedule(spec)
@@ -157,10 +159,10 @@ class _Filler(Struct):
         self.problems.append(report_unknown(name, span, self.defaults))
 
 
-def report_unknown(name: str, span: Span, known: Mapping[str, Any]) -> Problem:
+def report_unknown(name: str, span: Span, inputs: Mapping[str, Any]) -> Problem:
     """The problem of an expression that names no input of the pipeline."""
     help_ = f"declare `{name}` under `inputs:` of the pipeline"
-    if meant := did_you_mean(name, known):
+    if meant := did_you_mean(name, inputs):
         help_ = meant if meant.startswith("did") else f"{meant}; else {help_}"
     return Problem("pipeline-input-unknown", span, f"the pipeline has no input `{name}`", help_)
 
@@ -171,14 +173,14 @@ def _copy(node: MappingNode, entries: list[tuple[Scalar, Node]]) -> MappingNode:
 
 def report_fixed(fixed: list[Fixed]) -> Iterator[Problem]:
     """Warn of values that a later value of an input does not change."""
-    for each in fixed:
-        shown = literals.render_literal(each.value)
-        message = f"the plan is made with `{each.key}` {shown}, the default of input `{each.name}`"
+    for replaced in fixed:
+        shown = literals.render_literal(replaced.value)
+        message = f"the plan is made with `{replaced.key}` {shown}, the default of input `{replaced.name}`"
         help_ = (
             "another value given at submit does not change the plan; compile with"
-            f" `--set inputs.{each.name}=…` instead"
+            f" `--set inputs.{replaced.name}=…` instead"
         )
-        yield Problem("plan-follows-default", each.span, message, help_)
+        yield Problem("plan-follows-default", replaced.span, message, help_)
 
 
 # Inputs of a training component that decide the rule of the learning rate or what the processes share.
@@ -204,8 +206,8 @@ def plan_with_defaults(spec: Spec) -> Spec:
 
 
 def _with_defaults(step: Step, inputs: Mapping[str, PipelineInput]) -> Step:
-    given = {name: _default(located, inputs) for name, located in step.with_.items()}
-    return replace(step, with_=given) if given != step.with_ else step
+    values = {name: _default(located, inputs) for name, located in step.with_.items()}
+    return replace(step, with_=values) if values != step.with_ else step
 
 
 def _default(located: Located[Any], inputs: Mapping[str, PipelineInput]) -> Located[Any]:

@@ -58,7 +58,7 @@ def find_violations(value: object, name: str = "spec") -> list[Violation]:
 
 @cache
 def _load_inlined(name: str) -> Schema:
-    """A schema without references, so that what says how a value is wrong finds everything in place."""
+    """A schema without references, so that each violation has all that its message needs."""
     return load_schema(name, "spec").inline()
 
 
@@ -68,7 +68,7 @@ def _matches(text: str, shape: Shape) -> bool:
 
 
 def _too_many_entries(root: Node) -> Iterator[Problem]:
-    """Report too many steps or profiles before each of them is judged, which would take a minute."""
+    """Report too many steps or profiles before checking each of them, which would take a minute."""
     for key in ("compute", "steps"):
         section = root.get(key) if isinstance(root, Mapping) else None
         maximum = load_schema("spec").root["properties"][key]["maxProperties"]
@@ -267,12 +267,12 @@ def report_bad_name(where: NodeLocation, error: Violation) -> Problem:
 
 
 def _unknown(error: Violation) -> list[str]:
-    known = _properties(error)
-    return list(islice((key for key in error.instance if key not in known), limits.SAME))
+    properties = _properties(error)
+    return list(islice((key for key in error.instance if key not in properties), limits.SAME))
 
 
 def _free(error: Violation) -> list[str]:
-    """Known keys that are not given: a misspelt key can only stand for one of these."""
+    """Keys of the schema that the mapping lacks: a misspelt key can only stand for one of these."""
     return [key for key in _properties(error) if key not in error.instance]
 
 
@@ -288,7 +288,7 @@ def _unknown_key(
     keys = [name for name in _properties(error) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
     if deeper:
-        help_, near = "write it under " + " of ".join(f"`{each}:`" for each in reversed(deeper)), None
+        help_, near = "write it under " + " of ".join(f"`{outer}:`" for outer in reversed(deeper)), None
     sure = closest_unambiguous(key, _free(error))
     fix = fix_word(span, key, sure) if sure is not None and sure == near else None
     return Problem(
@@ -297,14 +297,14 @@ def _unknown_key(
 
 
 def _find_deeper(part: Any, key: str, levels: int = 2) -> tuple[str, ...]:
-    """The keys that lead to mappings which have a key that their outer one lacks; empty if none does."""
+    """The keys that lead to an inner mapping that has the key; empty without one."""
     inner = part.get("properties", {}) if isinstance(part, dict) and levels else {}
-    for name, each in inner.items():
-        if isinstance(each, dict) and key in each.get("properties", {}):
+    for name, property_ in inner.items():
+        if isinstance(property_, dict) and key in property_.get("properties", {}):
             return (name,)
-    for name, each in inner.items():
-        if found := _find_deeper(each, key, levels - 1):
-            return (name, *found)
+    for name, property_ in inner.items():
+        if deeper := _find_deeper(property_, key, levels - 1):
+            return (name, *deeper)
     return ()
 
 

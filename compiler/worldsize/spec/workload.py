@@ -39,11 +39,11 @@ def read_exponents(parent: Mapping) -> None:
 def check_workload(workload: WorkloadKeys) -> Iterator[Problem]:
     """Report keys that the kind of a workload lacks, and keys of another kind."""
     kind = workload.kind
-    known = ("kind", "parameters", *REQUIRED[kind], *OPTIONAL[kind])
+    keys = ("kind", "parameters", *REQUIRED[kind], *OPTIONAL[kind])
     for name, located in workload.values.items():
-        if name not in known:
+        if name not in keys:
             message = f"`{name}` is not a key of a {kind} workload"
-            yield Problem("spec-unknown-key", located.key_span, message, f"its keys are {quoted_list(known)}")
+            yield Problem("spec-unknown-key", located.key_span, message, f"its keys are {quoted_list(keys)}")
     properties = load_schema("spec").root["$defs"]["workload"]["properties"]
     for name in REQUIRED[kind]:
         if name not in workload.values:
@@ -63,5 +63,5 @@ def check_stage(values: Entries[str, Located[Any]]) -> Iterator[Problem]:
         yield Problem("spec-value-not-allowed", stage.span, message, "remove it, or write `strategy: fsdp`")
         return
     message = f"`zero_stage` of `{strategy}` cannot be {stage.value}"
-    allowed = quoted_list(str(each) for each in STAGES[strategy])
+    allowed = quoted_list(str(stages) for stages in STAGES[strategy])
     yield Problem("spec-value-not-allowed", stage.span, message, f"allowed: {allowed}")

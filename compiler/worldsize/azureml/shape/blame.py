@@ -1,4 +1,4 @@
-"""Reports a value that has none of the shapes that are allowed."""
+"""Reports a value that fits no allowed shape."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _form_of_2021(node: Mapping, name: str) -> Problem | None:
     if not isinstance(value, Scalar):
         return None
     advice = f"write `{name}: {shorten(value.text, 60)}`"
-    counts = [(word, each.text) for word in _RESOURCES if isinstance(each := node.get(word), Scalar)]
+    counts = [(word, count.text) for word in _RESOURCES if isinstance(count := node.get(word), Scalar)]
     if name == "compute" and counts:
         listed = ", ".join(f"{word}: {text}" for word, text in counts)
         advice += f" and, beside it, `resources: {{{listed}}}`"
@@ -306,7 +306,7 @@ def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
         if word in mapping:
             advice = f"write `{name}: {{{discriminator['key']}: {word}}}`"
         elif mapping and discriminator.get("key") == "type":
-            advice = f"write a mapping with `type`, one of {', '.join(f'`{known}`' for known in mapping)}"
+            advice = f"write a mapping with `type`, one of {', '.join(f'`{type_}`' for type_ in mapping)}"
             if "uri_folder" in mapping:
                 advice = f"write a mapping with its type, such as `{name}: {{type: uri_folder}}`"
         elif part.get("type") == "array":

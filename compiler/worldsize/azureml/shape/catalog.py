@@ -1,4 +1,4 @@
-"""The JSON Schemas under ``schemas/azureml``, and a mapping that is judged by one."""
+"""The JSON Schemas under ``schemas/azureml``, and a mapping with its place in one."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class MappingContext(Struct, frozen=True):
         """What to point at when something is missing: the mapping's key; at the root `type`, or the first."""
         if self.key is not None:
             return self.key.span
-        own = [key for key in self.node if key != "$schema"]
-        key = self.node.key("type") or self.node.key(own[0] if own else "$schema")
+        names = [key for key in self.node if key != "$schema"]
+        key = self.node.key("type") or self.node.key(names[0] if names else "$schema")
         return key.span if key is not None else self.node.span
 
     @property

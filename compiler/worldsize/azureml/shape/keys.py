@@ -18,7 +18,7 @@ _CONTAINERS = (
     "schedule", "environment", "queue_settings", "objective", "ssh_settings", "network_settings",
 )  # fmt: skip
 
-# Keys that many mappings have, and that therefore say nothing about where one belongs.
+# Keys of many mappings, which therefore belong to none in particular.
 _COMMON = frozenset(
     {"$schema", "name", "type", "description", "properties", "path", "id", "tags", "version", "datastore"}
 )
@@ -26,7 +26,7 @@ _COMMON = frozenset(
 # Keys of outputs that azure-ai-ml reads with its private features only.
 _PRIVATE_OF_OUTPUTS = frozenset({"is_control", "early_available"})
 
-# What a step or job says of how a component runs; the component's own file cannot.
+# How a component runs: keys of a step or job, which the component's own file cannot have.
 _STEP_KEYS = frozenset(
     {"compute", "limits", "environment_variables", "identity", "services", "queue_settings"}
 )
@@ -98,7 +98,7 @@ def _describe_unknown(key: Scalar, tree: MappingContext) -> str:
 
 
 def _kept(key: Scalar, tree: MappingContext) -> Problem:
-    """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
+    """Azure ML passes these on unchanged, so a key may be newer than our schemas."""
     suggestion = closest(key.text, known_keys(tree.shape))
     advice = "remove it, unless you know that it has an effect"
     return _outside(key, tree, f"did you mean `{suggestion}`?" if suggestion else advice)
@@ -184,10 +184,10 @@ def _of_other_type(key: Scalar, tree: MappingContext) -> Problem | None:
     slug = "distribution-field-of-other-type" if tree.name == "distribution" else "aml-field-of-other-type"
     listed_owners = _listing(owners, "and")
     message = f"`{key.text}` is a key of type {listed_owners}, but the type here is `{tree.type}`"
-    own = [name for name in known_keys(tree.shape) if name not in _COMMON]
+    names = [name for name in known_keys(tree.shape) if name not in _COMMON]
     advice = (
-        f"type `{tree.type}` takes {_listing(own, 'and')}"
-        if 0 < len(own) <= 8
+        f"type `{tree.type}` takes {_listing(names, 'and')}"
+        if 0 < len(names) <= 8
         else f"remove `{key.text}`, or change `type`"
     )
     return Problem(slug, key.span, message, advice)
@@ -268,7 +268,7 @@ _EXAMPLES = {
     "entry_script": "score.py",
 }
 
-# What a step itself says of what it runs, where it names no component.
+# What a step without a component has to give itself.
 _OR_COMPONENT = {
     "command": "the command to run",
     "entry": "the script to run, such as `entry: {file: main.py}`",
@@ -307,9 +307,9 @@ def check_keys(tree: MappingContext, meant: set[str], *, registered: bool, blame
     node, shape = tree.node, tree.shape
     named = "name" in shape.get("x-registered-only", ())
     absent = [name for name in shape.get("required", ()) if name not in node and name not in meant]
-    own = next((name for name in absent if name in _OR_COMPONENT), None)
-    if own is not None and _is_step(tree):
-        absent = [own]  # a step without anything to run: what else it lacks depends on that
+    runnable = next((name for name in absent if name in _OR_COMPONENT), None)
+    if runnable is not None and _is_step(tree):
+        absent = [runnable]  # a step without anything to run: what else it lacks depends on that
     for name in absent:
         if not (named and name == "name"):
             yield _report_missing_key(tree, name)
@@ -402,7 +402,7 @@ ALIASES = {
     "env": "environment_variables",
     "env_vars": "environment_variables",
     "conda": "conda_file",
-    "default": "path",  # of a component's input; data that a job gets has none
+    "default": "path",  # of a component's input; data of a job has no default
     "docker_image": "image",
     "experiment": "experiment_name",
     "source_directory": "code",

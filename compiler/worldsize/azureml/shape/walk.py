@@ -17,8 +17,8 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
     """Report everything in a document that Azure ML refuses or drops silently, by its structure alone.
 
-    A component that a pipeline refers to by path is anonymous, and its name is not judged: it is not
-    ``registered``. The problems of a mapping's values come before those of the mapping as a whole.
+    A component that a pipeline refers to by path is anonymous: it is not ``registered``, and any name
+    will do. The problems of a mapping's values come before those of the mapping as a whole.
     """
     walker = _Walker(load_catalog(kind), registered=registered)
     walker.value(root, walker.catalog.root, None, None)
@@ -31,7 +31,7 @@ def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Probl
 
 
 def check_member(root: Mapping, kind: str, name: str) -> list[Problem]:
-    """As :func:`check_shape`, of the value of one key alone, in a file whose other keys are not known."""
+    """As :func:`check_shape`, for the value of one key, in a file whose other keys do not matter."""
     walker, key, value = _Walker(load_catalog(kind), registered=True), root.key(name), root.get(name)
     if key is not None and value is not None:
         walker.value(value, walker.catalog.root["properties"][name], key, None)
@@ -64,7 +64,7 @@ class _Walker:
             return
         if isinstance(node, Scalar):
             token = (id(shape), node.text, node.style, node.tag)
-            if token not in self._sound:  # generated pipelines say the same thousands of times
+            if token not in self._sound:  # generated pipelines repeat it thousands of times
                 self._scalar(node, parts, key, token)
             return
         mark = (id(node), id(shape))

@@ -41,7 +41,7 @@ class Mask:
 
     Args:
         values: The secrets of a run, as text.
-        within: All texts that will be masked, joined, if they are known: only secrets that can occur in
+        within: All texts that will be masked, joined, if available: only secrets that can occur in
             it are searched for.
     """
 
@@ -183,6 +183,6 @@ def _texts(finding: Diagnostic | Problem) -> list[str]:
 
 
 def _mask_finding(mask: Mask, finding: Finding) -> Finding:
-    related = (replace(each, message=mask.text(each.message)) for each in finding.related)
+    related = (replace(place, message=mask.text(place.message)) for place in finding.related)
     help_ = mask.text(finding.help) if finding.help else finding.help
     return replace(finding, message=mask.text(finding.message), help=help_, related=tuple(related))

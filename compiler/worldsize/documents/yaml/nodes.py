@@ -172,7 +172,7 @@ def trace_segments(source: str, start: int, end: int, value: str, style: str) ->
 
 
 def locate_range(segments: Segments, start: int, end: int) -> tuple[int, int] | None:
-    """The source range of the value range ``[start, end)``, or None where there is none."""
+    """The source range of the value range ``[start, end)``, or None if it cannot be traced."""
     if not segments or start > end:
         return None
     last = segments[-1]

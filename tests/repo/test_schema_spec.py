@@ -16,9 +16,9 @@ from jsonschema import Draft202012Validator
 from worldsize import spec
 from worldsize.azureml import yaml_dump
 from worldsize.base import resources
-from worldsize.documents.shape import Schema, load_schema
+from worldsize.documents.shape import TYPE_WORDS, Schema, load_schema
 from worldsize.spec import model, schedule, violations
-from worldsize.spec.values import TYPE_WORDS, write_flow
+from worldsize.spec.values import write_flow
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))

@@ -31,6 +31,16 @@ _TYPES: dict[str, type] = {
     "null": type(None),
 }
 
+# JSON Schema's types in words.
+TYPE_WORDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "a mapping",
+    "array": "a list",
+}
+
 
 class Violation(Struct, frozen=True):
     """One keyword of the schema that one value violates."""

@@ -11,10 +11,8 @@ from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, closest_unambiguous, fix_word
 from worldsize.base.wording import join_words, shorten
-from worldsize.documents.shape import Shape, fold_case
+from worldsize.documents.shape import TYPE_WORDS, Shape, fold_case
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
-
-_NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 _EXAMPLES = {
     "string": "some text",
@@ -364,16 +362,14 @@ def _nouns(part: Shape) -> list[str]:
     if _is_side_door(part):
         return []
     if kind in ("integer", "number", "boolean"):
-        return [_NOUNS[kind]]
-    if _is_mapping(part):
-        return ["a mapping"]
-    if part.get("type") == "array":
-        return ["a list"]
+        return [TYPE_WORDS[kind]]
+    if "oneOf" in part:
+        return [TYPE_WORDS["object"]]
     if "enum" in part and len(part["enum"]) <= 4:
         return [f"`{word}`" for word in part["enum"] if isinstance(word, str)]
     types = part.get("type", "string")
     names = [types] if isinstance(types, str) else types
-    return [_NOUNS[name] for name in names if name in _NOUNS]
+    return [TYPE_WORDS[name] for name in names if name in TYPE_WORDS]
 
 
 def _is_mapping(part: Shape) -> bool:

@@ -16,7 +16,7 @@ import pytest
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from worldsize.documents.yaml import segments
+from worldsize.documents.yaml import nodes
 
 ROOT = Path(__file__).resolve().parents[2]
 ATTACKS = runpy.run_path(str(ROOT / "tests" / "repo" / "regex_attacks.py"))
@@ -36,7 +36,6 @@ class Use(NamedTuple):
 # Patterns that are built while the program runs: by the function that builds them, what it builds.
 # Those of the schemas are tested as the schemas have them.
 BUILT: dict[str, tuple[str, ...]] = {
-    "azureml/shape/values.py:compile_pattern": (),
     "components/_shared/wstrain/launch/gpus.py:installed_build": (
         r"(?m)^cuda\b.*'",
         r"'is_cuda_build', True",
@@ -59,7 +58,7 @@ BUILT: dict[str, tuple[str, ...]] = {
         r"^(?=(?P<g5>(?:.+?/)??(?=(?P<g0>[^/]*?a))(?P=g0)(?=(?P<g1>[^/]*?a))(?P=g1)(?=(?P<g2>[^/]*?a))(?P=g2)(?=(?P<g3>[^/]*?a))(?P=g3)(?=(?P<g4>[^/]*?b(?:/|$)))(?P=g4)))(?P=g5)",
     ),
     "documents/shape.py:compile_pattern": (),
-    "documents/yaml/segments.py:trace_segments": (),
+    "documents/yaml/nodes.py:trace_segments": (),
 }
 
 
@@ -181,8 +180,8 @@ def _of_libraries() -> Iterator[Use]:
     for rules in Resolver.yaml_implicit_resolvers.values():
         for tag, pattern in rules:
             yield Use(f"PyYAML: {tag}", pattern, "match")
-    for style in (segments._DOUBLE, segments._SINGLE, segments._PLAIN):
-        yield Use("documents/yaml/segments.py", re.compile(style), "match")
+    for style in (nodes._DOUBLE, nodes._SINGLE, nodes._PLAIN):
+        yield Use("documents/yaml/nodes.py", re.compile(style), "match")
     yield Use("PyYAML: timestamp", SafeConstructor.timestamp_regexp, "match")
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml as pyyaml
 from jsonschema import Draft202012Validator
 
 from worldsize import spec
+from worldsize.azureml import yaml_dump
 from worldsize.base import resources
-from worldsize.documents.shape import find_violations, inline_references
-from worldsize.spec import reference, schedule, schema
+from worldsize.documents.shape import TYPE_WORDS, Schema, load_schema
+from worldsize.spec import model, schedule, violations
+from worldsize.spec.values import write_flow
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))
@@ -92,26 +94,67 @@ def test_time_zones_are_the_ones_of_the_table():
     assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(schedule.load_time_zones())
 
 
-def test_the_typed_model_has_a_place_for_every_field():
-    """A field that the schema takes and the model drops would be accepted and then ignored."""
-    for model, definition in [
-        (spec.Spec, SCHEMA),
-        (spec.ComputeProfile, SCHEMA["$defs"]["computeProfile"]),
-        (spec.Step, SCHEMA["$defs"]["step"]),
-        (spec.Distribution, SCHEMA["$defs"]["distribution"]),
-        (spec.Parallelism, SCHEMA["$defs"]["parallelism"]),
-        (spec.Schedule, SCHEMA["$defs"]["schedule"]),
-    ]:
-        names = {{"with": "with_", "split": "with_"}.get(name, name) for name in definition["properties"]}
-        names -= {"$schema"}
-        assert names <= set(model.__struct_fields__)
-    scale = set(SCHEMA["$defs"]["scale"]["properties"]) - {"reference"}
-    reference = {f"reference_{name}" for name in SCHEMA["$defs"]["reference"]["properties"]}
-    assert scale | reference | {"span"} == set(spec.Scale.__struct_fields__)
+CLASSES = {  # of the model, by the definition whose keys are their fields
+    "spec": model.Spec,
+    "workload": model.WorkloadKeys,
+    "computeProfile": model.ComputeProfile,
+    "scale": model.Scale,
+    "distribution": model.Distribution,
+    "parallelism": model.Parallelism,
+    "resilience": model.Resilience,
+    "pipelineInput": model.PipelineInput,
+    "pipelineOutput": model.PipelineOutput,
+    "sweep": model.Sweep,
+    "step": model.Step,
+    "schedule": model.Schedule,
+}
+# What is compiled or checked as it is written, without a field of its own.
+UNTYPED = {"$schema", "sampling_algorithm", "objective.goal", "early_termination", "queue_settings"}
+NOT_KEYS = {"str", "Span", "MappingNode", "Path", "frozenset[str]"}
+
+
+WORDS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool"}
+
+
+def annotation_of(field: dict[str, Any]) -> str:
+    """The annotation that a property of the schema has in the model."""
+    target = field.get("$ref", "").rpartition("/")[2]
+    if target in CLASSES:
+        return CLASSES[target].__name__
+    if target:
+        return annotation_of(SCHEMA["$defs"][target])
+    for words, name in ((model.ScaleRule, "ScaleRule"), (model.Framework, "Framework")):
+        if list(get_args(words)) == field.get("enum"):
+            return f"Located[{name}]"
+    if field.get("enum") == ["skip", "error"]:
+        return "Located[Literal['skip', 'error']]"
+    if field.get("type") == "object":
+        inner = annotation_of(field["additionalProperties"]) if field.get("additionalProperties") else ""
+        return "Mapping[str, Located[Any]]" if "Mapping" in inner or not inner else f"Mapping[str, {inner}]"
+    kind = field.get("type")
+    return f"Located[{WORDS.get(kind, 'Any') if isinstance(kind, str) else 'Any'}]"
+
+
+@pytest.mark.parametrize("definition", [name for name in CLASSES if name != "workload"])
+def test_the_fields_of_a_class_are_the_keys_of_its_definition(definition):
+    """A key that the schema takes and the model drops would be accepted and then ignored."""
+    part, cls = {"spec": SCHEMA, **SCHEMA["$defs"]}[definition], CLASSES[definition]
+    keys = dict(part["properties"])
+    for outer in ("reference", "objective", "limits"):  # whose keys are fields of the class around them
+        inner = SCHEMA["$defs"][keys.pop(outer)["$ref"].rpartition("/")[2]] if outer in keys else {}
+        keys |= {f"{outer}.{name}": field for name, field in inner.get("properties", {}).items()}
+    names = zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True)
+    fields = {key: cls.__annotations__[name].removesuffix(" | None") for name, key in names}
+    fields = {key: annotation for key, annotation in fields.items() if annotation not in NOT_KEYS}
+    whole = "Located[Mapping[str, Any]]"  # with its place, but without those of its keys
+    fields |= dict.fromkeys([key for key in fields if fields[key] == whole], "Mapping[str, Located[Any]]")
+    assert fields.keys() == keys.keys() - UNTYPED
+    wrong = {key for key, annotation in fields.items() if annotation != annotation_of(keys[key])}
+    assert not wrong, [(fields[key], annotation_of(keys[key])) for key in wrong]
 
 
 def test_the_loader_reads_this_very_file():
-    assert schema.load_schema() == SCHEMA
+    assert load_schema("spec").root == SCHEMA
 
 
 def test_there_are_pipelines():
@@ -129,12 +172,94 @@ def test_shipped_specs_load_clean_and_name_their_schema(path):
     assert (path.parent / name).resolve() == (resources.schemas() / "spec.schema.json").resolve()
 
 
+Fields = Mapping[str, Any]
+
+_LONGEST_LIST = 12
+
+
+def render_markdown(name: str = "spec") -> str:
+    """Render the page of a schema: a section for the whole and for each part, each with a table of fields."""
+    document = load_schema(name).root
+    title = "The spec" if name == "spec" else document["title"]
+    parts = [part for part in document["$defs"].values() if "properties" in part]
+    sections = [_section(title, document, document, level=1)]
+    sections += [_section(part["title"], part, document, level=2) for part in parts]
+    return "\n".join(sections)
+
+
+def _section(title: str, part: Fields, document: Fields, level: int) -> str:
+    lines = [f"{'#' * level} {title}", "", part["description"], ""]
+    lines += ["```yaml", *(_written(example) for example in _short(part["examples"])), "```", ""]
+    lines += ["| key | type | what it is |", "|---|---|---|"]
+    required = part.get("required", ())
+    lines += [
+        _row(name, field, document, required=name in required) for name, field in part["properties"].items()
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _short(examples: list[Any]) -> list[Any]:
+    return [example for example in examples if len(write_flow(example)) <= 110] or examples[:1]
+
+
+def _written(example: Any) -> str:
+    """Write an example on one line if it fits, else as a block."""
+    line = write_flow(example)
+    return line if len(line) <= 110 else yaml_dump.dump(example).rstrip()
+
+
+def _row(name: str, field: Fields, document: Fields, *, required: bool) -> str:
+    facts = " ".join(_facts(field))
+    description = field["description"] + (f" {facts}" if facts else "")
+    examples = " · ".join(f"`{write_flow(example)}`" for example in field["examples"])
+    needed = "**required** " if required else ""
+    cells = (f"`{name}`", needed + _type(field, document), f"{description} For example {examples}.")
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _type(field: Fields, document: Fields) -> str:
+    """The type in words; a type with a section of its own is a link to it."""
+    target = _target(field, document)
+    if target is not None and "properties" not in target:
+        return _type(target, document)
+    if target is not None:
+        title: str = target["title"]
+        return f"[{title.lower()}](#{title.lower().replace(' ', '-')})"
+    inner = field.get("additionalProperties")
+    if isinstance(inner, dict):
+        return f"names, each with: {_type(inner, document)}"
+    if "anyOf" in field:
+        return " or ".join(_type(choice, document) for choice in field["anyOf"] if "type" in choice)
+    kinds = field.get("type", "string")
+    return " or ".join(TYPE_WORDS[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds))
+
+
+def _target(field: Fields, document: Fields) -> Fields | None:
+    reference = field.get("$ref")
+    if reference is None:
+        return None
+    target: Fields = document["$defs"][reference.rpartition("/")[2]]
+    return target
+
+
+def _facts(field: Fields) -> Iterator[str]:
+    choices = field.get("enum", [])
+    if 0 < len(choices) <= _LONGEST_LIST:
+        yield f"One of {', '.join(f'`{choice}`' for choice in choices)}."
+    elif choices:
+        yield f"One of {len(choices)} names, which an editor lists from the schema."
+    if "exclusiveMinimum" in field:
+        yield f"Greater than {field['exclusiveMinimum']}."
+    elif "minimum" in field:
+        yield f"At least {field['minimum']}."
+
+
 @pytest.mark.parametrize(
     ("schema_name", "page_name"), [("spec", "spec.md"), ("worldsize", "worldsize-yml.md")]
 )
 def test_the_reference_page_is_the_generated_one(schema_name, page_name, update_golden):
     page = ROOT / "compiler" / "docs" / page_name
-    text = reference.render_markdown(schema_name)
+    text = render_markdown(schema_name)
     if update_golden:
         page.write_text(text, encoding="utf-8")
     assert page.read_text(encoding="utf-8") == text
@@ -166,7 +291,7 @@ def test_documents_have_the_faults_that_jsonschema_finds_by_the_published_schema
         document = spoil(shipped[number % len(shipped)], chance)
         document = spoil(document, chance) if number % 3 == 0 else document
         expected = [(tuple(error.absolute_path), error.validator) for error in judge.iter_errors(document)]
-        found = [(each.path, each.keyword) for each in schema.find_violations(document)]
+        found = [(each.path, each.keyword) for each in violations.find_violations(document)]
         assert sorted(found, key=repr) == sorted(expected, key=repr), document
         right += not found
         keywords |= {keyword for _, keyword in found}
@@ -200,12 +325,13 @@ SHAPE = {
     ],
 )
 def test_each_keyword_that_a_value_violates_is_found_at_its_path(value, expected):
-    for shape, definitions in ((SHAPE, DEFINITIONS), (inline_references(SHAPE, DEFINITIONS), {})):
-        found = list(find_violations(value, shape, definitions))
+    schema = Schema(SHAPE, DEFINITIONS.__getitem__)
+    for whole in (schema, schema.inline()):
+        found = list(whole.find_violations(value))
         assert [(".".join(map(str, each.path)), each.keyword) for each in found] == expected
         assert [each.about_name for each in found] == [keyword == "maxLength" for _, keyword in expected]
 
 
 def test_annotations_beside_a_reference_are_kept():
-    whole = inline_references(SHAPE, DEFINITIONS)
-    assert whole["properties"]["a"] == {"type": "string", "pattern": "^[a-z]+$", "title": "A"}
+    whole = Schema(SHAPE, DEFINITIONS.__getitem__).inline()
+    assert whole.root["properties"]["a"] == {"type": "string", "pattern": "^[a-z]+$", "title": "A"}

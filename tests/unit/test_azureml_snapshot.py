@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from worldsize.azureml import component as reader
-from worldsize.azureml import listing, snapshot
+from worldsize.azureml import snapshot
 from worldsize.azureml.copying import CHUNK, Archive, CopyAccess
 from worldsize.azureml.ignore import LONGEST, MOST, compile_lines
 from worldsize.azureml.model import Component
@@ -224,5 +224,7 @@ def test_a_listing_that_takes_too_long_ends_in_the_middle(
     (tmp_path / ".amlignore").write_text("*a\n" * 10, encoding="utf-8")
     monkeypatch.setattr(limits, "SECONDS", -1.0)
     with pytest.raises(limits.OverBudgetError), limits.Budgets().charge("job.yml"):
-        listing.list_folder(CopyAccess(), tmp_path, PurePosixPath())
-    assert len(listing.list_folder(CopyAccess(), tmp_path, PurePosixPath()).files) == 21  # nobody counts here
+        snapshot.list_folder(CopyAccess(), tmp_path, PurePosixPath())
+    assert (
+        len(snapshot.list_folder(CopyAccess(), tmp_path, PurePosixPath()).files) == 21
+    )  # nobody counts here

@@ -12,7 +12,7 @@ import pytest
 
 import worldsize
 from worldsize.azureml import copying as gates
-from worldsize.azureml import listing, snapshot
+from worldsize.azureml import snapshot
 from worldsize.azureml.copying import CopyAccess, copy_listed, open_listed
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.span import Span
@@ -297,7 +297,7 @@ def doubling(folder: Path, levels: int = 24) -> None:
 def test_links_that_double_at_every_level_end(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str
 ) -> None:
-    for module in (gates, listing):
+    for module in (gates, snapshot):
         monkeypatch.setattr(module, "MAX_ENTRIES", 5_000)
     doubling(project / "c")
     write(project, PLAIN + lines)

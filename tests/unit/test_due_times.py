@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from worldsize.cli.main import main
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.schedules.triggers import read_trigger
-from worldsize.spec.cron import next_times
-from worldsize.spec.due_times import Trigger, due_times, next_due
+from worldsize.spec.cron import Trigger, due_times, next_due, next_times
 from worldsize.spec.schedule import load_time_zones
 
 CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)

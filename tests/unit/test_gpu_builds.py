@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.azureml import fields, frameworks
-from worldsize.azureml.frameworks import Installed
+from worldsize.azureml import environment, fields
+from worldsize.azureml.environment import Installed
 from worldsize.documents import yaml
 from worldsize.facts import cuda, table, vm_sizes
 from worldsize.planning import gpu_support
@@ -32,14 +32,14 @@ def installed(document: str, folder: Path) -> list[Installed]:
     path.write_text(document, encoding="utf-8")
     root = yaml.load(path).root
     assert isinstance(root, yaml.Mapping)
-    return frameworks.read_installed(fields.read_field(root, "environment"), folder, read, text)
+    return environment.read_installed(fields.read_field(root, "environment"), folder, read, text)
 
 
 def of_component(name: str) -> list[Installed]:
     folder = ROOT / "components" / name
     root = yaml.load(folder / "component.yml").root
     assert isinstance(root, yaml.Mapping)
-    return frameworks.read_installed(fields.read_field(root, "environment"), folder, read, text)
+    return environment.read_installed(fields.read_field(root, "environment"), folder, read, text)
 
 
 @pytest.mark.parametrize("name", ["cuda_builds", "cuda_drivers", "gpu_capabilities", "node_drivers"])

@@ -18,7 +18,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from worldsize.documents.diagnostics.wrap import wrap_for, wrap_words
+from worldsize.documents.diagnostics.text import wrap_for, wrap_words
 from worldsize.running.model.results import Progress, Status
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.views import wants_table

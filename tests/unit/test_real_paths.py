@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.azureml.real_paths import RealPaths
+from worldsize.azureml.copying import RealPaths
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from worldsize.azureml.shape import CHECKED, check_shape, recognise
-from worldsize.azureml.shape.values import fits_shape, is_date_time
+from worldsize.azureml.shape.catalog import fits_shape
 from worldsize.base import resources
+from worldsize.documents.shape import is_date_time
 from worldsize.documents.yaml import load
 
 FILES = sorted((resources.schemas() / "azureml").glob("*.schema.json"))

@@ -9,7 +9,7 @@ import pytest
 
 from worldsize import spec
 from worldsize.documents import yaml
-from worldsize.spec.locate import format_path, locate
+from worldsize.spec.violations import format_path, locate
 
 GOOD = """\
 name: digits

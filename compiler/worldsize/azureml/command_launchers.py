@@ -46,7 +46,7 @@ class LauncherCall(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What a launcher counts, None where the number is not known; and the words that say so."""
+    """The counts of a launcher, None where a number is unknown, and the words with these counts."""
 
     starts: int | None  # processes on an instance
     starts_word: Word | None
@@ -64,7 +64,7 @@ def list_launcher_calls(text: str) -> Iterator[LauncherCall]:
 
 
 def read_launcher_call(command: Command) -> LauncherCall | None:
-    """The launcher that one command is; None where it is another program."""
+    """The launcher that a command starts; None for another program."""
     named = _find_launcher(command)
     if named is None:
         return None
@@ -73,7 +73,7 @@ def read_launcher_call(command: Command) -> LauncherCall | None:
 
 
 def _read_worker_call(command: Command) -> LauncherCall | None:
-    """A script that is told the world size as its number of workers, as those of Ray Train are.
+    """A script that gets the world size as its number of workers, as with Ray Train.
 
     The workers of a data loader have the same name, but nobody gives them the world size.
     """
@@ -105,14 +105,14 @@ def count_processes(
     """
 
     def count(names: tuple[str, ...]) -> tuple[int | None, Word | None]:
-        found = call.find_value(names)
-        if found is None:
+        option = call.find_value(names)
+        if option is None:
             return None, None
-        text = found[1].bare
+        text = option[1].bare
         if text in ("gpu", "auto"):
-            return devices or None, found[1]
+            return devices or None, option[1]
         number = read_number(text)
-        return int(number) if number is not None and number >= 1 else None, found[1]
+        return int(number) if number is not None and number >= 1 else None, option[1]
 
     nodes, nodes_word = count(NODES)
     starts, starts_word = count(PER_INSTANCE)
@@ -120,7 +120,7 @@ def count_processes(
         starts, starts_word = count(IN_ALL)
         share = instances if call.name in (*MPI, RAY) else nodes or (None if nodes_word else 1)
         starts = starts // share if starts is not None and share and starts % share == 0 else None
-    if call.name in TORCH and call.clear:  # one of each is their default
+    if call.name in TORCH and call.clear:  # their default is one
         nodes, starts = nodes if nodes_word else 1, starts if starts_word else 1
     included = _read_include(call)
     if included is not None:
@@ -159,13 +159,19 @@ def _read_options(command: Command, word: Word) -> tuple[dict[str, tuple[Word, W
     options: dict[str, tuple[Word, Word | None]] = {}
     value: Word | None = None
     clear = True
-    for each, after in zip_longest(words, words[1:]):
-        if each.bare.endswith(".py") or each.bare.startswith("python") or each.text in ("-m", "--module"):
+    for argument, after in zip_longest(words, words[1:]):
+        if (
+            argument.bare.endswith(".py")
+            or argument.bare.startswith("python")
+            or argument.text in ("-m", "--module")
+        ):
             break
-        if each.text.startswith("-"):
-            name, equals, text = each.text.partition("=")
-            value = Word(text, each.start + len(name) + 1, each.end, each.source) if equals else after
-            options.setdefault(name.lstrip("-").replace("-", "_"), (each, value))
-        elif each is not value and "$" in each.text:
+        if argument.text.startswith("-"):
+            name, equals, text = argument.text.partition("=")
+            value = (
+                Word(text, argument.start + len(name) + 1, argument.end, argument.source) if equals else after
+            )
+            options.setdefault(name.lstrip("-").replace("-", "_"), (argument, value))
+        elif argument is not value and "$" in argument.text:
             clear = False
     return options, clear

@@ -7,12 +7,14 @@ a flag invisible. Offsets are those in the command, so that a caret can stand un
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from msgspec import Struct
 
+from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
 
 # A word is put together from its pieces: as one repeated group it would cost hundreds of bytes a character.
@@ -106,19 +108,20 @@ class Command(Struct, frozen=True):
 
 @lru_cache(maxsize=16)  # several rules ask for the same command in a row
 def parse_commands(text: str) -> tuple[Command, ...]:
-    """The commands of a command line, in order; in place of `sh -c "…"` those that the shell is given."""
+    """The commands of a command line, in order; in place of `sh -c "…"` the commands in its text."""
     return tuple(inner for command in _split(text) for inner in _unwrap(command))
 
 
 def _unwrap(command: Command) -> Iterator[Command]:
     words = command.arguments
-    given = words[2] if len(words) == 3 and words[1].text in _RUNS_TEXT else None
-    if given is None or words[0].text.rpartition("/")[2] not in _SHELLS or given.bare == given.text:
+    script = words[2] if len(words) == 3 and words[1].text in _RUNS_TEXT else None
+    if script is None or words[0].text.rpartition("/")[2] not in _SHELLS or script.bare == script.text:
         yield command
         return
-    for inner in _split(given.bare):
+    for inner in _split(script.bare):
         moved = [
-            Word(word.text, word.start + given.start + 1, word.end + given.start + 1) for word in inner.words
+            Word(word.text, word.start + script.start + 1, word.end + script.start + 1)
+            for word in inner.words
         ]
         yield Command(tuple(moved), inner.targets, inner.piped)
 
@@ -169,3 +172,136 @@ def _outside_brackets(word: Word) -> Word:
     if text[-2:] == "]]":
         text, end = text[:-2], end - 2
     return word if text is word.text else Word(text, start, end)
+
+
+_SHELL_WORDS = frozenset({"sh", "bash", "dash", "zsh", "source", "."})
+_OPTIONS = compile_later(r"[-+][a-z]+|--login|--norc")
+_SETS_OPTION = compile_later(r"[-+][a-z]*o")
+# What makes a script more than a list of commands.
+_CONTROL = frozenset(
+    {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select"}
+    | {
+        "function",
+        "eval",
+        "shift",
+        "trap",
+        "getopts",
+        "alias",
+        "return",
+        "exit",
+        "cd",
+        "pushd",
+        "{",
+        "}",
+        "(",
+        ")",
+        "[",
+        "[[",
+    }
+)
+_MOVES = frozenset({"cd", "pushd"})
+_NOT_PLAIN = compile_later(r"<<|\(\)|;;|\bset\s+--|\|\||\$\(|`")
+_COMMENT = compile_later(r"(?:^|(?<=\s))#[^\n]*")
+_PARAMETER = compile_later(r"\"?\$(?:\{(\w+)\}|(\w+)|([@*]))\"?")
+_LONGEST = 100_000
+_DEPTH = 3  # scripts that start scripts
+
+
+def read_scripts(
+    commands: tuple[Command, ...], read: Callable[[str], Source | None], depth: int = _DEPTH
+) -> tuple[Command, ...]:
+    """The commands, each that starts a plain script followed by those of the script.
+
+    Args:
+        commands: Of a command line.
+        read: The text of a script by its path, from the folder in which the commands start.
+        depth: How many scripts may start each other.
+    """
+    found: list[Command] = []
+    folder: PurePosixPath | None = PurePosixPath()
+    for command in commands:
+        found.append(command)
+        words = command.arguments
+        if words and words[0].bare in _MOVES:
+            plain = len(words) == 2 and "$" not in words[1].text and folder is not None
+            folder = folder / words[1].bare if plain and folder is not None else None
+        started = _find_script(words) if folder is not None and depth else None
+        if started is None or folder is None:
+            continue
+        word, arguments = started
+        source = read(str(folder / word.bare))
+        if source is not None and _is_plain(source):
+            inner = tuple(_read_script(source, arguments))
+            found += read_scripts(inner, read, depth - 1)
+    return tuple(found)
+
+
+def _find_script(words: tuple[Word, ...]) -> tuple[Word, tuple[Word, ...]] | None:
+    """The word that names the script, and its arguments."""
+    if not words or "$" in words[0].text:
+        return None
+    position = 0
+    if words[0].bare.rpartition("/")[2] in _SHELL_WORDS:
+        position = 1
+        while position < len(words) and _OPTIONS.fullmatch(words[position].text):
+            if "c" in words[position].text or _SETS_OPTION.fullmatch(words[position].text):
+                position += 1  # `-o pipefail`
+            position += 1
+    named = position < len(words) and words[position].bare.endswith(".sh")
+    if not named or "$" in words[position].text:
+        return None
+    return words[position], words[position + 1 :]
+
+
+def _is_plain(source: Source) -> bool:
+    text = _COMMENT.sub("", source.text)
+    if len(text) > _LONGEST or _NOT_PLAIN.search(text):
+        return False
+    return _are_plain(parse_commands(text))
+
+
+def _are_plain(commands: tuple[Command, ...], allowed: frozenset[str] = frozenset()) -> bool:
+    control = _CONTROL - allowed
+    return not any(command.words and command.words[0].text in control for command in commands)
+
+
+def _read_script(source: Source, arguments: tuple[Word, ...]) -> Iterator[Command]:
+    """Its commands, with its arguments in place of `"$@"`, `$1` and the variables that hold them."""
+    text = _COMMENT.sub(lambda match: " " * len(match[0]), source.text)
+    values: dict[str, tuple[Word, ...]] = {str(number): (word,) for number, word in enumerate(arguments, 1)}
+    values |= {"@": arguments, "*": arguments}
+    yield from _fill_in_all(parse_commands(text), values, source)
+
+
+def fill_in_variables(text: str) -> tuple[Command, ...]:
+    """The commands of a command line, with what it sets itself in place of ``$VARIABLE``."""
+    commands = parse_commands(text)
+    if "$" not in text or "=" not in text or _NOT_PLAIN.search(text) or not _are_plain(commands, _MOVES):
+        return commands
+    return tuple(_fill_in_all(commands, {}, None))
+
+
+def _fill_in_all(
+    commands: tuple[Command, ...], values: dict[str, tuple[Word, ...]], source: Source | None
+) -> Iterator[Command]:
+    for command in commands:
+        words = [Word(word.text, word.start, word.end, source) for word in command.words]
+        replaced = tuple(filled for word in words for filled in _fill_in(word, values))
+        sets = all("=" in word.text for word in command.words) or command.words[0].text == "export"
+        for name, _, word in command.assignments if sets else ():
+            assigned = Word(word.text[len(name) + 1 :], word.start + len(name) + 1, word.end, source)
+            values[name] = () if name in values else _fill_in(assigned, values)
+        yield Command(replaced, command.targets, command.piped)
+
+
+def _fill_in(word: Word, values: dict[str, tuple[Word, ...]]) -> tuple[Word, ...]:
+    flag, equals, text = word.text.partition("=")
+    is_flag = bool(equals) and flag.startswith("--")
+    match = _PARAMETER.fullmatch(text if is_flag else word.text)
+    substitutes = values.get(match[1] or match[2] or match[3]) if match is not None else None
+    if substitutes is None or match is None or (not substitutes and not match[3]):
+        return (word,)
+    splits = match[3] is None and match[0][0] == "$" and any(" " in part.text for part in substitutes)
+    if splits or (is_flag and (len(substitutes) != 1 or substitutes[0].bare.startswith("-"))):
+        return (word,)
+    return (word._replace(text=flag, end=word.start + len(flag)), *substitutes) if is_flag else substitutes

@@ -25,8 +25,8 @@ def read_component(path: str | Path, files: Files | None = None) -> tuple[Compon
     """Read a component file, and the component files that a pipeline component refers to.
 
     Returns:
-        The component, None if the file is not a mapping or cannot be read, and the problems that
-        this call found. Wrong types are kept, so that rules can report them.
+        The component, None if the file is not a mapping or cannot be read, and the new
+        problems. Wrong types are kept, so that rules can report them.
     """
     files = files or Files()
     before = len(files.problems)

@@ -18,14 +18,13 @@ from typing import IO, Literal, NamedTuple
 
 from msgspec import Struct, field
 
-from worldsize.azureml.real_paths import RealPaths
 from worldsize.base import limits, untrusted
 
 MAX_ENTRIES = 100_000  # files and folders of one snapshot, links followed
 MAX_DEPTH = 100  # folders in each other
 MAX_LOOKED_AT = 2_000_000  # entries of all snapshots of one command
 CHUNK = 1 << 20  # bytes that are copied at once
-_OPENED = "/proc/self/fd"  # where Linux says what a descriptor is open on
+_OPENED = "/proc/self/fd"  # where Linux lists the files of open descriptors
 
 Kind = Literal["file", "folder", "other"]
 
@@ -33,6 +32,30 @@ Kind = Literal["file", "folder", "other"]
 def allow_everything(_path: str | os.PathLike[str]) -> bool:
     """Allow copying any file, for use without a project boundary."""
     return True
+
+
+_DEEP = 50  # folders in each other; a path with more is resolved at once
+
+
+class RealPaths(Struct, eq=False):
+    """Resolves links as ``os.path.realpath`` does, which asks for every folder above a path again."""
+
+    _known: dict[str, str] = field(default_factory=dict)
+
+    def resolve(self, path: str | os.PathLike[str]) -> str:
+        """The absolute path without links; of circular links, what ``os.path.realpath`` makes of them."""
+        text = os.fspath(path)
+        real = self._known.get(text)
+        if real is None:
+            real = self._known[text] = self._resolve(text)
+        return real
+
+    def _resolve(self, path: str) -> str:
+        folder, name = os.path.split(path)
+        if name in ("", ".", "..") or folder.count(os.sep) > _DEEP:
+            return os.path.realpath(path)
+        real = os.path.join(self.resolve(folder), name)  # noqa: PTH118 - paths are texts here
+        return os.path.realpath(real) if os.path.islink(real) else real  # noqa: PTH114
 
 
 class Entry(NamedTuple):
@@ -50,7 +73,7 @@ class CopyAccess(Struct, eq=False):
     """Decides what one command may copy, by paths with links resolved; lists each folder once."""
 
     allowed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
-    # where links may lead without a word, if nothing says where the project ends
+    # where links may lead without a word, if the end of the project is unknown
     presumed: Callable[[str | os.PathLike[str]], bool] = field(default=allow_everything)
     looked_at: int = 0
     real_paths: RealPaths = field(default_factory=RealPaths)

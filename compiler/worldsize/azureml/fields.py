@@ -26,8 +26,10 @@ def read_field(mapping: Mapping, key: str) -> Field[Any] | None:
 def read_environment(mapping: Mapping) -> Field[Any] | None:
     """The environment of a job or component; a parallel one has it under `task`."""
     task = mapping.get("task")
-    found = read_field(mapping, "environment")
-    return read_field(task, "environment") if found is None and isinstance(task, Mapping) else found
+    environment = read_field(mapping, "environment")
+    return (
+        read_field(task, "environment") if environment is None and isinstance(task, Mapping) else environment
+    )
 
 
 def read_entries(block: Field[Any] | None) -> MappingType[str, Field[Any]]:

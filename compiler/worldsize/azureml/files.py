@@ -7,9 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from worldsize.azureml.copying import CopyAccess
+from worldsize.azureml.copying import CopyAccess, RealPaths
 from worldsize.azureml.model import Component
-from worldsize.azureml.real_paths import RealPaths
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.documents import yaml
@@ -79,11 +78,11 @@ def _load(path: Path, text: bytes | None) -> yaml.Document:
     if text is not None or path.parent.parent != resources.components() or not path.is_file():
         return yaml.load(path, text)
     status = path.stat()
-    found = (status.st_mtime_ns, status.st_size)
-    known = _built_in.get(path)
-    if known is not None and known[0] == found:
-        return known[1]
+    state = (status.st_mtime_ns, status.st_size)
+    built_in = _built_in.get(path)
+    if built_in is not None and built_in[0] == state:
+        return built_in[1]
     document = yaml.load(path)
     if not document.problems:  # that the time ran out is true of one reading only
-        _built_in[path] = (found, document)
+        _built_in[path] = (state, document)
     return document

@@ -215,14 +215,14 @@ def _with_inline_inputs(
     steps: MappingType[str, Step], inputs: MappingType[str, Field[Argument]]
 ) -> dict[str, Step]:
     """Add the input ports of each inline job; as in azure-ai-ml, the source of an input gives its type."""
-    known: dict[str, str] = {}
+    types: dict[str, str] = {}
 
     def typed(step: Step) -> Step:
         component = step.component
         if component is None or not is_inline(step):
             return step
         ports = {
-            name: Port(name, _resolve_type(argument.value, inputs, steps, known), argument.key_span)
+            name: Port(name, _resolve_type(argument.value, inputs, steps, types), argument.key_span)
             for name, argument in step.inputs.items()
         }
         # The trial of a sweep may declare inputs of its own: those that its search space fills.
@@ -235,23 +235,23 @@ def _resolve_type(
     argument: Argument,
     inputs: MappingType[str, Field[Argument]],
     steps: MappingType[str, Step],
-    known: dict[str, str],
+    types: dict[str, str],
 ) -> str:
-    """The type at the end of a chain of bindings; ``known`` types are not resolved again."""
+    """The type at the end of a chain of bindings; what is in ``types`` is not resolved again."""
     passed: list[str] = []
-    while isinstance(argument, Binding) and argument.expression.name not in known:
+    while isinstance(argument, Binding) and argument.expression.name not in types:
         expression: Expression = argument.expression
         passed.append(expression.name)
-        known[expression.name] = "uri_folder"  # for a chain that leads nowhere, or back to here
+        types[expression.name] = "uri_folder"  # for a chain that leads nowhere, or back to here
         following = _follow_expression(expression, inputs, steps)
         if isinstance(following, str) or following is None:
-            return _remember_type(passed, following or "uri_folder", known)
+            return _remember_type(passed, following or "uri_folder", types)
         argument = following.value
     if isinstance(argument, Binding):
-        return _remember_type(passed, known[argument.expression.name], known)
+        return _remember_type(passed, types[argument.expression.name], types)
     if isinstance(argument, Literal):
-        return _remember_type(passed, literals.primitive_type(argument.value), known)
-    return _remember_type(passed, (argument.type or "uri_folder").lower(), known)
+        return _remember_type(passed, literals.primitive_type(argument.value), types)
+    return _remember_type(passed, (argument.type or "uri_folder").lower(), types)
 
 
 def _follow_expression(
@@ -269,8 +269,8 @@ def _follow_expression(
     return step.component.outputs[port].type if step.component and port in step.component.outputs else None
 
 
-def _remember_type(names: list[str], type_: str, known: dict[str, str]) -> str:
-    known.update(dict.fromkeys(names, type_))
+def _remember_type(names: list[str], type_: str, types: dict[str, str]) -> str:
+    types.update(dict.fromkeys(names, type_))
     return type_
 
 
@@ -279,16 +279,16 @@ def find_cycle(steps: Iterable[str], sources: Callable[[str], Iterable[str]]) ->
 
     Names among the ``sources`` that are not a step are ignored.
     """
-    known = dict.fromkeys(steps)
+    nodes = dict.fromkeys(steps)
     finished: set[str] = set()
-    for start in known:
+    for start in nodes:
         if start in finished:
             continue
         path = [start]
         on_path = {start: 0}
         stack = [iter(sources(start))]
         while stack:
-            following = next((name for name in stack[-1] if name in known and name not in finished), None)
+            following = next((name for name in stack[-1] if name in nodes and name not in finished), None)
             if following is None:
                 stack.pop()
                 done = path.pop()

@@ -68,13 +68,13 @@ def parse_line(line: str) -> Line | None:
         return None  # the client cannot parse it either
 
 
-def _write_class(found: re.Match[str]) -> str:
+def _write_class(match: re.Match[str]) -> str:
     """Write a class of characters so that pathspec reads it as the client's older copy of pathspec does.
 
     To that a caret at the start is a character like others, and a bracket that nothing closes is a bracket.
     """
-    text = found[0]
-    if text.startswith("[") and not found["end"]:
+    text = match[0]
+    if text.startswith("[") and not match["end"]:
         return _BRACKETS.sub(lambda bracket: f"\\{bracket[0]}" if bracket[0] == "[" else bracket[0], text)
     return f"[{_NO_NAME}{text[1:]}" if text.startswith("[^") else text
 
@@ -115,7 +115,7 @@ class Lines(Struct, frozen=True):
         return self.lines[last].include if last >= 0 else None
 
     def exclude_below(self, parts: Sequence[str]) -> bool:
-        """Whether every path below a folder is excluded, as far as this is known without listing it."""
+        """Whether every path below a folder is certainly excluded, without listing it."""
         last = self._find_last(parts, below=True)
         return last >= 0 and all(line.include for line in self.lines[last:])
 
@@ -171,7 +171,7 @@ class Ignore(Struct, frozen=True):
         return bool(self.lines.decide(parts))
 
     def excludes_below(self, parts: Sequence[str]) -> bool:
-        """Whether everything below a folder is excluded, as far as this is known without listing it."""
+        """Whether everything below a folder is certainly excluded, without listing it."""
         return self.lines.exclude_below(parts)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, fields, shell_script
+from worldsize.azureml import binding, command_line, fields
 from worldsize.azureml.command_launchers import count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
@@ -193,7 +193,7 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
         return own or fields.read_member(step.compute, name)  # where the preview of 2021 had it
 
     command = component.command.value if component and component.command else None
-    commands = shell_script.fill_in_variables(command) if isinstance(command, str) else ()
+    commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
     if ".sh" in str(command):
         commands = tree.once(_read_scripts, component) or commands
     instances = read_count(resource("instance_count"), job, 1)
@@ -230,14 +230,14 @@ def _read_scripts(tree: Tree, component: Component) -> tuple[Command, ...]:
     code = component.code.value if component.code is not None else None
     folder = local_path(code, component.folder) if isinstance(code, str) and component.folder else None
     command = component.command.value if component.command is not None else None
-    commands = shell_script.fill_in_variables(command) if isinstance(command, str) else ()
+    commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
     if folder is None:
         return commands
 
     def read(name: str) -> Source | None:
         return tree.text(folder / name)
 
-    return shell_script.read_scripts(commands, read)
+    return command_line.read_scripts(commands, read)
 
 
 def _group_flags(_tree: Tree, commands: tuple[Command, ...]) -> dict[str, list[Flag]]:

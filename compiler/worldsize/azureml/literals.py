@@ -48,7 +48,7 @@ def accepts_literal(type_: str, value: Any) -> bool:
 
 
 def parse_number(value: Any) -> float | int | None:
-    """The number behind a literal, also one given as text; None where there is none."""
+    """The number that a literal stands for, also as text; None for another value."""
     return _number(value)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
 Kind = Literal["local", "asset", "web", "git"]
 
-_OF_WINDOWS = re.compile(r"(?:file:)?[A-Za-z]:[\\/]")  # on another machine: nothing is known of it here
+_OF_WINDOWS = re.compile(r"(?:file:)?[A-Za-z]:[\\/]")  # on another machine, so unknown here
 _WEB = re.compile(r"(?:https?|wasbs?|abfss?|adl|s3|runs|models):", re.IGNORECASE)
 
 
@@ -78,9 +78,9 @@ def list_names(folder: Path) -> list[str]:
 
 
 def closest_path(text: str, path: Path, named_in: str) -> str | None:
-    """The path most similar to ``text``, a missing ``path``, of what exists beside it or above it, or None.
+    """The existing path, beside or above a missing ``path``, that is most similar to ``text``; or None.
 
-    It is of the kind that is asked for: a file with the same suffix, or a folder for a name without one. The
+    It is of the same kind: a file with the same suffix, or a folder for a name without one. The
     file ``named_in`` cannot mean itself.
     """
     from worldsize.base.suggest import closest  # only a fault pays for it
@@ -97,7 +97,7 @@ def closest_path(text: str, path: Path, named_in: str) -> str | None:
 
 
 def find_above(text: str, folder: Path, *, levels: int = 5) -> str | None:
-    """How to write, in a file of ``folder``, a path that is written from another folder; None if not found.
+    """How a file of ``folder`` writes a path that is relative to another folder; None if it does not exist.
 
     It is often written from the root of the repository, or with one `..` too few or too many. Above the
     folder that the user names nothing is looked at.
@@ -113,12 +113,12 @@ def find_above(text: str, folder: Path, *, levels: int = 5) -> str | None:
     return None
 
 
-def _same_kind(asked: Path, found: Path) -> bool:
-    if not asked.suffix:
-        return not found.suffix or is_folder(found)
-    wanted, suffix = asked.suffix.lower(), found.suffix.lower()
+def _same_kind(path: Path, on_disk: Path) -> bool:
+    if not path.suffix:
+        return not on_disk.suffix or is_folder(on_disk)
+    wanted, suffix = path.suffix.lower(), on_disk.suffix.lower()
     mistyped = len(suffix) > 3 and sorted(suffix) == sorted(wanted)  # `.cvs`
-    return (suffix == wanted or mistyped or {suffix, wanted} == {".yml", ".yaml"}) and not is_folder(found)
+    return (suffix == wanted or mistyped or {suffix, wanted} == {".yml", ".yaml"}) and not is_folder(on_disk)
 
 
 _path_of = lru_cache(4096)(Path)  # rules ask for the same few paths again and again

@@ -1,6 +1,6 @@
-"""What a sweep may say, as azure-ai-ml names it (_schema/_sweep): distributions, sampling, early termination.
+"""The words of a sweep in azure-ai-ml (_schema/_sweep): distributions, sampling, early termination.
 
-Specs, native sweeps, their runs and the workspace's requests are read by these tables.
+Readers of specs, native sweeps, runs and requests to the workspace use these tables.
 """
 
 from __future__ import annotations

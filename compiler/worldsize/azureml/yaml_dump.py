@@ -189,7 +189,7 @@ def _emit_flow(emit: _Emit, mapping: Flow, comment: str | None = None) -> None:
 
 
 def _behind(comment: str | None, container: object = None) -> list[CommentToken | None] | None:
-    """A comment behind a value; an empty ``container`` has none behind its start, only behind its end."""
+    """A comment behind a value; behind the end of an empty ``container``, not behind its start."""
     if not comment or (container is not None and not container):
         return None
     return [_token(_remark(comment)), None]

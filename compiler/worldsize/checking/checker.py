@@ -27,7 +27,7 @@ from worldsize.checking.selection import (
 )
 from worldsize.checking.stages import CheckRun
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
-from worldsize.documents.secrecy import reports
+from worldsize.documents.secrecy import masking
 from worldsize.rules import engine
 from worldsize.rules.context import Context
 
@@ -110,7 +110,7 @@ def check_files(
         sources |= run.context.sources()
         runs.append(run)
     roots = {document.path: document.root for document in files.documents.values()}
-    masked, shown_sources = reports.mask_findings(
+    masked, shown_sources = masking.mask_findings(
         cap_report(sort_unique(findings), requested), sources, roots
     )
     checked, passed = _sort_files(runs, masked)

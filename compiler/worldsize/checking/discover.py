@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
-from worldsize.azureml.real_paths import RealPaths
+from worldsize.azureml.copying import RealPaths
 from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.suggest import closest

@@ -7,7 +7,7 @@ fault, at its position, and the rest of it still counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,15 +25,17 @@ from worldsize.base.wording import shorten
 from worldsize.checking import discover, exclusion
 from worldsize.checking.selection import describe_unknown_rule, find_prefix
 from worldsize.documents.diagnostics.diagnostic import SEVERITIES
+from worldsize.documents.shape import Shape, fits_shape, load_schema
 from worldsize.documents.yaml import Document, Mapping, Node, Scalar, Sequence, load
 from worldsize.facts import prices, vm_sizes
 
-KEYS = ("allow", "assets", "compute", "exclude", "ignore", "region", "select", "severity", "vm_sizes")
-COMPUTE_KEYS = ("instance_type", "max_instances", "tier")
-SIZE_KEYS = ("gpus", "memory_gib", "vcpus")
-LARGEST = 2**31 - 1  # of what a VM size has, as a spec allows of anything
-LEVELS = (*SEVERITIES, "off")
-TIERS = ("dedicated", "low_priority")
+_SCHEMA = load_schema("worldsize")
+_CLUSTER, _SIZE = (_SCHEMA.root["$defs"][name] for name in ("cluster", "vm_size"))
+_SIZE_WORDS = {
+    "gpus": "a whole number from 0",
+    "vcpus": "a whole number from 1",
+    "memory_gib": "a number above 0",
+}
 _VERSION = re.compile(r"(?<=[^:/])[:@][^:@/]{1,255}$")
 
 
@@ -77,7 +79,7 @@ def read_settings(document: Document) -> Settings:
             _report_wrong(root, "the file", "a mapping", "start with `compute:` or `ignore:`")
         )
         return settings
-    settings.problems += islice(_report_unknown_keys(root, KEYS, "worldsize.yml"), limits.FOUND)
+    settings.problems += islice(_report_unknown_keys(root, _SCHEMA.root, "worldsize.yml"), limits.FOUND)
     settings.select = tuple(_read_codes(settings, root, "select"))
     settings.ignore = tuple(_read_codes(settings, root, "ignore"))
     list(_read_globs(settings, root.get("exclude")))  # `read_excluded` reads those of the folders above too
@@ -110,13 +112,13 @@ def read_excluded(document: Document) -> tuple[str, ...]:
     return tuple(_read_globs(Settings(), node))
 
 
-def _report_unknown_keys(node: Mapping, known: tuple[str, ...], where: str) -> Iterator[Problem]:
-    for key in (key for key, _ in node.items()):
-        if key.text not in known:
-            message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
-            sure = closest_unambiguous(key.text, [name for name in known if name not in node])
-            fix = fix_word(key.span, key.text, sure) if sure else None
-            yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
+def _report_unknown_keys(node: Mapping, shape: Shape, where: str) -> Iterator[Problem]:
+    known = sorted(shape["properties"])
+    for key in (key for key, _ in node.items() if key.text not in known):
+        message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
+        sure = closest_unambiguous(key.text, [name for name in known if name not in node])
+        fix = fix_word(key.span, key.text, sure) if sure else None
+        yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
 
 
 def _read_codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
@@ -149,8 +151,8 @@ def _read_severities(settings: Settings, node: Node | None) -> Iterator[tuple[st
         level = value.text if isinstance(value, Scalar) else None
         if isinstance(value, Scalar) and value.value is False:
             level = "off"  # YAML 1.1 reads a bare `off` as false
-        if level not in LEVELS:
-            settings.problems.append(_report_choice(value, f"severity.{key.text}", LEVELS))
+        if level not in (*SEVERITIES, "off"):
+            settings.problems.append(_report_choice(value, f"severity.{key.text}", (*SEVERITIES, "off")))
         elif code is not None:
             yield code, level
 
@@ -192,12 +194,13 @@ def _read_computes(settings: Settings, root: Mapping, path: Path) -> Iterator[Co
                 _report_wrong(node, where, "a mapping", "write `instance_type:` below it")
             )
             continue
-        settings.problems += islice(_report_unknown_keys(node, COMPUTE_KEYS, where), limits.FOUND)
-        _check_value(settings, node, where, "instance_type", fits=_is_text, wanted="the name of a VM size")
-        _check_value(settings, node, where, "max_instances", fits=_is_count, wanted="a whole number from 1")
+        settings.problems += islice(_report_unknown_keys(node, _CLUSTER, where), limits.FOUND)
+        _check_value(settings, node, where, "instance_type", shape=_CLUSTER, wanted="the name of a VM size")
+        _check_value(settings, node, where, "max_instances", shape=_CLUSTER, wanted="a whole number from 1")
         tier = node.get("tier")
-        if tier is not None and not (isinstance(tier, Scalar) and tier.text in TIERS):
-            settings.problems.append(_report_choice(tier, f"{where}.tier", TIERS))
+        if tier is not None and not _fits(tier, _CLUSTER, "tier"):
+            words = _CLUSTER["properties"]["tier"]["enum"]
+            settings.problems.append(_report_choice(tier, f"{where}.tier", tuple(words)))
     yield from job.read_declared(root, path)
 
 
@@ -210,14 +213,13 @@ def _read_vm_sizes(settings: Settings, block: Node | None) -> Iterator[vm_sizes.
             wanted = "a mapping with `gpus`"
             settings.problems.append(_report_wrong(node, where, wanted, "write `gpus:` below it, 0 for none"))
             continue
-        settings.problems += islice(_report_unknown_keys(node, SIZE_KEYS, where), limits.FOUND)
-        _check_value(settings, node, where, "gpus", fits=_is_number_of_gpus, wanted="a whole number from 0")
-        _check_value(settings, node, where, "vcpus", fits=_is_number_of_cores, wanted="a whole number from 1")
-        _check_value(settings, node, where, "memory_gib", fits=_is_amount, wanted="a number above 0")
-        gpus, vcpus, memory = (_read_number(node, key) for key in ("gpus", "vcpus", "memory_gib"))
-        if _is_number_of_gpus(gpus):
-            cores, ram = vcpus if _is_number_of_cores(vcpus) else None, memory if _is_amount(memory) else None
-            yield vm_sizes.make_learned(name.text, gpus, cores, ram)
+        settings.problems += islice(_report_unknown_keys(node, _SIZE, where), limits.FOUND)
+        for key, wanted in _SIZE_WORDS.items():
+            _check_value(settings, node, where, key, shape=_SIZE, wanted=wanted)
+        gpus, vcpus, memory = (_read_number(node, key) for key in _SIZE_WORDS)
+        if gpus is not None:
+            cores = None if vcpus is None else int(vcpus)
+            yield vm_sizes.make_learned(name.text, int(gpus), cores, memory)
 
 
 def _read_region(settings: Settings, node: Node | None) -> str | None:
@@ -246,34 +248,18 @@ def describe_size(size: vm_sizes.VmSize) -> dict[str, float]:
 
 def _read_number(node: Mapping, key: str) -> Any:
     value = node.get(key)
-    return value.value if isinstance(value, Scalar) else None
+    return value.value if isinstance(value, Scalar) and _fits(value, _SIZE, key) else None
 
 
-def _is_number_of_gpus(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
-
-
-def _is_number_of_cores(value: object) -> bool:
-    return _is_count(value) and _is_amount(value)
-
-
-def _is_amount(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LARGEST
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def _fits(node: Node, shape: Shape, key: str) -> bool:
+    return isinstance(node, Scalar) and fits_shape(node.value, shape["properties"][key])
 
 
 def _check_value(
-    settings: Settings, node: Mapping, where: str, key: str, *, fits: Callable[[object], bool], wanted: str
+    settings: Settings, node: Mapping, where: str, key: str, *, shape: Shape, wanted: str
 ) -> None:
     value = node.get(key)
-    if value is not None and not (isinstance(value, Scalar) and fits(value.value)):
+    if value is not None and not _fits(value, shape, key):
         settings.problems.append(
             _report_wrong(value, f"{where}.{key}", wanted, f"write {wanted} after `{key}:`")
         )

@@ -47,7 +47,7 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 def say_sentences(text: str, *, err: bool = False) -> None:
     """Print sentences; on a terminal they are broken between words."""
-    from worldsize.documents.diagnostics.wrap import wrap_for
+    from worldsize.documents.diagnostics.text import wrap_for
 
     say(wrap_for(sys.stderr if err else sys.stdout, text), err=err)
 

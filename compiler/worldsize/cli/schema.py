@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from worldsize.spec.schema import read_schema
+from worldsize.documents.shape import read_schema
 
 NAMES = ("spec", "worldsize", "estimate", "plan", "advice")
 

@@ -27,7 +27,7 @@ from worldsize.remote.jobs import find_studio
 from worldsize.remote.names import WorkspaceNames
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import run_state
-from worldsize.spec import due_times
+from worldsize.spec import cron
 
 if TYPE_CHECKING:
     from worldsize.remote.jobs import RemoteJob
@@ -219,7 +219,7 @@ def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
         read = triggers.read_trigger(trigger, now)
     except ServiceError:  # a time zone of which this machine has no data
         return None
-    due = due_times.next_due(read, now)
+    due = cron.next_due(read, now)
     return None if due is None else due.astimezone(read.zone)
 
 

@@ -42,7 +42,7 @@ def count_split(root: Path, values: Mapping[str, Any]) -> TableCount | None:
         described = is_described(root, str(values["format"]))
         return (_count_described if described else _count_files)(root, values)
     except Exception:
-        # Whatever is wrong with the data, the step that reads it says so; a count is a convenience.
+        # The step that reads the data reports its faults; a count is a convenience.
         return None
 
 
@@ -54,11 +54,11 @@ def _count_described(root: Path, values: Mapping[str, Any]) -> TableCount | None
             return None
         kinds = unpacked.column_kinds(parse_column_types(str(values.get("column_types") or "")))
         split = unpacked.divide(make_split(values))
-        own = {
+        options = {
             "column_types": ",".join(f"{name}={kind}" for name, kind in kinds.items()),
             "split": GIVEN if split is not None and split.given else values.get("split"),
         }
-        return count_split(unpacked.root, {**values, **own})
+        return count_split(unpacked.root, {**values, **options})
 
 
 def _count_files(root: Path, values: Mapping[str, Any]) -> TableCount | None:

@@ -1,4 +1,4 @@
-"""What was read of local data that `shard_data` is given, and how much of it is read."""
+"""The part of `shard_data`'s local input that was read, and how much of it may be read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sample(Struct):
             self.rows += 1
 
     def divide(self, request: Request) -> int:
-        """The training rows of data that was read whole; raises UserError if a part has none."""
+        """The training rows of completely read data; raises UserError if a part is empty."""
         parts = self.tally.parts if self.tally is not None else self.parts
         if parts is not None:
             rows = parts.divide()

@@ -41,13 +41,13 @@ def read_table(path: Path) -> Table:
         read = row_faults.read_csv_head if kind == "csv" else json_rows.read_json_head
         head = read(request, [path], HEAD_BYTES)
     if head.complete and len(head.rows) < 2:
-        found = f"`{path.name}` has {'only 1 row' if head.rows else 'no rows'}"
-        raise UserError(found, "give it rows to train on, and some to validate with")
-    number = next((each for each in map(str, head.columns) if _FRACTION.fullmatch(each.strip())), None)
+        fault = f"`{path.name}` has {'only 1 row' if head.rows else 'no rows'}"
+        raise UserError(fault, "give it rows to train on, and some to validate with")
+    number = next((name for name in map(str, head.columns) if _FRACTION.fullmatch(name.strip())), None)
     if kind == "csv" and number is not None:
-        found = f"`{path.name}` has no header: its first row has the number `{number}`"
-        raise UserError(found, "write the names of the columns into a first line")
-    return Table(path, tuple(str(each) for each in head.columns), head)
+        fault = f"`{path.name}` has no header: its first row has the number `{number}`"
+        raise UserError(fault, "write the names of the columns into a first line")
+    return Table(path, tuple(str(name) for name in head.columns), head)
 
 
 def _read_parquet(path: Path) -> Head:
@@ -57,7 +57,7 @@ def _read_parquet(path: Path) -> Head:
     try:
         with open_regular(path) as opened, pq.ParquetFile(opened) as file:
             batch = next(file.iter_batches(1000), None)
-            columns = [str(each) for each in file.schema_arrow.names]
+            columns = [str(name) for name in file.schema_arrow.names]
     except pa.ArrowException as error:
         raise unreadable(path.name, error) from None
     rows = [] if batch is None else [[row[name] for name in columns] for row in batch.to_pylist()]
@@ -65,7 +65,7 @@ def _read_parquet(path: Path) -> Head:
 
 
 def read_header(file: Path, called: str = "") -> list[str]:
-    """The columns of a table of text with commas; none where they cannot be told."""
+    """The columns of a table of text with commas; empty if they are not certain."""
     try:
         return row_faults.csv_header(Request(file, Files(file, [""]), "", (), 1, 0, called), file)
     except UserError:

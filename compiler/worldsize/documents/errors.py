@@ -16,10 +16,10 @@ class SpecError(Exception):
     """
 
     def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
-        from worldsize.documents.secrecy import reports  # most verbs meet no error
+        from worldsize.documents.secrecy import masking
 
         super().__init__()
-        masked, shown = reports.mask_findings(diagnostics, sources)
+        masked, shown = masking.mask_findings(diagnostics, sources)
         self.diagnostics = tuple(masked)
         self.sources: Sources = shown
 
@@ -35,7 +35,7 @@ class SpecError(Exception):
 
 
 class OutputError(Exception):
-    """The output folder cannot be written; it is as it was. ``help`` says what to do."""
+    """The output folder cannot be written; it is unchanged. ``help`` is the way out."""
 
     def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
         super().__init__(message)
@@ -43,7 +43,7 @@ class OutputError(Exception):
 
 
 class PipelineError(Exception):
-    """A pipeline in Python cannot be loaded, planned or written. ``help`` says what to do."""
+    """A pipeline in Python cannot be loaded, planned or written. ``help`` is the way out."""
 
     def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
         super().__init__(message)

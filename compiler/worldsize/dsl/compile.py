@@ -24,7 +24,7 @@ def compile_job(job: Any, path: Path, report: Report, out: Path, name: str) -> C
     Args:
         job: The job, which may be planned.
         path: The pipeline that it was written as.
-        report: What the check says of that.
+        report: The findings of its check.
         out: The folder.
         name: What people call the job.
 

@@ -117,23 +117,23 @@ def load_job(reference: str) -> Any:
 
 def _list_functions(module: ModuleType, file: str, name: str) -> str:
     """Advice: which functions of its own a file has."""
-    known = [
+    names = [
         key
         for key, value in vars(module).items()
         if is_job(value) or (inspect.isfunction(value) and value.__module__ == _MODULE)
     ]
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"did you mean `{file}:{close[0]}`?"
-    return f"it has {', '.join(f'`{each}`' for each in known)}" if known else "it has none: write one"
+    return f"it has {', '.join(f'`{name}`' for name in names)}" if names else "it has none: write one"
 
 
 def suggest_functions(file: str) -> str:
     """Advice: the pipelines of a Python file, those that are planned first, found without running it."""
     text = _read(file)
-    found = dict.fromkeys([*_find_planning(text), *_DECORATED.findall(text)])
-    if found:
-        return f"write {' or '.join(f'`{file}:{name}`' for name in [*found][:5])}"
+    names = dict.fromkeys([*_find_planning(text), *_DECORATED.findall(text)])
+    if names:
+        return f"write {' or '.join(f'`{file}:{name}`' for name in [*names][:5])}"
     return (
         f"name the function with `@dsl.pipeline`: `{file}:FUNCTION`;"
         " a training script is checked with the job that starts it"
@@ -144,9 +144,9 @@ def suggest_planning(reference: str) -> str:
     """Advice where the function of a reference does not plan its job: another one of its file that plans."""
     match = _REFERENCE.fullmatch(reference)
     file = match[1] if match is not None else ""
-    found = _find_planning(_read(file))
-    if found:
-        return f"`{found[0]}` plans one: write `{file}:{found[0]}`"
+    names = _find_planning(_read(file))
+    if names:
+        return f"`{names[0]}` plans one: write `{file}:{names[0]}`"
     return "call `worldsize.plan(job, instance_types=…, scale=…)` in the function before it returns the job"
 
 
@@ -207,7 +207,7 @@ def _call(function: Any, reference: str, file: Path) -> Any:
     try:
         return function()
     except SpecError:
-        raise  # its findings say more than its name
+        raise  # its findings explain more than its name
     except PipelineError as error:
         raise PipelineError(str(error), f"{error.help} ({_find_line(error, file)})") from error
     except Exception as error:
@@ -218,8 +218,9 @@ def _failed(what: str, error: Exception, file: Path) -> PipelineError:
     text = (error.msg if isinstance(error, SyntaxError) else str(error)).strip().partition("\n")[0]
     unknown = _UNKNOWN_KEYWORD.search(text)
     if unknown is not None:  # azure-ai-ml lists all inputs of the component, which may be a screen of them
-        keyword, known = unknown["keyword"], re.findall(r"'([^']+)'", unknown["known"])
-        hint = did_you_mean(keyword, known) or f"write one of {', '.join(f'`{each}`' for each in known[:12])}"
+        keyword, keywords = unknown["keyword"], re.findall(r"'([^']+)'", unknown["known"])
+        names = ", ".join(f"`{name}`" for name in keywords[:12])
+        hint = did_you_mean(keyword, keywords) or f"write one of {names}"
         return PipelineError(
             f"{what} gives a component the input `{keyword}`, which it does not have",
             f"{hint} ({_find_line(error, file)})",
@@ -233,5 +234,5 @@ def _failed(what: str, error: Exception, file: Path) -> PipelineError:
 def _find_line(error: Exception, file: Path) -> str:
     """Advice: where the error comes from in a file."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).resolve() == file.resolve()]
-    return f"look at {file.name}, line {own[-1].lineno}" if own else "run the file in Python"
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
+    return f"look at {file.name}, line {lines[-1]}" if lines else "run the file in Python"

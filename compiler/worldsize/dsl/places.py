@@ -21,7 +21,7 @@ from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions, parse_suppressions
-from worldsize.documents.secrecy.reports import mask_findings
+from worldsize.documents.secrecy.masking import mask_findings
 from worldsize.documents.yaml.load import Comment
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node
@@ -50,23 +50,23 @@ def point_into_python(
     function of the pipeline. Comments in the Python file suppress it there: errors only if asked, because an
     error that stops a command has to be shown.
     """
-    paths = {span.path for each in diagnostics for span in _spans(each)}
+    paths = {span.path for diagnostic in diagnostics for span in _spans(diagnostic)}
     files = {path: file for path in paths if (file := _open_python(path)) is not None}
     if not files:
         return list(diagnostics), sources
     roots = {path: _read_tree(path, sources) for path in files}
-    moved = sort_unique(_move(each, files, roots) for each in diagnostics)
+    moved = sort_unique(_move(diagnostic, files, roots) for diagnostic in diagnostics)
     marked = {file.path: file for file in files.values() if "worldsize" in file.source.text}
     suppressions = {path: _read_suppressions(file) for path, file in marked.items()}
     kept = apply_suppressions(moved, suppressions)
     if not suppress_errors:
-        kept = [each for each in moved if each in kept or each.severity == "error"]
+        kept = [diagnostic for diagnostic in moved if diagnostic in kept or diagnostic.severity == "error"]
     return mask_findings(kept, {**sources, **{file.path: file.source for file in files.values()}})
 
 
 def _read_suppressions(file: PythonFile) -> list[Suppression]:
-    known = registry.names()
-    return parse_suppressions([*file.list_comments()], known.__contains__, registry.names)[0]
+    rules = registry.names()
+    return parse_suppressions([*file.list_comments()], rules.__contains__, registry.names)[0]
 
 
 def _spans(finding: Diagnostic) -> Iterator[Span]:
@@ -94,11 +94,11 @@ def _move(
     finding: Diagnostic, files: Mapping[str, PythonFile], roots: Mapping[str, Node | None]
 ) -> Diagnostic:
     related = []
-    for each in finding.related:
-        file = files.get(each.span.path)
-        keys = _find_keys(roots.get(each.span.path), each.span)
+    for place in finding.related:
+        file = files.get(place.span.path)
+        keys = _find_keys(roots.get(place.span.path), place.span)
         there = None if file is None else file.find_value(_strip(keys))
-        related.append(each if there is None else Related(there, each.message))
+        related.append(place if there is None else Related(there, place.message))
     file = files.get(finding.span.path)
     if file is None:
         return replace(finding, related=tuple(related))
@@ -126,15 +126,15 @@ def _find_keys(root: Node | None, span: Span) -> list[str]:
     """The keys that lead to a place in a YAML file."""
     keys, node, at = list[str](), root, (span.line, span.column)
     while isinstance(node, MappingNode):
-        found = None
+        place = None
         for key, value in node.entries:
             if (key.span.line, key.span.column) > at:
                 break
-            found = key, value
-        if found is None:
+            place = key, value
+        if place is None:
             break
-        keys.append(found[0].text)
-        node = found[1]
+        keys.append(place[0].text)
+        node = place[1]
     return keys
 
 
@@ -153,8 +153,8 @@ class PythonFile:
     @cached_property
     def _functions(self) -> list[ast.FunctionDef]:
         """All functions, that of the pipeline first."""
-        found = [node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef)]
-        return sorted(found, key=lambda node: node.name != self._function)
+        functions = [node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef)]
+        return sorted(functions, key=lambda node: node.name != self._function)
 
     def list_comments(self) -> Iterator[Comment]:
         """The comments of the file."""
@@ -174,11 +174,11 @@ class PythonFile:
 
     def find_call(self, step: str) -> Span | None:
         """The function that is called for a step."""
-        found = self._find_step(step)
-        return None if found is None else self._span(found[1].func)
+        call = self._find_step(step)
+        return None if call is None else self._span(call[1].func)
 
     def find_value(self, keys: Sequence[str]) -> Span | None:
-        """What gives a value to a key of a step: ``("train", "inputs", "epochs")``; None if nothing does."""
+        """The expression that sets a key of a step, ``("train", "inputs", "epochs")``; None without one."""
         if len(keys) < 2:
             return None
         step, *rest = keys
@@ -199,13 +199,13 @@ class PythonFile:
     def _find_step(self, step: str) -> tuple[ast.FunctionDef, ast.Call, str] | None:
         """The function, the call and the variable of a step; the variable is empty if it has none."""
         for function in self._functions:
-            found = [
+            calls = [
                 (call, variable)
                 for call, variable in _list_calls(function)
                 if (variable or _NUMBERED.sub("", step)) == (step if variable else _name_called(call))
             ]
-            if found:
-                return function, *found[0]
+            if calls:
+                return function, *calls[0]
         return None
 
     def _list_settings(
@@ -263,7 +263,7 @@ def _name_called(call: ast.Call) -> str:
 
 
 def _list_arguments(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    yield from ((each.arg, each.value) for each in call.keywords if each.arg is not None)
+    yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
 
 
 def _starts_with(node: ast.expr, variable: str) -> bool:
@@ -283,7 +283,7 @@ def _descend(node: ast.expr, keys: Sequence[str]) -> ast.expr | None:
             return node if place else None
         pairs = zip(node.keys, node.values, strict=True)
         value = next(
-            (each for name, each in pairs if isinstance(name, ast.Constant) and name.value == key), None
+            (value for name, value in pairs if isinstance(name, ast.Constant) and name.value == key), None
         )
         if value is None:
             return node if place else None

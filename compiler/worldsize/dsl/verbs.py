@@ -222,7 +222,7 @@ def find_file(target: Target) -> str | os.PathLike[str]:
 def list_files(target: Target) -> list[str | os.PathLike[str]]:
     """The path of a target as :func:`find_file` returns it, and the spec that a job was planned as.
 
-    The pipeline alone does not say what the plan was made of: the sizes of its clusters and the reference.
+    The pipeline alone lacks what the plan was made from: the sizes of its clusters and the reference.
 
     Raises:
         PipelineError: As :func:`find_file`.
@@ -260,11 +260,15 @@ def leave_out_repeated(report: Report) -> Report:
     specs = {path for path in report.files if _is_planned_spec(path)}
     if not specs:
         return report
-    said = {(each.code, each.message) for each in report.diagnostics if each.span.path not in specs}
+    said = {
+        (diagnostic.code, diagnostic.message)
+        for diagnostic in report.diagnostics
+        if diagnostic.span.path not in specs
+    }
     kept = [
-        each
-        for each in report.diagnostics
-        if each.span.path not in specs or (each.code, each.message) not in said
+        diagnostic
+        for diagnostic in report.diagnostics
+        if diagnostic.span.path not in specs or (diagnostic.code, diagnostic.message) not in said
     ]
     return replace(report, diagnostics=tuple(kept))
 

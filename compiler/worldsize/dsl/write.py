@@ -33,7 +33,9 @@ _EXPRESSION = "Expression: "  # how the client titles the component that it make
 def find_folder(job: Any, name: str | None = None) -> Path:
     """The folder that a pipeline job is written to, by its name or another one."""
     text = str(name or job.name or job.display_name or "pipeline")
-    return WRITTEN / "".join(each if each.isalnum() or each in "-_" else "-" for each in text)
+    return WRITTEN / "".join(
+        character if character.isalnum() or character in "-_" else "-" for character in text
+    )
 
 
 def write_pipeline(job: Any, folder: Path, reference: str | None = None) -> Path:
@@ -127,11 +129,11 @@ def _write_node(node: Any, written: Mapping[str, Any], files: dict[str, Any]) ->
     return entries
 
 
-def _write_inputs(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def _write_inputs(inputs: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return bindings as their text, which is how people write them, and local data by its path."""
     written = {}
     for name, value in inputs.items():
-        local = _find_local_path(given.get(name)) if isinstance(value, dict) else None
+        local = _find_local_path(values.get(name)) if isinstance(value, dict) else None
         if isinstance(value, dict) and _is_binding(value):
             written[name] = value["path"]
         elif local is not None and value.get("path") == f"azureml:{local}":
@@ -142,11 +144,11 @@ def _write_inputs(inputs: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     return written
 
 
-def _find_local_path(given: Any) -> str | None:
+def _find_local_path(value: Any) -> str | None:
     """The path of an ``Input`` that is neither an address nor an asset."""
     from azure.ai.ml import Input
 
-    data = getattr(given, "_data", None)
+    data = getattr(value, "_data", None)
     path = str(data.path or "") if isinstance(data, Input) else ""
     elsewhere = "://" in path or path.startswith(("azureml:", "/subscriptions/"))
     return None if elsewhere else path or None
@@ -169,7 +171,7 @@ def _write_component(component: Any, text: Mapping[str, Any], files: dict[str, A
     _drop_anonymous_name(written)
     if "additional_includes" in written:
         base = Path(component.base_path or Path.cwd())
-        written["additional_includes"] = [str(base / each) for each in written["additional_includes"]]
+        written["additional_includes"] = [str(base / include) for include in written["additional_includes"]]
     if "jobs" not in written:
         return written
     written["jobs"] = {
@@ -186,9 +188,9 @@ def _type_inputs(component: Any, written: Mapping[str, Any]) -> dict[str, Any]:
     inputs = dict(written.get("inputs") or {})
     for name in component.inputs:
         for inner, node in component.jobs.items():
-            given = written["jobs"][inner].get("inputs") or {}
-            users = [key for key, value in given.items() if value == f"${{{{parent.inputs.{name}}}}}"]
-            if users and name not in inputs:  # it has the type of what it is given to
+            arguments = written["jobs"][inner].get("inputs") or {}
+            users = [key for key, value in arguments.items() if value == f"${{{{parent.inputs.{name}}}}}"]
+            if users and name not in inputs:  # its type is that of the input it feeds
                 inputs[name] = {"type": node.component.inputs[users[0]].type}
     return inputs
 

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from worldsize.azureml.shape.catalog import load_catalog
 from worldsize.azureml.shape.recognise import CHECKED
+from worldsize.documents.shape import Schema, Shape, load_schema
 from worldsize.lsp.outline import Outline, Path
-from worldsize.spec.schema import load_schema
 
-Shape = Mapping[str, Any]
 _SHOWN = 20  # words of a key
-_OWN = {"spec": "spec", "settings": "worldsize"}
 
 
 class SchemaView(Struct, frozen=True):
     """One schema with the document that it is asked about, whose ``type:`` decides between alternatives."""
 
-    root: Shape
-    resolve: Callable[[Shape], Shape]
+    schema: Schema
     outline: Outline
 
     def list_shapes(self, path: Path) -> list[Shape]:
         """The shapes that the value at a path may have."""
-        shapes = list(self._expand(self.root, ()))
+        shapes = list(self._expand(self.schema.root, ()))
         for depth, part in enumerate(path):
             below = path[: depth + 1]
             shapes = [
@@ -42,8 +39,8 @@ class SchemaView(Struct, frozen=True):
         keys: dict[str, Shape] = {}
         for shape in self.list_shapes(path):
             for name, child in shape.get("properties", {}).items():
-                if not _merge(child, self.resolve).get("readOnly"):
-                    keys.setdefault(name, _merge(child, self.resolve))
+                if not _merge(child, self.schema).get("readOnly"):
+                    keys.setdefault(name, _merge(child, self.schema))
         return keys
 
     def list_required(self, path: Path) -> set[str]:
@@ -68,9 +65,9 @@ class SchemaView(Struct, frozen=True):
             return None
         parents = self.list_shapes(path[:-1])
         members = [child for parent in parents for child in _children(parent, path[-1])]
-        whole = [_merge(member, self.resolve) for member in members]
-        text = next((each["description"] for each in whole if each.get("description")), None)
-        default = next((each["default"] for each in whole if "default" in each), None)
+        whole = [_merge(member, self.schema) for member in members]
+        text = next((part["description"] for part in whole if part.get("description")), None)
+        default = next((part["default"] for part in whole if "default" in part), None)
         values = self.list_values(path) if all(map(_lists_words, self.list_shapes(path))) else []
         lines = [str(text)] if text else []
         more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
@@ -80,9 +77,7 @@ class SchemaView(Struct, frozen=True):
 
     def _expand(self, shape: Shape, path: Path) -> Iterator[Shape]:
         """A shape, or the alternatives that it stands for."""
-        whole = self.resolve(shape)
-        if whole is not shape and "$ref" in whole and whole is not None:
-            whole = self.resolve(whole)
+        whole = self.schema.resolve(shape)
         choices = self._choose(whole, path)
         if not choices or "properties" in whole or "enum" in whole:
             yield whole
@@ -104,19 +99,9 @@ class SchemaView(Struct, frozen=True):
 
 def open_schema(kind: str, outline: Outline) -> SchemaView | None:
     """The schema of a kind of file; None for files without one."""
-    if kind in _OWN:
-        root = load_schema(_OWN[kind])
-        definitions = root.get("$defs", {})
-
-        def resolve(shape: Shape) -> Shape:
-            reference = shape.get("$ref")
-            return shape if reference is None else definitions.get(reference.rpartition("/")[2], {})
-
-        return SchemaView(root, resolve, outline)
-    if kind not in CHECKED:
-        return None
-    catalog = load_catalog(kind)
-    return SchemaView(catalog.root, lambda shape: catalog.resolve(dict(shape)), outline)
+    if kind in ("spec", "settings"):
+        return SchemaView(load_schema("spec" if kind == "spec" else "worldsize"), outline)
+    return SchemaView(load_catalog(kind), outline) if kind in CHECKED else None
 
 
 def _lists_words(shape: Shape) -> bool:
@@ -137,9 +122,9 @@ def _children(shape: Shape, part: str | int) -> Iterator[Shape]:
         yield child
 
 
-def _merge(shape: Shape, resolve: Callable[[Shape], Shape]) -> Shape:
+def _merge(shape: Shape, schema: Schema) -> Shape:
     """A shape with what its reference says; its own words count."""
-    return {**resolve(shape), **shape}
+    return {**schema.resolve(shape), **shape}
 
 
 def _write(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from worldsize.azureml.frameworks import Installed
+from worldsize.azureml.environment import Installed
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.facts import cuda

@@ -12,10 +12,9 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.documents import yaml
 from worldsize.spec import violations, workload
+from worldsize.spec.decode import decode
 from worldsize.spec.load import is_spec
 from worldsize.spec.model import Located, WorkloadKeys
-from worldsize.spec.schema import ESTIMATE
-from worldsize.spec.values import to_plain
 
 
 class EstimateKeys(Struct, frozen=True):
@@ -38,16 +37,13 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
         return None, problems or [_report_empty(path)], document
     if is_spec(document):
         return None, [_report_spec(root.span)], document
-    problems += violations.check_schema(root, ESTIMATE)
-    keys = workload.parse_workload(root) if isinstance(root, yaml.Mapping) and not problems else None
-    if keys is None or not isinstance(root, yaml.Mapping):
+    problems += violations.check_schema(root, "estimate")
+    if problems or not isinstance(root, yaml.Mapping):
         return None, problems, document
-    training = _read_section(root, "training")
-    problems += workload.check_workload(keys)
-    problems += workload.check_stage(training)
-    spans = {key.text: key.span for key, _ in root.items()}
-    read = EstimateKeys(keys, training, _read_section(root, "cluster"), spans)
-    return read, problems, document
+    keys = decode(EstimateKeys, root, spans={key.text: key.span for key, _ in root.items()})
+    problems += workload.check_workload(keys.workload)
+    problems += workload.check_stage(keys.training)
+    return keys, problems, document
 
 
 def _report_spec(span: Span) -> Problem:
@@ -60,10 +56,3 @@ def _report_empty(path: Path) -> Problem:
     return Problem(
         "spec-missing-key", span, "the estimate is empty", "add `workload`, `training` and `cluster`"
     )
-
-
-def _read_section(root: yaml.Mapping, name: str) -> dict[str, Located[Any]]:
-    section = root.get(name)
-    if not isinstance(section, yaml.Mapping):
-        return {}
-    return {key.text: Located(to_plain(node), node.span, key.span, node) for key, node in section.items()}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
 from worldsize.documents import yaml
-from worldsize.spec import parse, pipeline_inputs, schedule, sweep, violations, workload
+from worldsize.spec import pipeline_inputs, schedule, sweep, violations, workload
+from worldsize.spec.decode import decode
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest
 
@@ -40,14 +42,14 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     violations_found = violations.check_schema(root)
     if violations_found or unbound or not isinstance(root, yaml.Mapping):
         at = {(problem.span.line, problem.span.path) for problem in unbound}
-        others = [each for each in violations_found if (each.span.line, each.span.path) not in at]
+        others = [problem for problem in violations_found if (problem.span.line, problem.span.path) not in at]
         return None, _sort_problems([*document.problems, *unbound, *others])
-    spec = assign_only_profile(parse.parse_spec(path, root))
+    planned = frozenset(replaced.name for replaced in fixed)
+    spec = assign_only_profile(_add_split_inputs(decode(Spec, root, path=path, planned_inputs=planned)))
     contradictions = list(check_references(spec))
     timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
     timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
     problems = _sort_problems([*document.problems, *contradictions, *timing])
-    spec = replace(spec, planned_inputs=frozenset(each.name for each in fixed))
     return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
 
 
@@ -69,11 +71,45 @@ def _sort_problems(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: (problem.span, problem.slug, problem.message))
 
 
+# Keys of `split:`, and the inputs of `shard_data` that they give.
+_SPLIT_INPUTS = {
+    "validation": "validation_fraction",
+    "test": "test_fraction",
+    "by": "split_by",
+    "after": "validation_after",
+    "test_after": "test_after",
+    "time": "split_time",
+    "given": "split",
+}
+
+
+def _add_split_inputs(spec: Spec) -> Spec:
+    """Add the inputs that ``split:`` of a step stands for, each at its own place."""
+    steps = {
+        name: replace(step, with_={**step.with_, **dict(map(_read_split, step.split.items()))})
+        for name, step in spec.steps.items()
+        if step.split
+    }
+    return replace(spec, steps={**spec.steps, **steps}) if steps else spec
+
+
+def _read_split(entry: tuple[str, Located[Any]]) -> tuple[str, Located[Any]]:
+    key, located = entry
+    value, node = located.value, located.node
+    if key == "given":
+        value = "given" if value else "hash"
+    elif key in ("after", "test_after", "by", "time") and isinstance(node, yaml.Scalar):
+        value = node.text  # a date or a number stays as it is written
+    if isinstance(node, yaml.Scalar) and isinstance(value, str):
+        node = yaml.Scalar(node.source, node.start, node.end, value, '"')
+    return _SPLIT_INPUTS[key], replace(located, value=value, node=node)
+
+
 _COUNTS = ("process_count_per_instance", "worker_count", "parameter_server_count")
 
 
 def assign_only_profile(spec: Spec) -> Spec:
-    """If there is only one compute profile, assign it to the steps that name none."""
+    """Assign a compute profile that is the only one to the steps without a profile."""
     if len(spec.compute) != 1:
         return spec
     (profile,) = spec.compute.values()
@@ -97,13 +133,13 @@ def check_references(spec: Spec) -> Iterator[Problem]:
 
 
 def _check_compute(step: Step, spec: Spec) -> Iterator[Problem]:
-    known = quoted_list(spec.compute)
+    profiles = quoted_list(spec.compute)
     if step.compute is not None and step.compute.value not in spec.compute:
         near = closest(step.compute.value, spec.compute)
         message = (
             f"step `{step.name}` runs on `{step.compute.value}`, which is not a profile under `compute:`"
         )
-        help_ = f"did you mean `{near}`? profiles: {known}" if near else f"profiles: {known}"
+        help_ = f"did you mean `{near}`? profiles: {profiles}" if near else f"profiles: {profiles}"
         yield Problem("step-unknown-compute", step.compute.span, message, help_)
 
 

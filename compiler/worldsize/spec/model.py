@@ -1,13 +1,18 @@
-"""The declarative spec as typed values with their positions in the file."""
+"""The declarative spec as typed values with their positions in the file.
+
+Each field of a class is a key of the schema; ``decode`` reads it by its annotation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
+from worldsize.azureml import literals
+from worldsize.azureml.sweep import find_algorithm
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node
@@ -59,11 +64,12 @@ class Scale(Struct, frozen=True):
     """
 
     span: Span
-    reference_batch_size: Located[int]  # samples per optimizer step where it worked
-    reference_learning_rate: Located[float]
-    reference_gpus: Located[int] | None  # devices the reference batch was spread over, default 1
+    # Samples per optimizer step where it worked, and the devices they were spread over, by default 1.
+    reference_batch_size: Located[int] = field(name="reference.batch_size")
+    reference_learning_rate: Located[float] = field(name="reference.learning_rate")
+    reference_gpus: Located[int] | None = field(name="reference.gpus")
     rule: Located[ScaleRule] | None  # default auto
-    optimizer: Located[str] | None  # for own scripts; built-in components say it in `with`
+    optimizer: Located[str] | None  # for own scripts; built-in components have it under `with`
     epochs: Located[float] | None  # likewise
     beta1: Located[float] | None
     beta2: Located[float] | None
@@ -75,16 +81,20 @@ class Scale(Struct, frozen=True):
     gradient_accumulation_steps: Located[int] | None
     global_batch_size: Located[int] | None
     learning_rate: Located[float] | None
-    workload: WorkloadKeys | None = None  # the model of an own script
-    arithmetic: Mapping[str, Located[Any]] = field(default_factory=dict)  # its precision and strategy
+    workload: WorkloadKeys | None  # the model of an own script
+    arithmetic: Mapping[str, Located[Any]]  # its precision and strategy
 
 
 class WorkloadKeys(Struct, frozen=True):
     """A ``workload:`` as it is written: the keys of its kind with their places."""
 
     span: Span  # of the key `workload`
-    kind: str
-    values: Mapping[str, Located[Any]]
+    values: Mapping[str, Located[Any]] = field(name="")
+
+    @property
+    def kind(self) -> str:
+        """``transformer`` or ``convolutional``."""
+        return str(self.values["kind"].value)
 
 
 class Distribution(Struct, frozen=True):
@@ -118,14 +128,35 @@ class Resilience(Struct, frozen=True):
 class PipelineInput(Struct, frozen=True):
     """One entry of ``inputs:``: an input of the whole pipeline. Without ``value`` it is left out."""
 
+    SHORT: ClassVar[str] = "default"
+
     name: str
     span: Span  # of its name
-    type: str  # as declared, else by the value
-    value: Located[Any] | None  # the default, or the path of data
-    mode: Located[str] | None = None
-    description: Located[str] | None = None
-    optional: Located[bool] | None = None
-    given_as: str = ""  # the key of the value: `default` or `path`; none in the short form
+    declared: Located[str] | None = field(name="type")
+    default: Located[Any] | None
+    path: Located[str] | None  # of data
+    mode: Located[str] | None
+    description: Located[str] | None
+    optional: Located[bool] | None
+
+    @property
+    def value(self) -> Located[Any] | None:
+        """The default, or the path of data."""
+        return self.path if self.default is None else self.default
+
+    @property
+    def type(self) -> str:
+        """The type as declared, else by the value."""
+        if self.declared is not None:
+            return self.declared.value
+        return "uri_folder" if self.default is None else literals.primitive_type(self.default.value)
+
+    @property
+    def value_key(self) -> str:
+        """The key of the value; empty in the short form."""
+        if self.value is None or self.value.key_span == self.span:
+            return ""
+        return "path" if self.default is None else "default"
 
     @property
     def is_data(self) -> bool:
@@ -136,13 +167,15 @@ class PipelineInput(Struct, frozen=True):
 class PipelineOutput(Struct, frozen=True):
     """One entry of ``outputs:``: the output of a step that becomes one of the whole pipeline."""
 
+    SHORT: ClassVar[str] = "from"
+
     name: str
     span: Span  # of its name
-    source: Located[str]  # ${{parent.jobs.train.outputs.model}}
-    type: Located[str] | None = None
-    path: Located[str] | None = None
-    mode: Located[str] | None = None
-    description: Located[str] | None = None
+    source: Located[str] = field(name="from")  # ${{parent.jobs.train.outputs.model}}
+    type: Located[str] | None
+    path: Located[str] | None
+    mode: Located[str] | None
+    description: Located[str] | None
 
 
 class Sweep(Struct, frozen=True):
@@ -151,12 +184,17 @@ class Sweep(Struct, frozen=True):
     span: Span
     node: MappingNode
     search_space: Mapping[str, Located[Any]]  # input -> distribution of its values
-    algorithm: str  # random, grid or bayesian
-    primary_metric: Located[str]
-    max_total_trials: Located[int]
-    max_concurrent_trials: Located[int] | None = None
-    timeout: Located[int] | None = None  # seconds
-    trial_timeout: Located[int] | None = None  # seconds
+    primary_metric: Located[str] = field(name="objective.primary_metric")
+    max_total_trials: Located[int] = field(name="limits.max_total_trials")
+    max_concurrent_trials: Located[int] | None = field(name="limits.max_concurrent_trials")
+    timeout: Located[int] | None = field(name="limits.timeout")  # seconds
+    trial_timeout: Located[int] | None = field(name="limits.trial_timeout")  # seconds
+
+    @property
+    def algorithm(self) -> str:
+        """``random``, ``grid`` or ``bayesian``."""
+        name = find_algorithm(self.node.get("sampling_algorithm"))
+        return "random" if name is None else name.text
 
     def __eq__(self, other: object) -> bool:
         """Two readings of a file yield different nodes, so comparisons ignore them."""
@@ -187,13 +225,14 @@ class Step(Struct, frozen=True):
     shm_size: Located[str] | None
     timeout: Located[int] | None  # seconds
     environment_variables: Mapping[str, Located[Any]]
-    with_: Mapping[str, Located[Any]]  # inputs
+    with_: Mapping[str, Located[Any]] = field(name="with")  # inputs
+    split: Mapping[str, Located[Any]]  # the loader adds the inputs that it stands for to `with_`
     outputs: Mapping[str, Located[Any]]  # own scripts: output name -> type or mapping
     scale: Scale | None
     when: Mapping[str, Located[str]]  # metric -> condition such as ">= 0.97"
     on_fail: Located[Literal["skip", "error"]] | None
-    resilience: Resilience | None = None
-    sweep: Sweep | None = None
+    resilience: Resilience | None
+    sweep: Sweep | None
 
 
 class Schedule(Struct, frozen=True):
@@ -222,7 +261,7 @@ class Spec(Struct, frozen=True):
     compute: Mapping[str, ComputeProfile]
     steps: Mapping[str, Step]
     schedule: Schedule | None
-    settings: Mapping[str, Located[Any]] = field(default_factory=dict)  # default_datastore, force_rerun …
-    inputs: Mapping[str, PipelineInput] = field(default_factory=dict)
-    outputs: Mapping[str, PipelineOutput] = field(default_factory=dict)
-    planned_inputs: frozenset[str] = frozenset()  # whose defaults the plan is made with
+    settings: Mapping[str, Located[Any]]  # default_datastore, force_rerun …
+    inputs: Mapping[str, PipelineInput]
+    outputs: Mapping[str, PipelineOutput]
+    planned_inputs: frozenset[str]  # whose defaults the plan is made with

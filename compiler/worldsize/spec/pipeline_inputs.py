@@ -2,7 +2,7 @@
 
 ``${{parent.inputs.x}}`` under ``with:`` stays a binding in the compiled pipeline. Elsewhere in a step, such
 as ``scale:`` and ``when:``, Azure ML has no bindings, or the plan is made with the number. There the default
-takes the place of the expression before the spec is validated, and a warning says so.
+takes the place of the expression before the spec is validated, with a warning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node, Scalar, Sequence
 from worldsize.spec.model import Located, PipelineInput, Spec, Step
-from worldsize.spec.values import to_plain
 
 # Parts of a step whose expressions are read elsewhere: they stay bindings, or become inputs of the command.
 _KEPT = frozenset({"with", "command", "environment_variables", "environment", "outputs", "uses", "code"})
@@ -45,59 +44,28 @@ def is_pipeline_input(expression: Expression | None) -> bool:
 def find_bound_inputs(text: object) -> Iterator[Expression]:
     """The ``${{parent.inputs.x}}`` of a text."""
     if isinstance(text, str) and "parent.inputs" in text:
-        yield from (each for each in find_expressions(text) if is_pipeline_input(each))
-
-
-def parse_inputs(root: MappingNode) -> dict[str, PipelineInput]:
-    """The pipeline inputs of a spec whose tree has passed the schema."""
-    block = root.get("inputs")
-    if not isinstance(block, MappingNode):
-        return {}
-    return {key.text: _parse_input(key, node) for key, node in block.items()}
-
-
-def _parse_input(key: Scalar, node: Node) -> PipelineInput:
-    if not isinstance(node, MappingNode):
-        value = to_plain(node)
-        located = Located(value, node.span, key.span, node)
-        return PipelineInput(key.text, key.span, literals.primitive_type(value), located)
-    default, path = (_read(node, name) for name in ("default", "path"))
-    declared = _read(node, "type")
-    by_value = literals.primitive_type(default.value) if default is not None else "uri_folder"
-    return PipelineInput(
-        name=key.text,
-        span=key.span,
-        type=declared.value if declared is not None else by_value,
-        value=default if default is not None else path,
-        mode=_read(node, "mode"),
-        description=_read(node, "description"),
-        optional=_read(node, "optional"),
-        given_as="default" if default is not None else "path" if path is not None else "",
-    )
-
-
-def _read(node: MappingNode, key: str) -> Located[Any] | None:
-    value, name = node.get(key), node.key(key)
-    return Located(to_plain(value), value.span, name.span, value) if value is not None and name else None
+        yield from (expression for expression in find_expressions(text) if is_pipeline_input(expression))
 
 
 def check_inputs(spec: Spec) -> Iterator[Problem]:
     """Report inputs without a value, of another type than they declare, or of a key for the other kind."""
-    for each in spec.inputs.values():
-        key = "path" if each.is_data else "default"
-        if each.value is None:
-            if each.optional is None or not each.optional.value:
-                message = f"input `{each.name}` has no `{key}`, and Azure ML starts no pipeline without it"
+    for declared in spec.inputs.values():
+        key = "path" if declared.is_data else "default"
+        if declared.value is None:
+            if declared.optional is None or not declared.optional.value:
+                message = (
+                    f"input `{declared.name}` has no `{key}`, and Azure ML starts no pipeline without it"
+                )
                 help_ = f"add `{key}:`, which a run may override, or `optional: true`"
-                yield Problem("pipeline-input-without-value", each.span, message, help_)
+                yield Problem("pipeline-input-without-value", declared.span, message, help_)
             continue
-        if each.given_as not in ("", key):
-            other = each.given_as
-            message = f"input `{each.name}` is of type {each.type}, so its value is not a `{other}`"
-            yield Problem("input-type", each.value.key_span, message, f"write `{key}:`")
-        elif not each.is_data:
+        other = declared.value_key
+        if other not in ("", key):
+            message = f"input `{declared.name}` is of type {declared.type}, so its value is not a `{other}`"
+            yield Problem("input-type", declared.value.key_span, message, f"write `{key}:`")
+        elif not declared.is_data:
             wrong = literals.check_value(
-                each.name, each.value.value, Port(each.name, each.type), each.value.span
+                declared.name, declared.value.value, Port(declared.name, declared.type), declared.value.span
             )
             yield from [wrong] if wrong is not None else []
     yield from _check_schedule(spec)
@@ -112,7 +80,7 @@ def _check_schedule(spec: Spec) -> Iterator[Problem]:
             yield Problem("schedule-input-unknown", located.key_span, message, help_)
         elif not declared.is_data:
             # `epochs: 3` may feed an input that is a number.
-            loose = not declared.given_as and declared.type == "integer"
+            loose = not declared.value_key and declared.type == "integer"
             port = Port(name, "number" if loose else declared.type)
             wrong = literals.check_value(name, located.value, port, located.span)
             if wrong is not None:
@@ -191,10 +159,10 @@ class _Filler(Struct):
         self.problems.append(report_unknown(name, span, self.defaults))
 
 
-def report_unknown(name: str, span: Span, known: Mapping[str, Any]) -> Problem:
+def report_unknown(name: str, span: Span, inputs: Mapping[str, Any]) -> Problem:
     """The problem of an expression that names no input of the pipeline."""
     help_ = f"declare `{name}` under `inputs:` of the pipeline"
-    if meant := did_you_mean(name, known):
+    if meant := did_you_mean(name, inputs):
         help_ = meant if meant.startswith("did") else f"{meant}; else {help_}"
     return Problem("pipeline-input-unknown", span, f"the pipeline has no input `{name}`", help_)
 
@@ -205,14 +173,14 @@ def _copy(node: MappingNode, entries: list[tuple[Scalar, Node]]) -> MappingNode:
 
 def report_fixed(fixed: list[Fixed]) -> Iterator[Problem]:
     """Warn of values that a later value of an input does not change."""
-    for each in fixed:
-        shown = literals.render_literal(each.value)
-        message = f"the plan is made with `{each.key}` {shown}, the default of input `{each.name}`"
+    for replaced in fixed:
+        shown = literals.render_literal(replaced.value)
+        message = f"the plan is made with `{replaced.key}` {shown}, the default of input `{replaced.name}`"
         help_ = (
             "another value given at submit does not change the plan; compile with"
-            f" `--set inputs.{each.name}=…` instead"
+            f" `--set inputs.{replaced.name}=…` instead"
         )
-        yield Problem("plan-follows-default", each.span, message, help_)
+        yield Problem("plan-follows-default", replaced.span, message, help_)
 
 
 # Inputs of a training component that decide the rule of the learning rate or what the processes share.
@@ -238,8 +206,8 @@ def plan_with_defaults(spec: Spec) -> Spec:
 
 
 def _with_defaults(step: Step, inputs: Mapping[str, PipelineInput]) -> Step:
-    given = {name: _default(located, inputs) for name, located in step.with_.items()}
-    return replace(step, with_=given) if given != step.with_ else step
+    values = {name: _default(located, inputs) for name, located in step.with_.items()}
+    return replace(step, with_=values) if values != step.with_ else step
 
 
 def _default(located: Located[Any], inputs: Mapping[str, PipelineInput]) -> Located[Any]:

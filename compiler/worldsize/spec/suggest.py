@@ -38,8 +38,8 @@ _SYNONYMS: Mapping[str, str] = {
 }
 
 
-def closest(name: str, known: Iterable[str]) -> str | None:
-    """Find the known name that a word stands for, as a synonym or misspelt; None if there is none."""
-    names = list(known)
+def closest(name: str, candidates: Iterable[str]) -> str | None:
+    """Find the candidate that a word means, as a synonym or misspelt; None if there is none."""
+    names = list(candidates)
     synonym = _SYNONYMS.get(name.lower())
     return synonym if synonym in names else suggest.closest(name, names)

@@ -34,14 +34,14 @@ def check_sweep(step: Step) -> Iterator[Problem]:
         return
     for name, located in sweep.search_space.items():
         yield from _check_distribution(name, located)
-        given = step.with_.get(name)
-        if given is not None:
+        fixed = step.with_.get(name)
+        if fixed is not None:
             message = (
-                f"`{name}` is given under `with:` and searched over, so no trial would use {_show(given)}"
+                f"`{name}` is given under `with:` and searched over, so no trial would use {_show(fixed)}"
             )
             related = (Related(located.key_span, "searched over here"),)
             help_ = "remove one of the two"
-            yield Problem("sweep-given-twice", given.key_span, message, help_, related)
+            yield Problem("sweep-given-twice", fixed.key_span, message, help_, related)
     yield from _check_policy(sweep)
     yield from _check_algorithm(sweep)
     yield from _check_limits(step, sweep)
@@ -152,5 +152,5 @@ def _check_limits(step: Step, sweep: Sweep) -> Iterator[Problem]:
             yield Problem("sweep-limits-contradict", total.span, message, help_)
 
 
-def _show(given: Located[Any]) -> str:
-    return f"`{literals.render_literal(given.value)[:40]}`" if not isinstance(given.value, dict) else "it"
+def _show(located: Located[Any]) -> str:
+    return f"`{literals.render_literal(located.value)[:40]}`" if not isinstance(located.value, dict) else "it"

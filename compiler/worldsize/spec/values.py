@@ -12,16 +12,6 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Plain = Any  # dict | list | str | bool | int | float | date | bytes | None
 
-# JSON Schema's types in words.
-TYPE_WORDS = {
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-    "object": "a mapping",
-    "array": "a list",
-}
-
 # Azure ML reads YAML 1.1, where a number with an exponent needs both a dot and a sign.
 _EXPONENT_NUMBER = re.compile(r"([-+]?)(\d[\d_]*)(?:\.(\d*))?[eE]([-+]?)(\d+)")
 

@@ -7,17 +7,22 @@ keyword of a group is reported, and a misspelt key is not reported again as a mi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import islice
+from typing import Any
 
-from worldsize.base.problem import Fix, Problem
+from msgspec import Struct
+
+from worldsize.base import limits
+from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, fix_word
-from worldsize.base.wording import quoted_list
-from worldsize.documents.shape import Violation
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
-from worldsize.spec import keys, schema
-from worldsize.spec.locate import NodeLocation, locate
+from worldsize.base.wording import quoted_list, shorten
+from worldsize.documents.shape import TYPE_WORDS, Path, Schema, Shape, Violation, fits_shape, load_schema
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.spec.schedule import report_unknown_zone
 from worldsize.spec.suggest import closest
-from worldsize.spec.values import TYPE_WORDS, describe_type, number_with_dot, show_value, to_plain, write_flow
+from worldsize.spec.values import describe_type, number_with_dot, show_value, to_plain, write_flow
 
 _VALUE_KEYWORDS = (  # the first one that fails is reported
     "type", "minLength", "enum", "pattern", "minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum",
@@ -33,22 +38,40 @@ _BOUNDS = {
 _LONGEST_EXAMPLE = 110
 
 
-def check_schema(root: Node, name: str = schema.SPEC) -> list[Problem]:
+def check_schema(root: Node, name: str = "spec") -> list[Problem]:
     """Report the violations of a schema in a YAML tree, one problem per cause, in file order."""
-    crowded = list(_too_many_entries(root)) if name == schema.SPEC else []
+    crowded = list(_too_many_entries(root)) if name == "spec" else []
     if crowded:
         return crowded
     problems: list[Problem] = []
-    for path, errors in _by_path(schema.find_violations(to_plain(root), name)).items():
+    for path, errors in _by_path(find_violations(to_plain(root), name)).items():
         problems += _at_one_value(locate(root, path, f"the {name}"), path, errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
 
 
+def find_violations(value: object, name: str = "spec") -> list[Violation]:
+    """Find the violations of a published schema, up to a few hundred."""
+    if next(load_schema(name, "spec").find_violations(value), None) is None:
+        return []  # most files: a schema without references takes some time to make
+    return list(islice(_load_inlined(name).find_violations(value), limits.SAME))
+
+
+@cache
+def _load_inlined(name: str) -> Schema:
+    """A schema without references, so that each violation has all that its message needs."""
+    return load_schema(name, "spec").inline()
+
+
+def _matches(text: str, shape: Shape) -> bool:
+    """Whether a text satisfies the enumeration and pattern of a part of the schema."""
+    return fits_shape(text, {key: shape[key] for key in ("enum", "pattern") if key in shape})
+
+
 def _too_many_entries(root: Node) -> Iterator[Problem]:
-    """Report too many steps or profiles before each of them is judged, which would take a minute."""
+    """Report too many steps or profiles before checking each of them, which would take a minute."""
     for key in ("compute", "steps"):
         section = root.get(key) if isinstance(root, Mapping) else None
-        maximum = schema.load_schema()["properties"][key]["maxProperties"]
+        maximum = load_schema("spec").root["properties"][key]["maxProperties"]
         if isinstance(section, Mapping) and len(section.entries) > maximum:
             message = f"`{key}` has {len(section.entries)} entries but may have at most {maximum}"
             first_extra = section.entries[maximum][0].span
@@ -67,13 +90,13 @@ def _at_one_value(
 ) -> Iterator[Problem]:
     names = [error for error in errors if error.about_name]
     for error in names:
-        yield keys.report_bad_name(where, error)
+        yield report_bad_name(where, error)
     others = {error.keyword: error for error in errors if error not in names}
     telling = next((others[keyword] for keyword in _VALUE_KEYWORDS if keyword in others), None)
     if telling is not None:
         yield _value_problem(where, telling)
         return
-    yield from keys.report_key_problems(where, path, [error for error in errors if error not in names])
+    yield from report_key_problems(where, path, [error for error in errors if error not in names])
 
 
 def _value_problem(where: NodeLocation, error: Violation) -> Problem:
@@ -109,7 +132,7 @@ def _was_text(node: Scalar, error: Violation) -> bool:
     """Whether YAML read a plain word as another type although the schema takes text."""
     if node.style or error.instance is None or isinstance(error.instance, str) or error.argument != "string":
         return False
-    return schema.matches_schema(node.text, error.subschema)
+    return _matches(node.text, error.subschema)
 
 
 def _join_types(words: list[str]) -> str:
@@ -133,7 +156,7 @@ def _type_help(where: NodeLocation, error: Violation) -> str:
     dotted = number_with_dot(value) if isinstance(value, str) and node.style == "" else None
     if dotted is not None:
         return f"`{value}` is text in YAML 1.1, as Azure ML reads it; write {dotted}"
-    if "string" in error.argument and schema.matches_schema(node.text, error.subschema):
+    if "string" in error.argument and _matches(node.text, error.subschema):
         shown = show_value(node)
         return f'YAML 1.1 reads `{shown}` as {_describe(value)}; to mean the text, write "{shown}"'
     return _example(where, error)
@@ -209,3 +232,223 @@ def _wrong_length(where: NodeLocation, error: Violation) -> Problem:
     else:
         message = f"{where.title} is empty"
     return Problem("spec-out-of-range", where.value_span, message, _example(where, error))
+
+
+def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]) -> Iterator[Problem]:
+    """Report one problem for each cause among the errors about the keys of one mapping."""
+    by_keyword: dict[str, list[Violation]] = {}
+    for error in errors:
+        by_keyword.setdefault(error.keyword, []).append(error)
+    meant: set[str] = set()
+    for error in by_keyword.get("additionalProperties", []):
+        for unknown in _unknown(error):
+            near, deeper = closest(unknown, _free(error)), _find_deeper(error.subschema, unknown)
+            meant |= {deeper[0]} if deeper else {near} if near else set()
+            yield _unknown_key(where, error, unknown, near, deeper)
+    for error in by_keyword.get("required", [])[:1]:
+        yield from _missing(where, error, meant)
+    for error in by_keyword.get("dependentRequired", [])[:1]:
+        yield from _dependent(where, error, meant)
+    for error in by_keyword.get("anyOf", []):
+        yield from _none_of(where, path, error, meant)
+    for error in by_keyword.get("not", []):
+        yield _both_of(where, path, error)
+
+
+def report_bad_name(where: NodeLocation, error: Violation) -> Problem:
+    """Report a name that the user chose (a step, a profile, an input) but that is not allowed."""
+    name = str(error.instance)
+    return Problem(
+        "spec-bad-pattern",
+        _key_span(where, name),
+        f"`{shorten(name, 40)}` is not a name that can be used in `{format_path(where.path)}`",
+        f"use {error.subschema.get('description', error.argument)}",
+    )
+
+
+def _unknown(error: Violation) -> list[str]:
+    properties = _properties(error)
+    return list(islice((key for key in error.instance if key not in properties), limits.SAME))
+
+
+def _free(error: Violation) -> list[str]:
+    """Keys of the schema that the mapping lacks: a misspelt key can only stand for one of these."""
+    return [key for key in _properties(error) if key not in error.instance]
+
+
+def _properties(error: Violation) -> Shape:
+    properties: Shape = error.subschema.get("properties", {})
+    return properties
+
+
+def _unknown_key(
+    where: NodeLocation, error: Violation, key: str, near: str | None, deeper: tuple[str, ...]
+) -> Problem:
+    span = _key_span(where, key)
+    keys = [name for name in _properties(error) if not name.startswith("$")]
+    help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
+    if deeper:
+        help_, near = "write it under " + " of ".join(f"`{outer}:`" for outer in reversed(deeper)), None
+    sure = closest_unambiguous(key, _free(error))
+    fix = fix_word(span, key, sure) if sure is not None and sure == near else None
+    return Problem(
+        "spec-unknown-key", span, f"unknown key `{shorten(key, 40)}` {_inside(where)}", help_, fix=fix
+    )
+
+
+def _find_deeper(part: Any, key: str, levels: int = 2) -> tuple[str, ...]:
+    """The keys that lead to an inner mapping that has the key; empty without one."""
+    inner = part.get("properties", {}) if isinstance(part, dict) and levels else {}
+    for name, property_ in inner.items():
+        if isinstance(property_, dict) and key in property_.get("properties", {}):
+            return (name,)
+    for name, property_ in inner.items():
+        if deeper := _find_deeper(property_, key, levels - 1):
+            return (name, *deeper)
+    return ()
+
+
+def _missing(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
+    for key in error.argument:
+        if key not in error.instance and key not in meant:
+            example = _written(_properties(error), key)
+            yield Problem(
+                "spec-missing-key", where.name_span, f"{_subject(where)} has no `{key}`", f"add `{example}`"
+            )
+
+
+def _dependent(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
+    step = error.instance
+    for key, needed in error.argument.items():
+        for other in needed:
+            if key not in step or other in step or other in meant:
+                continue
+            if other == "command":
+                # A step with neither `uses` nor `command` is reported once, as such.
+                if "uses" in step:
+                    yield _needs_command(where, key)
+                continue
+            example = _written(_properties(error), other)
+            message = f"{_subject(where)} has `{key}` but no `{other}`"
+            yield Problem("spec-missing-key", _key_span(where, key), message, f"add `{example}`")
+
+
+def _needs_command(where: NodeLocation, key: str) -> Problem:
+    return Problem(
+        "step-key-needs-command",
+        _key_span(where, key),
+        f"`{key}` belongs to a step with its own `command`, but {_subject(where)} uses a component",
+        f"remove `{key}`: the component brings its own, or replace `uses` by `command`",
+        (Related(_key_span(where, "uses"), "the component is named here"),),
+    )
+
+
+def _none_of(where: NodeLocation, path: Path, error: Violation, meant: set[str]) -> Iterator[Problem]:
+    choices = [branch["required"][0] for branch in error.argument]
+    if meant & set(choices):
+        return
+    slug = {"steps": "step-needs-uses-or-command", "schedule": "schedule-needs-cron-or-recurrence"}.get(
+        str(path[0]) if path and path[-1] != "environment" else "", "spec-missing-key"
+    )
+    written = " or ".join(f"`{_written(_properties(error), choice)}`" for choice in choices)
+    names = " nor ".join(f"`{choice}`" for choice in choices)
+    yield Problem(slug, where.name_span, f"{_subject(where)} has neither {names}", f"add {written}")
+
+
+def _both_of(where: NodeLocation, path: Path, error: Violation) -> Problem:
+    first, second = error.argument["required"]
+    slug = "schedule-cron-and-recurrence" if path[0] == "schedule" else "step-uses-and-command"
+    return Problem(
+        slug,
+        _key_span(where, second),
+        f"{_subject(where)} has both `{first}` and `{second}`",
+        "keep one of the two",
+        (Related(_key_span(where, first), f"`{first}` is given here"),),
+    )
+
+
+def _written(properties: Shape, key: str) -> str:
+    """``key: example``, with the schema's first example."""
+    examples = properties.get(key, {}).get("examples") or [""]
+    return f"{key}: {write_flow(examples[0])}"
+
+
+def _subject(where: NodeLocation) -> str:
+    return f"`{format_path(where.path)}`" if where.path else where.document
+
+
+def _inside(where: NodeLocation) -> str:
+    return f"in `{format_path(where.path)}`" if where.path else f"at the top of {where.document}"
+
+
+def _key_span(where: NodeLocation, key: str) -> Span:
+    node: Scalar | None = where.node.key(key) if isinstance(where.node, Mapping) else None
+    return node.span if node is not None else where.name_span
+
+
+class NodeLocation(Struct, frozen=True):
+    """A value in the tree, and its key (None at the top and in lists)."""
+
+    path: Path
+    node: Node
+    key: Scalar | None
+    document: str = "the spec"  # what the top of the tree is called
+
+    @property
+    def value_span(self) -> Span:
+        """The text of a leaf; for a mapping or list its key, because a caret under a block helps little."""
+        if isinstance(self.node, Scalar) and self.node.span != _empty(self.node.span):
+            return self.node.span
+        return self.name_span
+
+    @property
+    def name_span(self) -> Span:
+        """The key, or the start of the value if there is no key."""
+        if self.key is not None:
+            return self.key.span
+        first = self.node.entries[0][0].span if isinstance(self.node, Mapping) and self.node.entries else None
+        return first if first is not None else self.node.span
+
+    @property
+    def title(self) -> str:
+        """The value as the subject of a sentence."""
+        return f"`{self.name}`" if self.path else self.document
+
+    @property
+    def name(self) -> str:
+        """The last key of the path, with the index of a list item: ``hours[1]``."""
+        in_list = bool(self.path) and isinstance(self.path[-1], int)
+        return format_path(self.path[-2:] if in_list else self.path[-1:])
+
+
+def locate(root: Node, path: Path, document: str = "the spec") -> NodeLocation:
+    """Follow a path; if it leads nowhere, return the last existing node on it."""
+    node, key, walked = root, None, 0
+    for part in path:
+        following = _child(node, part)
+        if following is None:
+            break
+        child, child_key = following
+        node, key, walked = child, child_key or key, walked + 1
+    return NodeLocation(tuple(path[:walked]), node, key, document)
+
+
+def format_path(path: Path) -> str:
+    """A path as messages write it: ``steps.train.scale``, ``hours[1]``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{shorten(part, 40)}"
+    return text.removeprefix(".")
+
+
+def _child(node: Node, part: str | int) -> tuple[Node, Scalar | None] | None:
+    if isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
+        return node.items[part], None
+    if isinstance(node, Mapping) and isinstance(part, str):
+        value = node.get(part)
+        return None if value is None else (value, node.key(part))
+    return None
+
+
+def _empty(span: Span) -> Span:
+    return Span(span.path, span.line, span.column, span.line, span.column)

@@ -8,10 +8,10 @@ from typing import Any
 
 from worldsize.base.problem import Problem
 from worldsize.base.wording import quoted_list
+from worldsize.documents.shape import load_schema
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.spec.model import Located, WorkloadKeys
-from worldsize.spec.schema import load_schema
-from worldsize.spec.values import number_with_dot, to_plain, write_flow
+from worldsize.spec.values import number_with_dot, write_flow
 
 # What each kind needs, and may have beside `kind` and `parameters`.
 REQUIRED = {
@@ -36,26 +36,15 @@ def read_exponents(parent: Mapping) -> None:
                 value._value = float(number)  # noqa: SLF001 - the value that is computed on demand
 
 
-def parse_workload(parent: Mapping) -> WorkloadKeys | None:
-    """The workload under a mapping that has passed the schema."""
-    node, key = parent.get("workload"), parent.key("workload")
-    if not isinstance(node, Mapping) or key is None:
-        return None
-    values = {
-        name.text: Located(to_plain(value), value.span, name.span, value) for name, value in node.items()
-    }
-    return WorkloadKeys(key.span, str(values["kind"].value), values)
-
-
 def check_workload(workload: WorkloadKeys) -> Iterator[Problem]:
     """Report keys that the kind of a workload lacks, and keys of another kind."""
     kind = workload.kind
-    known = ("kind", "parameters", *REQUIRED[kind], *OPTIONAL[kind])
+    keys = ("kind", "parameters", *REQUIRED[kind], *OPTIONAL[kind])
     for name, located in workload.values.items():
-        if name not in known:
+        if name not in keys:
             message = f"`{name}` is not a key of a {kind} workload"
-            yield Problem("spec-unknown-key", located.key_span, message, f"its keys are {quoted_list(known)}")
-    properties = load_schema()["$defs"]["workload"]["properties"]
+            yield Problem("spec-unknown-key", located.key_span, message, f"its keys are {quoted_list(keys)}")
+    properties = load_schema("spec").root["$defs"]["workload"]["properties"]
     for name in REQUIRED[kind]:
         if name not in workload.values:
             example = write_flow(properties[name]["examples"][0])
@@ -74,5 +63,5 @@ def check_stage(values: Entries[str, Located[Any]]) -> Iterator[Problem]:
         yield Problem("spec-value-not-allowed", stage.span, message, "remove it, or write `strategy: fsdp`")
         return
     message = f"`zero_stage` of `{strategy}` cannot be {stage.value}"
-    allowed = quoted_list(str(each) for each in STAGES[strategy])
+    allowed = quoted_list(str(stages) for stages in STAGES[strategy])
     yield Problem("spec-value-not-allowed", stage.span, message, f"allowed: {allowed}")

@@ -1,6 +1,6 @@
 """The structure of Azure ML's YAML: keys, types, words and forms, checked without any Azure package.
 
-``recognise`` says what a file is, ``check_shape`` what is wrong with its structure. Both are driven by the
+``recognise`` finds the kind of a file, ``check_shape`` the faults of its structure. Both are driven by the
 JSON Schemas under ``schemas/azureml``, which are made from azure-ai-ml's own schema classes.
 """
 

@@ -1,4 +1,4 @@
-"""Reports a value that has none of the shapes that are allowed."""
+"""Reports a value that fits no allowed shape."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import datetime as dt
 import math
 import re
 
-from worldsize.azureml.shape.catalog import MappingContext, Shape
-from worldsize.azureml.shape.values import fits_shape, fold_case, takes_text
+from worldsize.azureml.shape.catalog import MappingContext, fits_shape
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, closest_unambiguous, fix_word
 from worldsize.base.wording import join_words, shorten
+from worldsize.documents.shape import TYPE_WORDS, Shape, fold_case
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
-
-_NOUNS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 _EXAMPLES = {
     "string": "some text",
@@ -101,7 +99,7 @@ def _form_of_2021(node: Mapping, name: str) -> Problem | None:
     if not isinstance(value, Scalar):
         return None
     advice = f"write `{name}: {shorten(value.text, 60)}`"
-    counts = [(word, each.text) for word in _RESOURCES if isinstance(each := node.get(word), Scalar)]
+    counts = [(word, count.text) for word in _RESOURCES if isinstance(count := node.get(word), Scalar)]
     if name == "compute" and counts:
         listed = ", ".join(f"{word}: {text}" for word, text in counts)
         advice += f" and, beside it, `resources: {{{listed}}}`"
@@ -142,7 +140,7 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
     if not scalars:
         return _not_a_scalar(node, name, plain)
     value = node.value
-    if any(fits_shape(node.text, part) for part in scalars if takes_text(part)) and not isinstance(
+    if any(fits_shape(node.text, part) for part in scalars if _takes_text(part)) and not isinstance(
         value, str
     ):
         return _unquoted(node, name)
@@ -168,6 +166,12 @@ def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shap
     if enums:
         return _not_allowed(node, name, enums, scalars)
     return _bad_form(node, name, scalars) if any(_has_form(part) for part in scalars) else None
+
+
+def _takes_text(part: Shape) -> bool:
+    """Whether some text could have a shape."""
+    types = part.get("type")
+    return "enum" in part or types is None or types == "string" or "string" in types
 
 
 def _is_side_door(part: Shape) -> bool:
@@ -300,7 +304,7 @@ def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:
         if word in mapping:
             advice = f"write `{name}: {{{discriminator['key']}: {word}}}`"
         elif mapping and discriminator.get("key") == "type":
-            advice = f"write a mapping with `type`, one of {', '.join(f'`{known}`' for known in mapping)}"
+            advice = f"write a mapping with `type`, one of {', '.join(f'`{type_}`' for type_ in mapping)}"
             if "uri_folder" in mapping:
                 advice = f"write a mapping with its type, such as `{name}: {{type: uri_folder}}`"
         elif part.get("type") == "array":
@@ -358,16 +362,14 @@ def _nouns(part: Shape) -> list[str]:
     if _is_side_door(part):
         return []
     if kind in ("integer", "number", "boolean"):
-        return [_NOUNS[kind]]
-    if _is_mapping(part):
-        return ["a mapping"]
-    if part.get("type") == "array":
-        return ["a list"]
+        return [TYPE_WORDS[kind]]
+    if "oneOf" in part:
+        return [TYPE_WORDS["object"]]
     if "enum" in part and len(part["enum"]) <= 4:
         return [f"`{word}`" for word in part["enum"] if isinstance(word, str)]
     types = part.get("type", "string")
     names = [types] if isinstance(types, str) else types
-    return [_NOUNS[name] for name in names if name in _NOUNS]
+    return [TYPE_WORDS[name] for name in names if name in TYPE_WORDS]
 
 
 def _is_mapping(part: Shape) -> bool:

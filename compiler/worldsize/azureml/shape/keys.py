@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape
-from worldsize.azureml.shape.other_words import ALIASES, OTHER_UNITS, PREVIEW
-from worldsize.azureml.shape.values import fits_shape
+from worldsize.azureml.shape.catalog import MappingContext, fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
 from worldsize.base.wording import join_words, shorten
+from worldsize.documents.shape import Schema, Shape
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 
 # Mappings whose own keys are often written one level too high, the likeliest first.
@@ -19,7 +18,7 @@ _CONTAINERS = (
     "schedule", "environment", "queue_settings", "objective", "ssh_settings", "network_settings",
 )  # fmt: skip
 
-# Keys that many mappings have, and that therefore say nothing about where one belongs.
+# Keys of many mappings, which therefore belong to none in particular.
 _COMMON = frozenset(
     {"$schema", "name", "type", "description", "properties", "path", "id", "tags", "version", "datastore"}
 )
@@ -27,14 +26,14 @@ _COMMON = frozenset(
 # Keys of outputs that azure-ai-ml reads with its private features only.
 _PRIVATE_OF_OUTPUTS = frozenset({"is_control", "early_available"})
 
-# What a step or job says of how a component runs; the component's own file cannot.
+# How a component runs: keys of a step or job, which the component's own file cannot have.
 _STEP_KEYS = frozenset(
     {"compute", "limits", "environment_variables", "identity", "services", "queue_settings"}
 )
 _CONDA_KEYS = frozenset({"channels", "dependencies"})
 
 
-def explain_key(key: Scalar, tree: MappingContext, catalog: Catalog) -> tuple[Problem | None, str | None]:
+def explain_key(key: Scalar, tree: MappingContext, catalog: Schema) -> tuple[Problem | None, str | None]:
     """The problem of ``key``, which the mapping does not take, and the key of the mapping that was meant.
 
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
@@ -52,7 +51,7 @@ def explain_key(key: Scalar, tree: MappingContext, catalog: Catalog) -> tuple[Pr
     return problem, None
 
 
-def _find(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem:
+def _find(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem:
     if key.text in _PRIVATE_OF_OUTPUTS and tree.parent is not None and tree.parent.name == "outputs":
         advice = "Azure ML reads it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
         return Problem("aml-private-preview", key.span, f"`{key.text}` is a private preview", advice)
@@ -99,7 +98,7 @@ def _describe_unknown(key: Scalar, tree: MappingContext) -> str:
 
 
 def _kept(key: Scalar, tree: MappingContext) -> Problem:
-    """Azure ML sends these on as they are, so that a key may be newer than our knowledge of it."""
+    """Azure ML passes these on unchanged, so a key may be newer than our schemas."""
     suggestion = closest(key.text, known_keys(tree.shape))
     advice = "remove it, unless you know that it has an effect"
     return _outside(key, tree, f"did you mean `{suggestion}`?" if suggestion else advice)
@@ -130,7 +129,7 @@ def _inline_jobs(key: Scalar, tree: MappingContext) -> Problem | None:
     return Problem("aml-misplaced-key", key.span, message, advice)
 
 
-def _alias(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | None:
+def _alias(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem | None:
     meant = ALIASES.get(key.text) or PREVIEW.get(key.text)
     value, unit = tree.node.get(key.text), OTHER_UNITS.get(key.text)
     if key.text == "docker" and isinstance(value, Mapping) and "build" in value:
@@ -153,7 +152,7 @@ def _alias(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | Non
     return _unknown(key, tree, advice, Fix(key.span, meant, safe=False) if renamed else None)
 
 
-def _contained(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem | None:
+def _contained(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem | None:
     container = None if key.text in _COMMON else _container_of(key.text, tree, catalog)
     if container is None:
         return None
@@ -165,11 +164,11 @@ def _contained(key: Scalar, tree: MappingContext, catalog: Catalog) -> Problem |
     return Problem("aml-misplaced-key", key.span, message, f"move it under `{container}:`")
 
 
-def _container_of(name: str, tree: MappingContext, catalog: Catalog) -> str | None:
+def _container_of(name: str, tree: MappingContext, catalog: Schema) -> str | None:
     properties = tree.shape.get("properties", {})
     for container in _CONTAINERS:
         shape = properties.get(container)
-        if shape and any(name in branch.get("properties", {}) for branch in catalog.branches(shape)):
+        if shape and any(name in branch.get("properties", {}) for branch in catalog.list_mappings(shape)):
             return container
     return None
 
@@ -185,10 +184,10 @@ def _of_other_type(key: Scalar, tree: MappingContext) -> Problem | None:
     slug = "distribution-field-of-other-type" if tree.name == "distribution" else "aml-field-of-other-type"
     listed_owners = _listing(owners, "and")
     message = f"`{key.text}` is a key of type {listed_owners}, but the type here is `{tree.type}`"
-    own = [name for name in known_keys(tree.shape) if name not in _COMMON]
+    names = [name for name in known_keys(tree.shape) if name not in _COMMON]
     advice = (
-        f"type `{tree.type}` takes {_listing(own, 'and')}"
-        if 0 < len(own) <= 8
+        f"type `{tree.type}` takes {_listing(names, 'and')}"
+        if 0 < len(names) <= 8
         else f"remove `{key.text}`, or change `type`"
     )
     return Problem(slug, key.span, message, advice)
@@ -269,7 +268,7 @@ _EXAMPLES = {
     "entry_script": "score.py",
 }
 
-# What a step itself says of what it runs, where it names no component.
+# What a step without a component has to give itself.
 _OR_COMPONENT = {
     "command": "the command to run",
     "entry": "the script to run, such as `entry: {file: main.py}`",
@@ -308,9 +307,9 @@ def check_keys(tree: MappingContext, meant: set[str], *, registered: bool, blame
     node, shape = tree.node, tree.shape
     named = "name" in shape.get("x-registered-only", ())
     absent = [name for name in shape.get("required", ()) if name not in node and name not in meant]
-    own = next((name for name in absent if name in _OR_COMPONENT), None)
-    if own is not None and _is_step(tree):
-        absent = [own]  # a step without anything to run: what else it lacks depends on that
+    runnable = next((name for name in absent if name in _OR_COMPONENT), None)
+    if runnable is not None and _is_step(tree):
+        absent = [runnable]  # a step without anything to run: what else it lacks depends on that
     for name in absent:
         if not (named and name == "name"):
             yield _report_missing_key(tree, name)
@@ -379,3 +378,58 @@ def _check_component_name(tree: MappingContext) -> Iterator[Problem]:
         message = f"{shown} is not a name under which a component can be registered"
         advice = "use lower-case letters, digits and `_`, and start with a letter"
         yield Problem("aml-component-name", name.span, message, advice)
+
+
+# Words of other tools, of the documentation's errors and of Azure ML's first version.
+ALIASES = {
+    "node_count": "instance_count",
+    "num_nodes": "instance_count",
+    "nodes": "instance_count",
+    "max_nodes": "max_instances",
+    "min_nodes": "min_instances",
+    "vm_size": "size",
+    "process_count": "process_count_per_instance",
+    "process_count_per_node": "process_count_per_instance",
+    "processes_per_node": "process_count_per_instance",
+    "nproc_per_node": "process_count_per_instance",
+    "num_workers": "worker_count",
+    "timezone": "time_zone",
+    "pattern": "schedule",
+    "cron": "expression",
+    "code_path": "code",
+    "compute_target": "compute",
+    "cluster": "compute",
+    "env": "environment_variables",
+    "env_vars": "environment_variables",
+    "conda": "conda_file",
+    "default": "path",  # of a component's input; data of a job has no default
+    "docker_image": "image",
+    "experiment": "experiment_name",
+    "source_directory": "code",
+    "steps": "jobs",
+}
+
+# Keys of the schemas of the 2021 preview.
+PREVIEW = {
+    "algorithm": "sampling_algorithm",
+    "data": "path",
+    "dataset": "path",
+    "default_value": "default",
+    "defaults": "settings",
+    "docker": "image",
+    "file": "path",
+    "folder": "path",
+    "is_optional": "optional",
+    "max_node_count": "max_instances",
+    "max_value": "max",
+    "min_node_count": "min_instances",
+    "min_value": "min",
+    "node_idle_time_before_scale_down": "idle_time_before_scale_down",
+    "timeout_minutes": "timeout",
+    "vm_priority": "tier",
+}
+# Keys whose value is another one under the key that is meant.
+OTHER_UNITS = {
+    "process_count": "the processes of one instance",
+    "timeout_minutes": "in seconds",
+}

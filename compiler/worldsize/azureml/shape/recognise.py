@@ -48,10 +48,10 @@ _BY_SCHEMA = {
     "data": "data",
     "environment": "environment",
     "model": "model",
-    **{f"{each}onlineendpoint": "online-endpoint" for each in ("", "managed", "kubernetes")},
-    **{f"{each}onlinedeployment": "online-deployment" for each in ("", "managed", "kubernetes")},
+    **{f"{prefix}onlineendpoint": "online-endpoint" for prefix in ("", "managed", "kubernetes")},
+    **{f"{prefix}onlinedeployment": "online-deployment" for prefix in ("", "managed", "kubernetes")},
     "batchendpoint": "batch-endpoint",
-    **{f"{each}batchdeployment": "batch-deployment" for each in ("", "model", "pipelinecomponent")},
+    **{f"{prefix}batchdeployment": "batch-deployment" for prefix in ("", "model", "pipelinecomponent")},
 }
 
 
@@ -102,7 +102,7 @@ def _declared(root: Mapping) -> str | None:
         return None
     _, of_azure, path = text.lower().partition("azureml")
     names = _SCHEMA_NAME.findall(path) if of_azure else []
-    if not names:  # `http://azureml/sdk-2-0/Schedule.json` says no kind, too
+    if not names:  # `http://azureml/sdk-2-0/Schedule.json` names no kind either
         return None if of_azure else "foreign"
     return _BY_SCHEMA.get(names[-1], "other")
 
@@ -146,8 +146,8 @@ def _by_keys(root: Mapping) -> str | None:
     if isinstance(root.get("jobs"), Mapping):
         return _pipeline(root, kind)
     if kind == "pipeline":  # with its jobs misspelt, or not a mapping
-        own = ("jobs", "settings", "experiment_name", "component", "compute", "outputs")
-        return "pipeline-job" if any(key in root for key in own) else None
+        keys = ("jobs", "settings", "experiment_name", "component", "compute", "outputs")
+        return "pipeline-job" if any(key in root for key in keys) else None
     return _single(root, kind) or _environment(root, kind)
 
 
@@ -222,11 +222,11 @@ def _looks_like_azure(root: Mapping) -> bool:
     inline = isinstance(environment, Mapping) and any(
         key in environment for key in ("image", "conda_file", "build")
     )
-    own = any(
+    telling = any(
         key in root
         for key in ("distribution", "environment_variables", "experiment_name", "is_deterministic")
     )
-    return any(text.startswith("azureml:") for text in texts) or (inline and (own or "code" in root))
+    return any(text.startswith("azureml:") for text in texts) or (inline and (telling or "code" in root))
 
 
 def _declares_ports(root: Mapping) -> bool:
@@ -258,8 +258,8 @@ def _environment(root: Mapping, kind: str) -> str | None:
     if kind:
         return None
     based = "image" in root or isinstance(root.get("build"), Mapping)
-    own = any(key in root for key in ("conda_file", "inference_config", "os_type", "dependencies"))
-    return "environment" if based and own and not isinstance(root.get("image"), Sequence) else None
+    telling = any(key in root for key in ("conda_file", "inference_config", "os_type", "dependencies"))
+    return "environment" if based and telling and not isinstance(root.get("image"), Sequence) else None
 
 
 def _text(root: Mapping, key: str) -> str | None:

@@ -7,18 +7,18 @@ alternative has. Work is linear in the file: a mapping that aliases share is che
 from __future__ import annotations
 
 from worldsize.azureml.shape import blame, keys
-from worldsize.azureml.shape.catalog import Catalog, MappingContext, Shape, Sibling, load_catalog
-from worldsize.azureml.shape.values import compile_pattern, fits_shape, fold_case
+from worldsize.azureml.shape.catalog import MappingContext, Sibling, fits_shape, load_catalog
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
+from worldsize.documents.shape import Schema, Shape, fold_case
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
 def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
     """Report everything in a document that Azure ML refuses or drops silently, by its structure alone.
 
-    A component that a pipeline refers to by path is anonymous, and its name is not judged: it is not
-    ``registered``. The problems of a mapping's values come before those of the mapping as a whole.
+    A component that a pipeline refers to by path is anonymous: it is not ``registered``, and any name
+    will do. The problems of a mapping's values come before those of the mapping as a whole.
     """
     walker = _Walker(load_catalog(kind), registered=registered)
     walker.value(root, walker.catalog.root, None, None)
@@ -31,7 +31,7 @@ def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Probl
 
 
 def check_member(root: Mapping, kind: str, name: str) -> list[Problem]:
-    """As :func:`check_shape`, of the value of one key alone, in a file whose other keys are not known."""
+    """As :func:`check_shape`, for the value of one key, in a file whose other keys do not matter."""
     walker, key, value = _Walker(load_catalog(kind), registered=True), root.key(name), root.get(name)
     if key is not None and value is not None:
         walker.value(value, walker.catalog.root["properties"][name], key, None)
@@ -42,11 +42,12 @@ def check_member(root: Mapping, kind: str, name: str) -> list[Problem]:
 _NEVER_EMPTY = frozenset(
     {"image", "command", "component", "trial", "environment", "conda_file", "entry_script"}
 )
+_SIBLINGS: dict[int, tuple[Sibling, ...]] = {}  # of each union met so far, by its identity
 _Token = tuple[int, str, str, "str | None"]
 
 
 class _Walker:
-    def __init__(self, shapes: Catalog, *, registered: bool) -> None:
+    def __init__(self, shapes: Schema, *, registered: bool) -> None:
         self.catalog = shapes
         self.registered = registered
         self.problems: list[Problem] = []
@@ -57,13 +58,13 @@ class _Walker:
         """Check ``node``, the value of ``key``."""
         if len(self.problems) >= limits.FOUND:
             return
-        parts = self.catalog.alternatives(shape)
+        parts = self.catalog.list_alternatives(shape)
         if not parts[0] or "readOnly" in parts[0]:
             self._unread(node, parts[0], key, parent)
             return
         if isinstance(node, Scalar):
             token = (id(shape), node.text, node.style, node.tag)
-            if token not in self._sound:  # generated pipelines say the same thousands of times
+            if token not in self._sound:  # generated pipelines repeat it thousands of times
                 self._scalar(node, parts, key, token)
             return
         mark = (id(node), id(shape))
@@ -155,15 +156,13 @@ class _Walker:
         self._mapping(MappingContext(node, shape, name, key, parent, selected, siblings))
 
     def _siblings(self, shape: Shape) -> tuple[Sibling, ...]:
-        cached = self.catalog.siblings.get(id(shape))
-        if cached is None:
-            cached = tuple(
+        if id(shape) not in _SIBLINGS:
+            _SIBLINGS[id(shape)] = tuple(
                 Sibling(word, branch)
                 for word, position in shape["x-discriminator"]["mapping"].items()
-                for branch in self.catalog.branches(shape["oneOf"][position])
+                for branch in self.catalog.list_mappings(shape["oneOf"][position])
             )
-            self.catalog.siblings[id(shape)] = cached
-        return cached
+        return _SIBLINGS[id(shape)]
 
     def _branch(self, tree: MappingContext, discriminator: Shape) -> tuple[int, str | None] | None:
         """The alternative of a mapping, and the word that selects it; None if this was reported."""
@@ -242,7 +241,7 @@ class _Walker:
         names = shape.get("propertyNames")
         if not isinstance(key.value, str) and (names is not None or "x-text-keys" in shape):
             self.problems.append(blame.report_name_not_text(key))
-        elif names is not None and compile_pattern(names["pattern"]).search(key.text) is None:
+        elif names is not None and not fits_shape(key.text, names):
             message = f"`{key.text[:60]}` is not a name that a step can have"
             advice = "use lower-case letters, digits and `_`, and start with a letter or `_`"
             self.problems.append(Problem("aml-bad-name", key.span, message, advice))

@@ -28,7 +28,7 @@ def render_html_table(
     title: str, headings: Sequence[str], rows: Iterable[Sequence[object]], note: str = ""
 ) -> str:
     """A table with a title above and a note below; every text is escaped."""
-    head = "".join(f'<th scope="col" style="text-align:left">{escape(each)}</th>' for each in headings)
+    head = "".join(f'<th scope="col" style="text-align:left">{escape(heading)}</th>' for heading in headings)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}">{_mark_code(escape(cell))}</td>' for cell in row) + "</tr>"
         for row in rows

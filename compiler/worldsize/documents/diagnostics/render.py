@@ -1,4 +1,4 @@
-"""The output formats by name. A renderer is imported only when its format is asked for."""
+"""The output formats by name. A renderer is imported when its format is needed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def render_report(
         return f"{report.rstrip()}{end}\n" if end else report
     from worldsize.documents.diagnostics import ci_formats
 
-    shown = [each for each in diagnostics if notes or each.is_shown_by_default]
+    shown = [diagnostic for diagnostic in diagnostics if notes or diagnostic.is_shown_by_default]
     if format_ == "json":
         totals = count_severities(diagnostics)
         return ci_formats.render_json(shown, totals=totals, files=len(files), fixed=fixed)

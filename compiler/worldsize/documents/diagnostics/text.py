@@ -13,7 +13,14 @@ from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.documents.diagnostics.diagnostic import SEVERITIES, Diagnostic, count_severities
-from worldsize.documents.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
+from worldsize.documents.diagnostics.snippet import (
+    Sources,
+    draw_line,
+    flatten,
+    read_line,
+    show_path,
+    terminal_width,
+)
 
 _COLOURS = {
     "error": "\x1b[1;31m",
@@ -74,8 +81,8 @@ def render_short(
         fixed: How many problems were fixed before.
         known: How many findings a baseline has hidden.
     """
-    shown = [each for each in diagnostics if notes or each.is_shown_by_default]
-    counts = Counter((each.span.path, each.code) for each in shown)
+    shown = [diagnostic for diagnostic in diagnostics if notes or diagnostic.is_shown_by_default]
+    counts = Counter((diagnostic.span.path, diagnostic.code) for diagnostic in shown)
     met: Counter[tuple[str, str]] = Counter()
     blocks: list[str] = []
     for diagnostic in shown:
@@ -85,7 +92,7 @@ def render_short(
             blocks.append(render_diagnostic(diagnostic, sources, colour=colour))
         if met[key] == _SAME < counts[key]:
             blocks.append(f"… and {counts[key] - _SAME} more of {diagnostic.code} in this file\n")
-    repeated = len(diagnostics) > len({each.code for each in diagnostics})
+    repeated = len(diagnostics) > len({diagnostic.code for diagnostic in diagnostics})
     if repeated and sum(block.count("\n") + 1 for block in blocks) > _SCREEN:
         blocks.append(render_table(diagnostics))
     hints = [*_hints(diagnostics, len(shown), capped=any(count > _SAME for count in counts.values()))]
@@ -103,8 +110,11 @@ def render_concise(
 ) -> str:
     """Render one line for each finding; ``[*]`` marks those with a safe fix."""
     style = _Style(colour, 0)
-    shown = [each for each in diagnostics if notes or each.is_shown_by_default]
-    lines = [_render_headline(each, style, mark=" [*]" * (each.fix_safety == "safe")) for each in shown]
+    shown = [diagnostic for diagnostic in diagnostics if notes or diagnostic.is_shown_by_default]
+    lines = [
+        _render_headline(diagnostic, style, mark=" [*]" * (diagnostic.fix_safety == "safe"))
+        for diagnostic in shown
+    ]
     hints = _hints(diagnostics, len(shown), capped=False)
     return "\n".join([*lines, *hints, summarise_counts(diagnostics, files, fixed, known), ""])
 
@@ -118,7 +128,7 @@ def render_statistics(
 
 def render_table(diagnostics: Sequence[Diagnostic]) -> str:
     """How often each rule was met, the most frequent first."""
-    counts = Counter((each.code, each.severity, each.slug) for each in diagnostics)
+    counts = Counter((diagnostic.code, diagnostic.severity, diagnostic.slug) for diagnostic in diagnostics)
     rows = sorted(counts.items(), key=lambda row: (-row[1], row[0]))
     width = len(str(rows[0][1])) if rows else 0
     severity_width = max(map(len, SEVERITIES))
@@ -135,7 +145,7 @@ def _hints(diagnostics: Sequence[Diagnostic], shown: int, *, capped: bool) -> It
     if shown < len(diagnostics):
         more = len(diagnostics) - shown
         yield f"{plural(more, 'note')} not shown: `--min-severity info` shows {'it' if more == 1 else 'them'}"
-    safety = Counter(each.fix_safety for each in diagnostics)
+    safety = Counter(diagnostic.fix_safety for diagnostic in diagnostics)
     options = {"safe": "--fix", "unsafe": "--unsafe-fixes"}
     fixes = [
         f"{safety[kind]} {kind} fix{'es' * (safety[kind] != 1)} (`{option}`)"
@@ -169,7 +179,7 @@ def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool 
 
 
 def _render_headline(diagnostic: Diagnostic, style: _Style, mark: str = "") -> str:
-    code = f"[{diagnostic.code}]" if diagnostic.code else ""  # what no rule says has none
+    code = f"[{diagnostic.code}]" if diagnostic.code else ""  # a message without a rule has no code
     label = style.paint(diagnostic.severity, f"{diagnostic.severity}{code}")
     place = style.paint("bold", f"{_format_position(diagnostic.span)}:")
     return f"{place} {label}{mark} {style.paint('bold', flatten(diagnostic.message))}"
@@ -185,9 +195,9 @@ def summarise_counts(diagnostics: Sequence[Diagnostic], files: int, fixed: int =
     parts = [plural(number, severity) for severity, number in totals.items() if number and severity != "info"]
     if totals["info"]:
         parts.append(plural(totals["info"], "note"))
-    found = ", ".join(parts) or ("nothing new" if known else "nothing found")
+    summary = ", ".join(parts) or ("nothing new" if known else "nothing found")
     rest = f"{f', fixed {fixed}' * bool(fixed)}{f', {known} known' * bool(known)}"
-    return f"{found} in {plural(files, 'file')}{rest}"
+    return f"{summary} in {plural(files, 'file')}{rest}"
 
 
 class _Style(Struct, frozen=True):
@@ -214,3 +224,49 @@ def _excerpt(related: Related, sources: Sources, style: _Style, mark: str, name:
     number = style.paint("dim", f"{related.span.line:>{style.gutter}}")
     source = f"{number} {style.paint('dim', '|')} {shown}".rstrip()
     return [style.note("|", "").rstrip(), source, style.note("|", " " * column + underline)]
+
+
+NARROWEST = 20  # columns; below, words cannot be kept whole
+
+
+def wrap_words(text: str, width: int) -> str:
+    """Break lines longer than ``width`` at blanks; what follows is indented as the line is, and two more.
+
+    A word that is longer than a line, such as a path, stays whole, so that it can be copied.
+    """
+    if width < NARROWEST:
+        return text
+    return "\n".join(part for line in text.split("\n") for part in _wrap_line(line, width))
+
+
+def _wrap_line(line: str, width: int) -> Iterator[str]:
+    indentation = line[: len(line) - len(line.lstrip(" "))] + "  "
+    while terminal_width(line) > width:
+        at = _find_blank(line, width, len(indentation))
+        if at < 0:
+            break
+        yield line[:at].rstrip(" ")
+        line = indentation + line[at:].lstrip(" ")
+    yield line
+
+
+def _find_blank(line: str, width: int, start: int) -> int:
+    """The last blank before which a line fits, else the first after it; -1 without one."""
+    at, used = -1, terminal_width(line[:start])
+    for index in range(start, len(line)):
+        if line[index] == " " and line[index:].strip(" "):
+            if used > width:
+                return index if at < 0 else at
+            at = index
+        used += terminal_width(line[index])
+    return at
+
+
+def wrap_for(stream: TextIO, text: str) -> str:
+    """The text for a stream: wrapped to the width of a terminal, unchanged anywhere else."""
+    if not is_terminal(stream):
+        return text
+    try:
+        return wrap_words(text, os.get_terminal_size(stream.fileno()).columns)
+    except (OSError, ValueError):  # a stream without a descriptor, a terminal without a size
+        return text

@@ -92,14 +92,16 @@ def find_known_secrets(text: str) -> Iterator[Secret]:
     hints_found = {hint for hint in _HINTS if hint in text}
     if not hints_found and not text.endswith("=="):
         return
-    found = [
+    secrets = [
         Secret(label, *match.span(1))
         for label, (hints, pattern) in _FORMS.items()
         if not hints_found.isdisjoint(hints) or (label == "an account key" and text.endswith("=="))
         for match in _compile(pattern).finditer(text)
     ]
     end = 0
-    for secret in sorted(found, key=lambda each: each.start):  # of one start, the form that is listed first
+    for secret in sorted(
+        secrets, key=lambda candidate: candidate.start
+    ):  # of one start, the form that is listed first
         value = text[secret.start : secret.end]
         if secret.start >= end and value.lower() not in _PLACEHOLDERS and not is_published(value):
             yield secret

@@ -94,7 +94,7 @@ class Document(Struct, eq=False, dict=True):
 
     @cached_property
     def comments(self) -> tuple[Comment, ...]:
-        """All comments, in order; found when first asked for."""
+        """All comments, in order, read on first use."""
         return find_comments(self.source, self.scalars)
 
 

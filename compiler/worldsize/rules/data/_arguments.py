@@ -86,7 +86,7 @@ def _check_paths(job: Job) -> Iterator[Problem]:
 
 def _has_other_path(node: Node | None) -> bool:
     """Whether a key stands for the path, which is reported itself."""
-    from worldsize.azureml.shape.other_words import ALIASES, PREVIEW  # few inputs lack a path
+    from worldsize.azureml.shape.keys import ALIASES, PREVIEW  # few inputs lack a path
 
     words = {word for words in (ALIASES, PREVIEW) for word, meant in words.items() if meant == "path"}
     return isinstance(node, Mapping) and not words.isdisjoint(node)

@@ -15,8 +15,7 @@ from worldsize.azureml.model import Job, Literal, Step
 from worldsize.azureml.references import exists, is_folder
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.data.media import read_texts
-from worldsize.data.rows import read_sample
+from worldsize.data.rows import read_sample, read_texts
 from worldsize.data.sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context

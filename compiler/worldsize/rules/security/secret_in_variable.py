@@ -11,8 +11,7 @@ from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
 from worldsize.documents.secrecy import assignments, known_formats, names
-from worldsize.documents.secrecy.assignments import Assignment
-from worldsize.documents.secrecy.code_assignments import find_code_assignments
+from worldsize.documents.secrecy.assignments import Assignment, find_code_assignments
 from worldsize.documents.yaml import Document
 from worldsize.rules.context import Context
 from worldsize.rules.security import _texts

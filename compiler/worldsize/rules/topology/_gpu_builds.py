@@ -13,7 +13,7 @@ from worldsize.documents.yaml.nodes import Node
 from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
-    from worldsize.azureml.frameworks import Installed
+    from worldsize.azureml.environment import Installed
 
 
 def check_job(context: Context, job: Job) -> Iterable[Problem]:
@@ -50,7 +50,7 @@ def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Ite
 
 def list_frameworks(context: Context, component: Component) -> list[Installed]:
     """What the environment of a component installs of torch and TensorFlow."""
-    from worldsize.azureml import frameworks
+    from worldsize.azureml import environment
 
     def document(path: Path) -> Node | None:
         return context.document(path).root if context.readable(path) and path.is_file() else None
@@ -61,4 +61,4 @@ def list_frameworks(context: Context, component: Component) -> list[Installed]:
 
     if component.environment is None or component.folder is None:
         return []
-    return frameworks.read_installed(component.environment, component.folder, document, text)
+    return environment.read_installed(component.environment, component.folder, document, text)

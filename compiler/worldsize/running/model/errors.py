@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from worldsize.base.problem import Problem
 from worldsize.documents.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
-from worldsize.documents.secrecy import reports
+from worldsize.documents.secrecy import masking
 
 
 class RunError(Exception):
@@ -17,7 +17,7 @@ class RunError(Exception):
 
     def __init__(self, problems: Sequence[Problem], sources: Sources | None = None) -> None:
         super().__init__()
-        masked, shown = reports.mask_findings(problems, dict(sources or {}))
+        masked, shown = masking.mask_findings(problems, dict(sources or {}))
         self.problems = tuple(masked)
         self.sources: Sources = shown
 

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from worldsize.base.wording import format_duration
 from worldsize.documents.diagnostics.snippet import mark_controls
-from worldsize.documents.diagnostics.wrap import wrap_words
+from worldsize.documents.diagnostics.text import wrap_words
 from worldsize.running.model.results import DONE, Progress, Status, StepState
 
 if TYPE_CHECKING:

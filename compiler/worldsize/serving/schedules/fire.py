@@ -22,7 +22,7 @@ from worldsize.serving.schedules import records
 from worldsize.serving.schedules.definition import fill_definition
 from worldsize.serving.schedules.records import Firing, ScheduleRecord
 from worldsize.serving.workspace import Workspace
-from worldsize.spec.due_times import next_due
+from worldsize.spec.cron import next_due
 
 LATE = timedelta(minutes=1)  # a due time that is older was missed: the machine slept
 _LONGEST_SLEEP = 5.0  # seconds; the clock may be set, or the machine sleep, meanwhile

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from worldsize.serving.control.document import take_time
 from worldsize.serving.errors import bad_request
-from worldsize.spec import cron, due_times
+from worldsize.spec import cron
 from worldsize.spec.schedule import load_time_zones, normalise_time, windows_name
 
 # Windows zones that the Unicode CLDR maps to nothing: the offsets that they keep.
@@ -42,7 +42,7 @@ class _Body(msgspec.Struct, rename="camel"):
     time_zone: str | None = None
 
 
-def read_trigger(body: object, created: datetime) -> due_times.Trigger:
+def read_trigger(body: object, created: datetime) -> cron.Trigger:
     """Read ``properties.trigger`` of a schedule.
 
     Args:
@@ -70,7 +70,7 @@ def read_trigger(body: object, created: datetime) -> due_times.Trigger:
         raise bad_request(f"`triggerType` is `{trigger.trigger_type}`, which is neither Cron nor Recurrence.")
     rhythm = _read_cron(trigger) if kind == "cron" else _read_recurrence(trigger, anchor)
     # Without a start time the first job starts with the schedule's creation, and what is due comes later.
-    return due_times.Trigger(zone, rhythm, anchor, start or anchor + timedelta(seconds=1), last)
+    return cron.Trigger(zone, rhythm, anchor, start or anchor + timedelta(seconds=1), last)
 
 
 def has_start(body: dict[str, Any]) -> bool:
@@ -100,7 +100,7 @@ def _read_time(name: str, text: str | None, zone: ZoneInfo) -> datetime | None:
     return take_time(normalise_time(text) or text, name, zone).replace(tzinfo=zone)
 
 
-def _read_cron(trigger: _Body) -> due_times.Calendar:
+def _read_cron(trigger: _Body) -> cron.Calendar:
     if trigger.expression is None:
         raise bad_request("The schedule's trigger has no `expression`.")
     faults = [fault for fault in cron.check_cron(trigger.expression) if not fault.ignored]
@@ -109,7 +109,7 @@ def _read_cron(trigger: _Body) -> due_times.Calendar:
     return cron.read_cron(trigger.expression)
 
 
-def _read_recurrence(trigger: _Body, anchor: datetime) -> due_times.Calendar | timedelta:
+def _read_recurrence(trigger: _Body, anchor: datetime) -> cron.Calendar | timedelta:
     frequency, interval = (trigger.frequency or "").lower(), trigger.interval
     if interval is None or not 1 <= interval <= _MAX_INTERVAL:
         raise bad_request(f"`interval` is {interval}; write a whole number of at least 1.")
@@ -122,20 +122,20 @@ def _read_recurrence(trigger: _Body, anchor: datetime) -> due_times.Calendar | t
     hours = _read_numbers("hours", pattern.hours, 0, 23)
     minutes = _read_numbers("minutes", pattern.minutes, 0, 59)
     second = 0 if hours or minutes else anchor.second
-    moments = due_times.times_of_day(hours or [anchor.hour], minutes or [anchor.minute], second)
-    return due_times.Calendar(_read_days(frequency, interval, pattern, anchor.date()), moments)
+    moments = cron.times_of_day(hours or [anchor.hour], minutes or [anchor.minute], second)
+    return cron.Calendar(_read_days(frequency, interval, pattern, anchor.date()), moments)
 
 
 def _read_days(frequency: str, interval: int, pattern: _Pattern, anchor: date) -> Callable[[date], bool]:
     weekdays = frozenset(_read_weekday(name) for name in pattern.week_days or ())
     month_days = frozenset(_read_numbers("monthDays", pattern.month_days, 1, 31))
     if frequency == "day":
-        return due_times.every_days(anchor, interval)
+        return cron.every_days(anchor, interval)
     if frequency == "week":
-        return due_times.every_weeks(anchor, interval, weekdays or frozenset({anchor.weekday()}))
+        return cron.every_weeks(anchor, interval, weekdays or frozenset({anchor.weekday()}))
     if frequency == "month":
         days = month_days if month_days or weekdays else frozenset({anchor.day})
-        return due_times.every_months(anchor, interval, days, weekdays)
+        return cron.every_months(anchor, interval, days, weekdays)
     raise bad_request(f"`frequency` is `{frequency}`; it is one of Minute, Hour, Day, Week and Month.")
 
 

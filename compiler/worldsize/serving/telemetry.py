@@ -5,9 +5,10 @@ from __future__ import annotations
 import zlib
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from worldsize.serving.errors import answer
 from worldsize.serving.workspace import Workspace
 
 MOST_BYTES = 16 << 20
@@ -25,7 +26,7 @@ async def _accept(request: Request) -> Response:
         if len(body) + len(chunk) <= MOST_BYTES:
             body += chunk
     count = _count_items(bytes(body), compressed=request.headers.get("content-encoding") == "gzip")
-    return JSONResponse({"itemsReceived": count, "itemsAccepted": count, "errors": []})
+    return answer({"itemsReceived": count, "itemsAccepted": count, "errors": []})
 
 
 def _count_items(body: bytes, *, compressed: bool) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from management import ask_handlers
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -19,11 +19,9 @@ from worldsize.running.prepare.machine import Machine
 from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.artifacts.folders import find_artifact
 from worldsize.serving.control import assets
-from worldsize.serving.control.call import Call
-from worldsize.serving.errors import ServiceError
 from worldsize.serving.history.routes import routes
 from worldsize.serving.jobs import artifacts, records
-from worldsize.serving.jobs.control import handle
+from worldsize.serving.jobs.control import HANDLERS
 from worldsize.serving.jobs.execution import describe_failure
 from worldsize.serving.jobs.outputs import list_outputs, register_output
 from worldsize.serving.jobs.plan import count_slots
@@ -43,16 +41,7 @@ COMMAND = {
 
 def request(workspace: Workspace, method: str, name: str | None = None, **rest: Any) -> tuple[int, Any]:
     """One request; its status and its document."""
-    call = Call(workspace, workspace.scope, BASE, method, "jobs", name, **rest)
-
-    async def answer() -> Any:
-        try:
-            return await handle(call)
-        except ServiceError as error:
-            return error.response()
-
-    response = asyncio.run(answer())
-    return response.status_code, json.loads(response.body)
+    return ask_handlers(HANDLERS, workspace, method, "jobs", name, **rest)
 
 
 def submit(workspace: Workspace, name: str, **changes: Any) -> tuple[int, Any]:

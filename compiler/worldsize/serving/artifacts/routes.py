@@ -7,13 +7,13 @@ import re
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.artifacts.folders import CONTAINER, RUN_CONTAINER, RUN_ID, RUNS
 from worldsize.serving.artifacts.service import ArtifactContainer, Document
 from worldsize.serving.control.document import read_object
-from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, put_blob
 from worldsize.serving.storage.download import send_blob
@@ -40,13 +40,13 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         found = OF_ORIGIN.fullmatch("/" + request.path_params["rest"])
         if found is None:
             raise _nothing()
-        return await answer(container(found[1], found[2]), request, found[3] or "")
+        return await answer_container(container(found[1], found[2]), request, found[3] or "")
 
     async def by_run(request: Request) -> Response:
         run = request.path_params["run"]
         if RUN_ID.fullmatch(run) is None:
             raise _nothing()
-        return await answer(
+        return await answer_container(
             container(RUNS, RUN_CONTAINER + run), request, request.path_params.get("operation", "")
         )
 
@@ -84,7 +84,7 @@ def read_paths(document: Document) -> list[str]:
 async def create_batch(container: ArtifactContainer, request: Request) -> Response:
     """Name artifacts that are about to be uploaded."""
     paths = read_paths(await read_object(request))
-    return await asyncio.to_thread(lambda: JSONResponse(container.create(paths)))
+    return await asyncio.to_thread(lambda: answer(container.create(paths)))
 
 
 async def list_all(container: ArtifactContainer, request: Request) -> Response:
@@ -104,27 +104,27 @@ async def list_contents(container: ArtifactContainer, request: Request) -> Respo
 
 
 def _list(container: ArtifactContainer, prefix: str, describe: Callable[[Blob], Document]) -> Response:
-    return JSONResponse({"value": [describe(each) for each in container.list_paths(prefix)]})
+    return answer({"value": [describe(each) for each in container.list_paths(prefix)]})
 
 
 async def describe(container: ArtifactContainer, request: Request) -> Response:
     """Describe one artifact."""
     path = _path(request)
-    return JSONResponse(container.describe(path, container.find(path)))
+    return answer(container.describe(path, container.find(path)))
 
 
 async def content_info(container: ArtifactContainer, request: Request) -> Response:
     """Say where one artifact is."""
     path = _path(request)
     container.find(path)
-    return JSONResponse(container.content(path))
+    return answer(container.content(path))
 
 
 async def content_uri(container: ArtifactContainer, request: Request) -> Response:
     """The address of one artifact alone."""
     path = _path(request)
     container.find(path)
-    return JSONResponse(container.content(path)["contentUri"])
+    return answer(container.content(path)["contentUri"])
 
 
 async def download(container: ArtifactContainer, request: Request) -> Response:
@@ -141,7 +141,7 @@ async def upload(container: ArtifactContainer, request: Request) -> Response:
         blob = await asyncio.to_thread(
             put_blob, container.workspace, CONTAINER, container.blob(path), body.file, properties
         )
-    return JSONResponse(container.describe(path, blob))
+    return answer(container.describe(path, blob))
 
 
 async def delete(container: ArtifactContainer, request: Request) -> Response:
@@ -172,7 +172,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
 }
 
 
-async def answer(container: ArtifactContainer, request: Request, operation: str) -> Response:
+async def answer_container(container: ArtifactContainer, request: Request, operation: str) -> Response:
     """Answer a request for a container.
 
     Raises:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -14,40 +15,21 @@ from starlette.responses import Response
 from worldsize.serving.control import assets
 from worldsize.serving.control.asset_kinds import KINDS, LONGEST_DESCRIPTION, check_change
 from worldsize.serving.control.assets import Asset, Container
-from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer, take_about, take_object
+from worldsize.serving.control.call import Call, Handler, Handlers, answer_beside
+from worldsize.serving.control.document import JsonObject, take_about, take_object
 from worldsize.serving.control.paging import answer_page, read_window, views
 from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.control.uris import expand_uri
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.front.guard import sign_path
+from worldsize.serving.tracking.models import sync_models
 
 _NAME = re.compile(r"[A-Za-z0-9_][\w.\- ]{0,254}", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9_][\w.\-]{0,254}", re.ASCII)
 _URIS = {"data": "dataUri", "models": "modelUri"}
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for ``{kind}``, ``{kind}/{name}``, ``…/versions`` or ``…/versions/{version}``."""
-    if call.action is not None:
-        return _act(call)
-    if call.label is not None:
-        return _get_label(call)
-    if call.version is not None:
-        return _handle_version(call)
-    if call.versions:
-        return _list_versions(call)
-    return _handle_container(call)
-
-
-def _act(call: Call) -> Response:
-    if call.action == "startpendingupload" and call.version is not None and call.method == "POST":
-        return start_upload(call)
-    raise not_found(f"The action `{call.action}` of {call.kind}")
-
-
 def _get_label(call: Call) -> Response:
-    _refuse_others(call, "GET")
     assert call.name is not None
     if call.label != "latest":
         raise not_found(f"The label `{call.label}` of {_describe(call)}")
@@ -59,22 +41,20 @@ def _get_label(call: Call) -> Response:
     return answer(describe_version(call, asset))
 
 
-def _handle_version(call: Call) -> Response:
-    _refuse_others(call, "GET", "PUT", "DELETE")
+def _get_version(call: Call) -> Response:
     assert call.name is not None
     assert call.version is not None
-    database = call.workspace.database
-    if call.method == "PUT":
-        return _put_version(call)
-    if call.method == "DELETE":
-        found = assets.delete_version(database, call.kind, call.name, call.version)
-        return Response(status_code=200 if found else 204)
-    asset = assets.get_version(database, call.kind, call.name, call.version)
+    asset = assets.get_version(call.workspace.database, call.kind, call.name, call.version)
     if asset is None and is_curated(call.kind, call.name):
         asset = curated_version(call.name, call.version)
     if asset is None:
         raise not_found(_describe(call))
     return answer(describe_version(call, asset))
+
+
+def _delete_version(call: Call) -> Response:
+    database, name, version = call.workspace.database, call.name or "", call.version or ""
+    return Response(status_code=200 if assets.delete_version(database, call.kind, name, version) else 204)
 
 
 def _put_version(call: Call) -> Response:
@@ -105,7 +85,6 @@ def _put_version(call: Call) -> Response:
 
 
 def _list_versions(call: Call) -> Response:
-    _refuse_others(call, "GET")
     assert call.name is not None
     limit, skip = read_window(call)
     database = call.workspace.database
@@ -120,30 +99,33 @@ def _list_versions(call: Call) -> Response:
     return answer_page(call, rows, partial(_describe_version_row, call), name=assets.name_row, skipped=True)
 
 
-def _handle_container(call: Call) -> Response:
-    database = call.workspace.database
-    if call.name is None:
-        return _list_containers(call)
-    _refuse_others(call, "GET", "PUT", "DELETE")
-    if call.method == "DELETE":
-        return Response(status_code=200 if assets.delete_container(database, call.kind, call.name) else 204)
-    before = assets.get_container(database, call.kind, call.name)
-    if call.method == "GET":
-        if before is None and is_curated(call.kind, call.name):
-            before = curated_container(call.name)
-        if before is None:
-            raise not_found(_describe(call))
-        return answer(_describe_container(call, before))
-    if not _NAME.fullmatch(call.name):
-        raise bad_request(f"`{call.name[:60]}` cannot be the name of an asset.")
+def _get_container(call: Call) -> Response:
+    assert call.name is not None
+    container = assets.get_container(call.workspace.database, call.kind, call.name)
+    if container is None and is_curated(call.kind, call.name):
+        container = curated_container(call.name)
+    if container is None:
+        raise not_found(_describe(call))
+    return answer(_describe_container(call, container))
+
+
+def _put_container(call: Call) -> Response:
+    database, name = call.workspace.database, call.name or ""
+    if not _NAME.fullmatch(name):
+        raise bad_request(f"`{name[:60]}` cannot be the name of an asset.")
     properties = take_object(call.body, "properties")
     take_about(properties, description=LONGEST_DESCRIPTION)
-    container = assets.put_container(database, call.kind, call.name, properties)
+    before = assets.get_container(database, call.kind, name)
+    container = assets.put_container(database, call.kind, name, properties)
     return answer(_describe_container(call, container), 200 if before is not None else 201)
 
 
+def _delete_container(call: Call) -> Response:
+    deleted = assets.delete_container(call.workspace.database, call.kind, call.name or "")
+    return Response(status_code=200 if deleted else 204)
+
+
 def _list_containers(call: Call) -> Response:
-    _refuse_others(call, "GET")
     limit, skip = read_window(call)
     database = call.workspace.database
     rows = assets.select_containers(database, call.kind, archived=views(call), limit=limit + 1, skip=skip)
@@ -206,11 +188,6 @@ def _describe(call: Call) -> str:
     return f"The {word} {call.name}{version}"
 
 
-def _refuse_others(call: Call, *methods: str) -> None:
-    if call.method not in methods:
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {call.kind} is not allowed.")
-
-
 def start_upload(call: Call) -> Response:
     """The answer to ``startPendingUpload``: the same container each time for one version."""
     workspace = call.workspace
@@ -232,6 +209,19 @@ def start_upload(call: Call) -> Response:
         "blobReferenceForConsumption": reference,
     }
     return answer(document)
+
+
+def _in_step(handle: Callable[[Call], Response]) -> Handler:
+    """A handler of models, which MLflow's registry has too: each sees what the other has changed."""
+
+    async def handle_models(call: Call) -> Response:
+        await asyncio.to_thread(sync_models, call.workspace)
+        response = await answer_beside(call.workspace, call.method, partial(handle, call))
+        if call.method != "GET":
+            await asyncio.to_thread(sync_models, call.workspace)
+        return response
+
+    return handle_models
 
 
 PREFIX = "azureml-"
@@ -261,3 +251,19 @@ def curated_version(name: str, version: str = "1") -> Asset:
 def curated_container(name: str) -> Container:
     """All versions of a curated environment."""
     return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
+
+
+_HANDLERS: dict[str, Callable[[Call], Response]] = {
+    "GET all": _list_containers,
+    "GET one": _get_container,
+    "PUT one": _put_container,
+    "DELETE one": _delete_container,
+    "GET versions": _list_versions,
+    "GET version": _get_version,
+    "PUT version": _put_version,
+    "DELETE version": _delete_version,
+    "GET label": _get_label,
+    "POST version/startpendingupload": start_upload,
+}
+HANDLERS: Handlers = _HANDLERS
+MODEL_HANDLERS: Handlers = {operation: _in_step(handle) for operation, handle in _HANDLERS.items()}

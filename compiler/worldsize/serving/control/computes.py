@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
+from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.clusters import KIND, find_compute, list_computes
 from worldsize.serving.control.document import (
     LONGEST_DESCRIPTION,
     JsonObject,
-    answer,
     take_count,
     take_object,
     take_text,
     take_texts,
 )
-from worldsize.serving.control.operations import operation_headers
 from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import Resource, delete_resource, put_resource
 from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.database import choose_each, now
-from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.workspace import LOCATION
 
 _DURATION = re.compile(r"P(?:\d{1,6}D)?(?:T(?:\d{1,9}H)?(?:\d{1,9}M)?(?:\d{1,9}(?:\.\d{1,9})?S)?)?")
@@ -44,22 +42,8 @@ _TYPES = (
 )
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for ``computes`` or ``computes/{name}``."""
-    if call.name is None:
-        return _list(call)
-    if call.action is not None:
-        return _act(call)
-    if call.method == "PUT":
-        return _put(call)
-    compute = _require(call)
-    if call.method == "PATCH":
-        return _patch(call, compute)
-    if call.method == "DELETE":
-        return _delete(call, compute)
-    if call.method != "GET":
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of a compute is not allowed.")
-    return answer(_describe(call, compute))
+def _get(call: Call) -> Response:
+    return answer(_describe(call, _require(call)))
 
 
 def _require(call: Call) -> Resource:
@@ -146,7 +130,8 @@ def _read_scale(inner: JsonObject) -> JsonObject:
     return {"minNodeCount": least, "maxNodeCount": most, "nodeIdleTimeBeforeScaleDown": idle}
 
 
-def _patch(call: Call, compute: Resource) -> Response:
+def _patch(call: Call) -> Response:
+    compute = _require(call)
     change = take_object(take_object(call.body, "properties"), "properties", "properties.")
     inner = compute.body["properties"].get("properties") or {}
     body = {**compute.body, "properties": {**compute.body["properties"], "properties": {**inner, **change}}}
@@ -157,9 +142,9 @@ def _patch(call: Call, compute: Resource) -> Response:
     return answer(_describe(call, stored), 200, operation_headers(call))
 
 
-def _delete(call: Call, compute: Resource) -> Response:
+def _delete(call: Call) -> Response:
     """Delete or detach (``underlyingResourceAction``): the same here, where nothing lies under it."""
-    database = call.workspace.database
+    database, compute = call.workspace.database, _require(call)
     with database.transaction():
         delete_resource(database, KIND, compute.name)
         if find_compute(call.workspace, compute.name) is not None:  # the project describes it
@@ -167,26 +152,30 @@ def _delete(call: Call, compute: Resource) -> Response:
     return Response(status_code=202, headers=operation_headers(call))
 
 
-def _act(call: Call) -> Response:
-    compute = _require(call)
-    action, kind = call.action or "", compute.body["properties"]["computeType"]
-    actions: dict[str, Callable[[], Response]] = {
-        "listnodes": lambda: answer({"nodes": []}),  # instances exist only while jobs run
-        "listkeys": lambda: answer({"computeType": kind}),
-        "enablesso": lambda: answer({}),
-        "updateidleshutdownsetting": lambda: answer({}),
-        "customservices": lambda: answer({}),
-    }
-    if call.method == "POST" and action in actions:
-        return actions[action]()
-    if call.method != "POST" or action not in _STATES:
-        raise ServiceError(404, "ResourceNotFound", f"Computes have no action `{action[:60]}`.")
+def _start_or_stop(call: Call) -> Response:
+    compute, action = _require(call), call.action or ""
+    kind = compute.body["properties"]["computeType"]
     if kind != "ComputeInstance":
         raise bad_request(f"Only a compute instance can {action}, and {compute.name} is of type {kind}.")
     operation = {"operationName": action.title(), "operationTime": now(), "operationStatus": "Succeeded"}
     body = {**compute.body, "state": _STATES[action], "lastOperation": operation}
     put_resource(call.workspace.database, KIND, compute.name, body)
     return Response(status_code=202, headers=operation_headers(call))
+
+
+def _list_nodes(call: Call) -> Response:
+    """The instances of a compute, which exist only while jobs run."""
+    _require(call)
+    return answer({"nodes": []})
+
+
+def _list_keys(call: Call) -> Response:
+    return answer({"computeType": _type(_require(call))})
+
+
+def _accept(call: Call) -> Response:
+    _require(call)
+    return answer({})
 
 
 def _describe(call: Call, compute: Resource) -> JsonObject:
@@ -243,3 +232,18 @@ def _live(kind: str, compute: Resource) -> JsonObject:
             "lastOperation": compute.body.get("lastOperation", created),
         }
     return {}
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": _get,
+    "PUT one": _put,
+    "PATCH one": _patch,
+    "DELETE one": _delete,
+    **dict.fromkeys(("POST one/start", "POST one/stop", "POST one/restart"), _start_or_stop),
+    "POST one/listnodes": _list_nodes,
+    "POST one/listkeys": _list_keys,
+    "POST one/enablesso": _accept,
+    "POST one/updateidleshutdownsetting": _accept,
+    "POST one/customservices": _accept,
+}

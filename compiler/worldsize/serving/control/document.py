@@ -9,10 +9,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 
 from worldsize.serving.database import MOST_VALUES, TOO_MANY, check_values
-from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.errors import ServiceError, bad_request, encode
 
 JsonObject: TypeAlias = dict[str, Any]
 LARGEST_BODY = 4 << 20  # bytes, as Azure Resource Manager has it
@@ -24,14 +23,8 @@ MOST_TAGS, LONGEST_KEY, LONGEST_TAG = 50, 100, 1000
 LONGEST_NAME, LONGEST_DESCRIPTION = 256, 5000
 _TEXTS = {"displayName": LONGEST_NAME, "experimentName": LONGEST_NAME}
 
-encode = msgspec.json.Encoder().encode
 _MARGIN = timedelta(days=400)
 _large: set[object] = set()  # the requests whose large bodies are being read
-
-
-def answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(encode(document), status, headers, media_type="application/json")
 
 
 def parse_object(text: bytes) -> JsonObject:

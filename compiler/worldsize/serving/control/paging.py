@@ -10,9 +10,9 @@ import msgspec
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer, encode
+from worldsize.serving.control.document import JsonObject
 from worldsize.serving.database import Item, use_each
-from worldsize.serving.errors import bad_request
+from worldsize.serving.errors import answer, bad_request, encode
 
 PAGE = 100  # items
 PAGE_BYTES = 4 << 20  # after which a page ends

@@ -8,11 +8,11 @@ from starlette.responses import Response
 
 from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.serving.control.document import JsonObject, answer
-from worldsize.serving.control.parse import PROVIDER
+from worldsize.serving.control.call import PROVIDER
+from worldsize.serving.control.document import JsonObject
 from worldsize.serving.control.project import project_settings
 from worldsize.serving.control.workspaces import DEPENDENTS, describe_workspace
-from worldsize.serving.errors import ServiceError, not_found
+from worldsize.serving.errors import ServiceError, answer, not_found
 from worldsize.serving.workspace import LOCATION, TENANT, Scope, Workspace
 
 _TYPES = ("workspaces", "registries", "workspaces/computes", "workspaces/jobs", "workspaces/data")

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
+from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     LONGEST_DESCRIPTION,
     JsonObject,
-    answer,
     take_object,
     take_text,
     take_texts,
 )
-from worldsize.serving.control.operations import operation_headers
 from worldsize.serving.control.resources import delete_resource, get_resource, put_resource
 from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import answer, bad_request
 from worldsize.serving.workspace import LOCATION, TENANT, Scope, Workspace
 
 _CREATED = "2026-01-01T00:00:00.000000Z"
@@ -47,32 +45,17 @@ _ACTIONS: dict[str, Callable[[Call], object]] = {
 _LISTS = ("privateendpointconnections", "privatelinkresources", "features", "skus", "usages")
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for the workspace."""
-    if call.method == "GET":
-        return answer(describe_workspace(call.workspace, call.scope))
-    if call.method in ("PUT", "PATCH"):
-        return _change(call)
-    if call.method != "DELETE":
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of a workspace is not allowed.")
+def _get(call: Call) -> Response:
+    return answer(describe_workspace(call.workspace, call.scope))
+
+
+def _delete(call: Call) -> Response:
     if not delete_resource(call.workspace.database, "workspaces", call.scope.workspace):
         raise bad_request(
             f"The workspace {call.scope.workspace} is the one that `worldsize serve` keeps in"
             f" {call.workspace.home.root}. To delete it, stop the server and delete this folder."
         )
     return Response(status_code=202, headers=operation_headers(call))
-
-
-def handle_action(call: Call) -> Response:
-    """Answer a request for an action or a list of the workspace as a whole."""
-    if call.kind in _LISTS and call.method == "GET" and call.name is None:
-        return answer({"value": []})
-    if call.kind in _ACTIONS and call.method == "POST" and call.name is None:
-        return answer(_ACTIONS[call.kind](call))
-    raise not_found(f"`{call.kind}` of the workspace")
-
-
-ACTION_KINDS = (*_ACTIONS, *_LISTS)
 
 
 def _change(call: Call) -> Response:
@@ -149,3 +132,19 @@ def describe_discovery(workspace: Workspace) -> JsonObject:
     services = ("api", "history", "mlflow", "experimentation", "modelmanagement", "catalog", "pipelines")
     more = ("notebooks", "hyperdrive", "inferencing", "artifact", "data", "jasmine")
     return {**dict.fromkeys((*services, *more), base), "studio": page}
+
+
+def _list_nothing(_call: Call) -> Response:
+    return answer({"value": []})
+
+
+def _act(call: Call) -> Response:
+    return answer(_ACTIONS[call.kind](call))
+
+
+HANDLERS: Handlers = {"GET all": _get, "PUT all": _change, "PATCH all": _change, "DELETE all": _delete}
+# Actions and lists of the workspace as a whole.
+ACTION_HANDLERS: Mapping[str, Handlers] = {
+    **{kind: {"POST all": _act} for kind in _ACTIONS},
+    **{kind: {"GET all": _list_nothing} for kind in _LISTS},
+}

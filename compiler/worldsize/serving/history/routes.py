@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.control.call import answer_beside
-from worldsize.serving.control.document import LONGEST_NAME, answer, encode, read_object, take_about
+from worldsize.serving.control.document import LONGEST_NAME, read_object, take_about
 from worldsize.serving.database import use_each
-from worldsize.serving.errors import not_found
+from worldsize.serving.errors import answer, encode, not_found
 from worldsize.serving.history.data import read_ids, resolve_assets
 from worldsize.serving.history.runs import show_details, show_run
 from worldsize.serving.jobs import records

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.errors import not_found
+from worldsize.serving.errors import answer, not_found
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.workspace import CONTAINERS, Workspace
 
@@ -23,7 +23,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         name = request.path_params["name"]
         if name not in CONTAINERS:
             raise not_found(f"Datastore `{name}`")
-        return JSONResponse(describe_store(workspace, name))
+        return answer(describe_store(workspace, name))
 
     return [Route(_PATH, show)]
 

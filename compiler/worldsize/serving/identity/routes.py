@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.control.document import read_body
+from worldsize.serving.errors import answer
 from worldsize.serving.front.guard import proxy_host
 from worldsize.serving.front.peers import admit
 from worldsize.serving.front.tokens import (
@@ -60,7 +61,7 @@ class _Identity:
             )
         admit(request.scope)
         resource = request.query_params.get("resource", _DEFAULT_RESOURCE)
-        return JSONResponse(
+        return answer(
             {
                 "access_token": issue_token(self._workspace, resource),
                 "client_id": request.query_params.get("client_id", CLIENT),
@@ -102,16 +103,16 @@ class _Identity:
                 "not_before": str(now),
                 "resource": resource,
             }
-        return JSONResponse(document)
+        return answer(document)
 
     async def cloud(self, request: Request) -> Response:
         """The endpoints of the cloud; those of this server for a direct request."""
-        return JSONResponse([describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
+        return answer([describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
 
     async def instance(self, request: Request) -> Response:
         """Which hosts are the same login service: the one that was asked."""
         host, base = _login_base(request)
-        return JSONResponse(
+        return answer(
             {
                 "tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration",
                 "api-version": "1.1",
@@ -123,7 +124,7 @@ class _Identity:
         """The login service's endpoints for a tenant."""
         tenant = request.path_params["tenant"]
         host, base = _login_base(request)
-        return JSONResponse(
+        return answer(
             {
                 "issuer": f"{base}/{tenant}/v2.0",
                 "authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/authorize",
@@ -142,7 +143,7 @@ class _Identity:
 
     async def keys(self, _request: Request) -> Response:
         """No public keys: tokens are signed with a secret, and only this server checks them."""
-        return JSONResponse({"keys": []})
+        return answer({"keys": []})
 
 
 def _login_base(request: Request) -> tuple[str, str]:
@@ -160,7 +161,7 @@ async def _read_form(request: Request) -> dict[str, str]:
 
 
 def _oauth_error(status: int, code: str, message: str) -> Response:
-    return JSONResponse({"error": code, "error_description": message}, status)
+    return answer({"error": code, "error_description": message}, status)
 
 
 LOCAL = "WorldsizeCloud"

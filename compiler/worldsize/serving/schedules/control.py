@@ -8,10 +8,9 @@ from functools import partial
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call, answer_beside
+from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
-    answer,
     take_about,
     take_flag,
     take_object,
@@ -22,7 +21,7 @@ from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import delete_resource, put_resource
 from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.database import now, use_each
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.definition import complete_definition
 from worldsize.serving.schedules.fire import fire, wake
@@ -38,34 +37,15 @@ _ACTIONS = {  # what each action must have
 _VIEWS = {"enabledonly": True, "disabledonly": False, "all": None}
 
 
-async def handle(call: Call) -> Response:
-    """Answer a request for ``schedules``, ``schedules/{name}`` or its ``trigger``.
+def _get(call: Call) -> Response:
+    return answer(_describe(call, _find(call)))
 
-    Raises:
-        ServiceError: What the service answers instead.
-    """
-    if call.action == "trigger" and call.method == "POST" and call.name is not None:
-        return await _trigger(call, await asyncio.to_thread(_find, call))
-    answered = await answer_beside(call.workspace, call.method, partial(_handle, call))
-    if call.method != "GET":
-        wake()
+
+async def _change(call: Call) -> Response:
+    handle = _put if call.method == "PUT" else _delete
+    answered = await answer_beside(call.workspace, call.method, partial(handle, call))
+    wake()
     return answered
-
-
-def _handle(call: Call) -> Response:
-    if call.name is None:
-        if call.method != "GET":
-            raise ServiceError(405, "MethodNotAllowed", "Schedules are created by their names.")
-        return _list(call)
-    if call.action is not None or call.versions:
-        raise not_found(f"The action `{call.action}` of schedules")
-    if call.method == "GET":
-        return answer(_describe(call, _find(call)))
-    if call.method == "PUT":
-        return _put(call, call.name)
-    if call.method == "DELETE":
-        return _delete(call)
-    raise ServiceError(405, "MethodNotAllowed", f"{call.method} is not a method of schedules.")
 
 
 def _find(call: Call) -> ScheduleRecord:
@@ -83,8 +63,8 @@ def _list(call: Call) -> Response:
     return answer_page(call, schedules, partial(_describe, call))
 
 
-def _put(call: Call, name: str) -> Response:
-    database = call.workspace.database
+def _put(call: Call) -> Response:
+    database, name = call.workspace.database, call.name or ""
     properties = _read_properties(call)
     read_trigger(properties["trigger"], records.read_time(now()))
     known = name.lower() in map(str.lower, records.list_states(database))
@@ -123,7 +103,8 @@ def _delete(call: Call) -> Response:
     return Response(status_code=200 if delete_resource(database, KIND, name) else 204)
 
 
-async def _trigger(call: Call, schedule: ScheduleRecord) -> Response:
+async def _trigger(call: Call) -> Response:
+    schedule = await asyncio.to_thread(_find, call)
     if schedule.note:
         raise bad_request(schedule.note)
     if not schedule.enabled:
@@ -168,3 +149,12 @@ def _describe(call: Call, schedule: ScheduleRecord) -> JsonObject:
 
 def _service_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": _get,
+    "PUT one": _change,
+    "DELETE one": _change,
+    "POST one/trigger": _trigger,
+}

@@ -16,12 +16,12 @@ from urllib.parse import quote, urlencode
 
 import aiohttp
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from worldsize.serving.artifacts.folders import local_folder_of
 from worldsize.serving.control.document import read_body
 from worldsize.serving.database import check_values
-from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.jobs import records
 from worldsize.serving.tracking.proxied import list_folder
 from worldsize.serving.tracking.registry import place_version
@@ -78,19 +78,19 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
     elif operation == "runs/log-batch-async":
         call = _log_batch(call)
     elif operation == "runs/get-run-data-status":
-        return JSONResponse({"is_complete": True})
+        return answer({"is_complete": True})
     elif (listed := LISTED.fullmatch(operation)) is not None:
         call, files = await asyncio.to_thread(_list_artifacts, workspace, request, call, listed[1])
         if files is not None:
             return rewrite(uris, 200, "application/json", json.dumps(files).encode())
     elif operation == "model-versions/create":
         return await place_version(workspace, uris, call, send)
-    answer = await send(workspace, call)
+    reply = await send(workspace, call)
     until = time.monotonic() + COMING_SECONDS
-    while answer[0] == 404 and _is_coming(workspace, request) and time.monotonic() < until:
+    while reply[0] == 404 and _is_coming(workspace, request) and time.monotonic() < until:
         await asyncio.sleep(LOOK_SECONDS)
-        answer = await send(workspace, call)
-    return await asyncio.to_thread(rewrite, uris, *answer)
+        reply = await send(workspace, call)
+    return await asyncio.to_thread(rewrite, uris, *reply)
 
 
 async def send(workspace: Workspace, call: MlflowCall) -> tuple[int, str, bytes]:
@@ -102,8 +102,8 @@ async def send(workspace: Workspace, call: MlflowCall) -> tuple[int, str, bytes]
     url = f"http://localhost/{quote(call.path)}" + (f"?{call.query}" if call.query else "")
     session = mlflow_session(workspace)
     try:
-        async with session.request(call.method, url, data=call.body or None, headers=call.headers) as answer:
-            return answer.status, answer.content_type, await answer.read()
+        async with session.request(call.method, url, data=call.body or None, headers=call.headers) as reply:
+            return reply.status, reply.content_type, await reply.read()
     except (aiohttp.ClientError, TimeoutError) as error:
         reason = str(error) or type(error).__name__
         raise ServiceError(503, "ServiceUnavailable", f"MLflow's server does not answer: {reason}") from None

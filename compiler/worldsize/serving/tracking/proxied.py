@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from worldsize.serving.artifacts.folders import CONTAINER, prepare_run_folder, run_blob_path, unknown_artifact
+from worldsize.serving.errors import answer
 from worldsize.serving.storage.blobs import BlobProperties, delete_blob, put_blob, read_blob
 from worldsize.serving.storage.download import read_chunks
 from worldsize.serving.storage.files import blob_name
@@ -30,13 +31,13 @@ async def answer_artifact(workspace: Workspace, request: Request, path: str) -> 
         async with received_body(workspace.home, request) as body:
             properties = BlobProperties(content_md5=body.md5)
             await asyncio.to_thread(put_blob, workspace, CONTAINER, name, body.file, properties)
-        return JSONResponse({})
+        return answer({})
     blob = read_blob(workspace, CONTAINER, name)
     if blob is None:
         raise unknown_artifact(path)
     if request.method == "DELETE":
         await asyncio.to_thread(delete_blob, workspace, blob)
-        return JSONResponse({})
+        return answer({})
     headers = {"Content-Length": str(blob.size), "X-Content-Type-Options": "nosniff"}
     return StreamingResponse(
         read_chunks(blob, 0, blob.size), headers=headers, media_type="application/octet-stream"
@@ -44,7 +45,7 @@ async def answer_artifact(workspace: Workspace, request: Request, path: str) -> 
 
 
 def _list(workspace: Workspace, path: str) -> Response:
-    return JSONResponse({"files": list_folder(workspace, path)})
+    return answer({"files": list_folder(workspace, path)})
 
 
 def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:

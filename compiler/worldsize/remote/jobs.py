@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from worldsize.remote.rest import Rest
 from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
 from worldsize.resolving.measured_case import SPEED, Speed
 from worldsize.running.model.results import Registration
+from worldsize.running.record.details import name_values
 from worldsize.running.record.history import RunRecord, StepRecord
 
 THREADS = 8  # requests at a time
@@ -183,13 +183,8 @@ class RemoteJob:
 
     def run_metrics(self) -> dict[str, float]:
         """The newest values by name, and by ``step.name``; of several steps the last one counts."""
-        found: dict[str, float] = {}
-        for name, step in self.steps.items():
-            logged = self._logged.get(step.id or "")
-            for metric, value in logged.metrics.items() if logged is not None else ():
-                if math.isfinite(value):
-                    found[metric] = found[f"{name}.{metric}"] = value
-        return found
+        logged = ((name, self._logged.get(step.id or "")) for name, step in self.steps.items())
+        return name_values((name, each.metrics) for name, each in logged if each is not None)
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The end of the log of a step that failed."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from worldsize.base.wording import show_number
 from worldsize.planning.estimates import prediction
-from worldsize.reporting.curves import read_tracked
-from worldsize.reporting.run_metrics import find_original, read_run_metrics
+from worldsize.reporting.curves import find_original, read_run_metrics, read_tracked
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json

@@ -13,8 +13,13 @@ from typing import Any, TypeVar
 
 from worldsize.base import untrusted
 from worldsize.reporting.model import RankSample
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.record.details import LocalDetails, name_values
+from worldsize.running.record.history import RunRecord
+from worldsize.running.record.json_files import is_file_name
+from worldsize.running.reuse.store import read_original
 from worldsize.showing.curves import Curve, is_finite, prepare_curves
-from worldsize.tracking.runs import read_latest_metrics
+from worldsize.tracking.runs import find_steps, read_latest_metrics
 
 Value = TypeVar("Value")
 
@@ -127,3 +132,34 @@ def _number(value: Any) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # an integer of hundreds of digits
         return None
+
+
+def read_run_metrics(run: RunRecord) -> dict[str, float]:
+    """The last value of each metric by name, and by ``step.name``; of several steps the last one counts.
+
+    What a step wrote to its ``metrics.json`` counts more than what was logged.
+    """
+    home = run.root.absolute().parent.parent
+    originals = {name: find_original(run.root, name) for name in run.steps}
+    tracked = {
+        each: read_tracked(find_steps, home, each) for each in {source for source, _ in originals.values()}
+    }
+    logged = {
+        name: read_tracked_values(home, tracked[source][step])
+        for name, (source, step) in originals.items()
+        if step in tracked[source]
+    }
+    details = LocalDetails(run)
+    written = {name: details.metrics(step) for name, step in run.steps.items()}
+    return name_values([*logged.items(), *written.items()])
+
+
+def find_original(root: Path, step: str) -> tuple[str, str]:
+    """The run and the step that did the work of a step: its own, unless it was reused.
+
+    Args:
+        root: The folder of the run.
+        step: The name of the step, which may contain anything.
+    """
+    original = read_original(RunFolder(root).step(step)) if is_file_name(step) else None
+    return (root.name, step) if original is None else (original.run, original.step)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from management import GROUP, ROOT, Management
 
-from worldsize.serving.control.project import project_settings
+from worldsize.serving.control.paths import project_settings
 from worldsize.serving.jobs.submit import WorkspaceLookup, describe_project
-from worldsize.serving.jobs.translate.lookup import References
+from worldsize.serving.jobs.translate.body import References
 
 STORE = {
     "datastoreType": "AzureBlob",

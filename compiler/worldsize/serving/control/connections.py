@@ -9,8 +9,14 @@ from typing import Any
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call, Handlers, operation_headers
-from worldsize.serving.control.document import JsonObject, take_about, take_object, take_text
-from worldsize.serving.control.paging import answer_page
+from worldsize.serving.control.document import (
+    JsonObject,
+    answer_page,
+    describe_times,
+    take_about,
+    take_object,
+    take_text,
+)
 from worldsize.serving.control.resources import (
     Resource,
     delete_resource,
@@ -18,7 +24,6 @@ from worldsize.serving.control.resources import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.errors import answer, not_found
 
 _TYPES = {"connections": "connections", "outboundrules": "outboundRules"}  # of Azure Resource Manager

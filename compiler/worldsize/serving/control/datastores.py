@@ -8,8 +8,15 @@ from itertools import chain
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call, Handlers
-from worldsize.serving.control.document import JsonObject, take_about, take_flag, take_object, take_text
-from worldsize.serving.control.paging import answer_page
+from worldsize.serving.control.document import (
+    JsonObject,
+    answer_page,
+    describe_times,
+    take_about,
+    take_flag,
+    take_object,
+    take_text,
+)
 from worldsize.serving.control.resources import (
     Resource,
     delete_resource,
@@ -17,7 +24,6 @@ from worldsize.serving.control.resources import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.workspace import BLOB_STORE, CONTAINERS, Workspace

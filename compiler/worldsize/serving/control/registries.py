@@ -17,9 +17,8 @@ from worldsize.base import untrusted
 from worldsize.facts import curated
 from worldsize.serving.control.assets import KINDS
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject
+from worldsize.serving.control.document import JsonObject, describe_times
 from worldsize.serving.control.paths import asset_entries
-from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.errors import ServiceError, answer, not_found
 from worldsize.serving.workspace import LOCATION, Workspace
 

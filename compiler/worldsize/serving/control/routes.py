@@ -31,7 +31,7 @@ from worldsize.serving.control.call import (
     split_path,
 )
 from worldsize.serving.control.document import JsonObject, read_object
-from worldsize.serving.control.subscriptions import answer_above
+from worldsize.serving.control.workspaces import answer_above
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.jobs import control as jobs
 from worldsize.serving.schedules import control as schedules

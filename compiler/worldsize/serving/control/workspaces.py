@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call, Handlers, operation_headers
+from worldsize.facts import prices, vm_sizes
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.serving.control.call import PROVIDER, Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     LONGEST_DESCRIPTION,
     JsonObject,
+    describe_times,
     take_object,
     take_text,
     take_texts,
 )
+from worldsize.serving.control.paths import project_settings
 from worldsize.serving.control.resources import delete_resource, get_resource, put_resource
-from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.errors import answer, bad_request
+from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.workspace import LOCATION, TENANT, Scope, Workspace
 
 _CREATED = "2026-01-01T00:00:00.000000Z"
@@ -148,3 +151,179 @@ ACTION_HANDLERS: Mapping[str, Handlers] = {
     **{kind: {"POST all": _act} for kind in _ACTIONS},
     **{kind: {"GET all": _list_nothing} for kind in _LISTS},
 }
+
+
+_TYPES = ("workspaces", "registries", "workspaces/computes", "workspaces/jobs", "workspaces/data")
+
+
+def answer_above(workspace: Workspace, method: str, segments: Sequence[str]) -> Response:
+    """Answer a request whose path does not lead into a workspace.
+
+    Args:
+        workspace: The workspace.
+        method: Of the request.
+        segments: Of the path, from ``subscriptions`` or ``providers`` on.
+
+    Raises:
+        ServiceError: 404, for what only Azure has.
+    """
+    words = [segment.lower() for segment in segments if segment]
+    if method == "DELETE" and "providers" in words:  # the resources beside a workspace that is deleted
+        return Response(status_code=204)
+    if method not in ("GET", "HEAD"):
+        raise ServiceError(
+            405, "MethodNotAllowed", f"worldsize serve keeps one workspace, so {method} is not allowed here."
+        )
+    if words[:1] == ["providers"]:
+        return _answer_provider(words)
+    if len(words) <= 2:
+        known = _subscription(segments[1] if words[1:] else workspace.scope.subscription)
+        return answer(known if words[1:] else {"value": [known]})
+    name, inner = segments[1], words[2:]
+    if inner[0] == "resourcegroups":
+        return _answer_group(workspace, name, segments[3:])
+    if inner[0] == "locations":
+        return answer({"value": [_location(name)]})
+    if inner[0] == "providers":
+        return _answer_of_provider(workspace, name, inner[1:], segments)
+    raise not_found("/" + "/".join(segments)[:300])
+
+
+def _subscription(name: str) -> JsonObject:
+    return {
+        "id": f"/subscriptions/{name}",
+        "subscriptionId": name,
+        "tenantId": TENANT,
+        "displayName": "worldsize serve",
+        "state": "Enabled",
+    }
+
+
+def _location(subscription: str) -> JsonObject:
+    return {
+        "id": f"/subscriptions/{subscription}/locations/{LOCATION}",
+        "name": LOCATION,
+        "displayName": "East US",
+    }
+
+
+def _answer_provider(words: Sequence[str]) -> Response:
+    if len(words) > 2 and words[2] == "operations":
+        return answer({"value": []})
+    return answer({"value": [_provider()]})
+
+
+def _provider() -> JsonObject:
+    types = [
+        {"resourceType": name, "locations": ["East US"], "apiVersions": ["2024-10-01"]} for name in _TYPES
+    ]
+    return {
+        "namespace": "Microsoft.MachineLearningServices",
+        "registrationState": "Registered",
+        "resourceTypes": types,
+    }
+
+
+def _answer_group(workspace: Workspace, subscription: str, rest: Sequence[str]) -> Response:
+    name = rest[0] if rest else workspace.scope.group
+    group = {
+        "id": f"/subscriptions/{subscription}/resourceGroups/{name}",
+        "name": name,
+        "type": "Microsoft.Resources/resourceGroups",
+        "location": LOCATION,
+        "tags": {},
+        "properties": {"provisioningState": "Succeeded"},
+    }
+    if len(rest) <= 1:
+        return answer(group if rest else {"value": [group]})
+    words = [segment.lower() for segment in rest[1:]]
+    if words[:2] == ["providers", PROVIDER] and words[2:] in (["workspaces"], ["registries"]):
+        return _list_containers(workspace, words[2], subscription, name)
+    if len(words) == 4 and "/".join(words[1:3]) in [kind.lower() for kind in DEPENDENTS.values()]:
+        kind = "/".join(rest[2:4])
+        return answer(
+            {**group, "id": f"{group['id']}/providers/{kind}/{rest[4]}", "name": rest[4], "type": kind}
+        )
+    raise not_found("/" + "/".join(["subscriptions", subscription, "resourceGroups", *rest])[:300])
+
+
+def _list_containers(workspace: Workspace, word: str, subscription: str, group: str) -> Response:
+    own = Scope(subscription, group, workspace.scope.workspace)
+    return answer({"value": [describe_workspace(workspace, own)] if word == "workspaces" else []})
+
+
+def _answer_of_provider(
+    workspace: Workspace, subscription: str, words: Sequence[str], segments: Sequence[str]
+) -> Response:
+    if not words:
+        return answer({"value": [_provider()]})
+    if words[0] != PROVIDER:
+        raise not_found("/" + "/".join(segments)[:300])
+    if len(words) == 1:
+        return answer(_provider())
+    if words[1:] in (["workspaces"], ["registries"]):
+        return _list_containers(workspace, words[1], subscription, workspace.scope.group)
+    if len(words) >= 4 and words[1] == "locations":
+        return _answer_location(workspace, subscription, words[2], words[3], segments)
+    raise not_found("/" + "/".join(segments)[:300])
+
+
+def _answer_location(
+    workspace: Workspace, subscription: str, location: str, what: str, segments: Sequence[str]
+) -> Response:
+    base = f"/subscriptions/{subscription}/providers/Microsoft.MachineLearningServices/locations/{location}"
+    if what == "mfeoperationsstatus":
+        return answer({"id": f"{base}/{what}/{segments[-1]}", "name": segments[-1], "status": "Succeeded"})
+    if what == "mfeoperationresults":
+        return answer({})
+    sizes = [
+        size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) and size.status != "retired"
+    ]
+    if what == "vmsizes":
+        learned = project_settings(workspace).vm_sizes.values()
+        return answer({"value": [_size(size) for size in (*sizes, *learned)]})
+    families = sorted({size.family for size in sizes})
+    if what == "usages":
+        return answer({"value": [_usage(base, location, family) for family in families]})
+    if what == "quotas":
+        return answer({"value": [_quota(base, location, family) for family in families]})
+    raise not_found(f"`{what[:60]}` of the location {location[:60]}")
+
+
+def _size(size: VmSize) -> JsonObject:
+    disk = size.temp_disk_gib
+    return {
+        "name": size.name.upper(),
+        "family": f"standard{size.family}Family" if size.family else "",
+        "vCPUs": size.vcpus,
+        "gpus": size.devices,
+        "osVhdSizeMB": 1047552,
+        "maxResourceVolumeMB": 0 if disk is None else int(disk * 1024),
+        "memoryGB": size.ram_gib,
+        "lowPriorityCapable": prices.has_price(size.name, "low_priority"),
+        "premiumIO": "s" in size.name.rpartition("_")[0][-3:].lower()
+        or size.name.lower().startswith("standard_ds"),
+        "supportedComputeTypes": ["AmlCompute", "ComputeInstance"],
+        "estimatedVMPrices": None,
+    }
+
+
+def _usage(base: str, location: str, family: str) -> JsonObject:
+    """A family's use: no instance of Azure is ever in use, and nothing limits how many may be described."""
+    name = {"value": f"standard{family}Family", "localizedValue": f"Standard {family} Family Cluster vCPUs"}
+    return {**_limit(base, "usages", location, name["value"]), "currentValue": 0, "name": name}
+
+
+def _quota(base: str, location: str, family: str) -> JsonObject:
+    name = {"value": f"standard{family}Family", "localizedValue": f"Standard {family} Family Cluster vCPUs"}
+    return {**_limit(base, "quotas", location, name["value"]), "name": name}
+
+
+def _limit(base: str, what: str, location: str, family: str) -> JsonObject:
+    return {
+        "id": f"{base}/{what}/{family}",
+        "amlWorkspaceLocation": location,
+        "type": f"Microsoft.MachineLearningServices/{what}",
+        "unit": "Count",
+        "limit": -1,  # none is set
+    }

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from worldsize.serving.front.guard import sign_path
-from worldsize.serving.jobs import artifacts
-from worldsize.serving.jobs.outputs import list_outputs
+from worldsize.serving.jobs import job_files
+from worldsize.serving.jobs.job_files import list_outputs
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.resource import page_address, run_properties
 from worldsize.serving.workspace import ARTIFACT_STORE, CONTAINERS, LOCATION, Scope, Workspace
@@ -71,8 +71,8 @@ def show_logs(workspace: Workspace, job: JobRecord) -> dict[str, str]:
     """The signed addresses of a run's logs by their paths."""
     container = CONTAINERS[ARTIFACT_STORE]
     signature = sign_path(workspace, container)
-    prefix = f"{workspace.endpoints.blob}/{container}/{artifacts.artifacts_prefix(job.name)}"
-    logs = artifacts.list_logs(workspace.home, job.name)
+    prefix = f"{workspace.endpoints.blob}/{container}/{job_files.artifacts_prefix(job.name)}"
+    logs = job_files.list_logs(workspace.home, job.name)
     return {log: f"{prefix}/{quote(log)}?{signature}" for log in logs}
 
 

@@ -12,11 +12,10 @@ from typing import Any
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call, Handlers, answer_beside
-from worldsize.serving.control.document import take_about
-from worldsize.serving.control.paging import answer_page, read_window
+from worldsize.serving.control.document import answer_page, read_window, take_about
 from worldsize.serving.errors import ServiceError, answer, conflict, not_found
 from worldsize.serving.jobs import records
-from worldsize.serving.jobs.cancel import cancel
+from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord, View
 from worldsize.serving.jobs.resource import show_job
 from worldsize.serving.jobs.submit import submit

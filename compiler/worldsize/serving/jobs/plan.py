@@ -13,7 +13,7 @@ from worldsize.azureml.model import Component, Field, Job, Literal, Step
 from worldsize.running.model.launched import count_launched
 from worldsize.running.model.source import Text
 from worldsize.serving.database import now
-from worldsize.serving.jobs import artifacts
+from worldsize.serving.jobs import job_files
 from worldsize.serving.jobs.records import JobRecord, child_name
 from worldsize.serving.workspace import BLOB_STORE
 
@@ -130,7 +130,7 @@ def _bind_inputs(root: str, step: PlannedStep) -> dict[str, Any]:
             before, output = read
             source = before if step.outer is None else f"{step.outer}.{before}"
             end = "" if shown["jobInputType"] == "uri_file" else "/"
-            place = artifacts.output_prefix(child_name(root, source), output)
+            place = job_files.output_prefix(child_name(root, source), output)
             # Without a workspace, which each client knows by names of its own.
             bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}{end}"}
     return bound

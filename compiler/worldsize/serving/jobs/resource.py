@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from worldsize.serving.jobs.outputs import list_outputs, output_uri
+from worldsize.serving.jobs.job_files import list_outputs, output_uri
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.workspace import Scope, Workspace
 

@@ -20,16 +20,15 @@ from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
 from worldsize.running.prepare.targets import MENTIONED
 from worldsize.serving.control import assets, paths
-from worldsize.serving.control.project import project_settings
+from worldsize.serving.control.paths import AssetName, parse_asset, project_settings
 from worldsize.serving.control.resources import get_resource
-from worldsize.serving.control.uris import AssetName, parse_asset
 from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.plan import plan_children
 from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files, write_settings
-from worldsize.serving.jobs.translate.lookup import References
 from worldsize.serving.tracking import models
 from worldsize.serving.workspace import Workspace
 

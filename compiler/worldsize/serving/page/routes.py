@@ -26,8 +26,7 @@ from worldsize.serving.errors import not_found
 from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import KINDS, find_version, local_folder
-from worldsize.serving.page.queries.files import IMAGES, data_folders, resolve_inside
-from worldsize.serving.page.queries.outputs import find_output
+from worldsize.serving.page.queries.files import IMAGES, data_folders, find_output, resolve_inside
 from worldsize.serving.storage.uploads import CHUNK
 from worldsize.serving.workspace import Workspace
 

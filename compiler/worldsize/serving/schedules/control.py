@@ -11,20 +11,19 @@ from starlette.responses import Response
 from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
+    answer_page,
+    describe_times,
     take_about,
     take_flag,
     take_object,
     take_text,
     take_time,
 )
-from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import delete_resource, put_resource
-from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.database import now, use_each
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
-from worldsize.serving.schedules.definition import complete_definition
-from worldsize.serving.schedules.fire import fire, wake
+from worldsize.serving.schedules.fire import complete_definition, fire, wake
 from worldsize.serving.schedules.records import KIND, ScheduleRecord
 from worldsize.serving.schedules.triggers import has_start, read_trigger
 

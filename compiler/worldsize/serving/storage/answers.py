@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import hashlib
+import re
 import uuid
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from email.utils import format_datetime
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
+from worldsize.base import untrusted
 from worldsize.serving.storage.blobs import Blob
-from worldsize.serving.storage.errors import VERSION
+from worldsize.serving.storage.errors import VERSION, StorageError
 
 
 def service_headers(request: Request) -> dict[str, str]:
@@ -73,3 +78,77 @@ def add_child(parent: ET.Element, name: str, text: str | None = None) -> ET.Elem
     child = ET.SubElement(parent, name)
     child.text = text
     return child
+
+
+RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+CHUNK = 1 << 20  # bytes
+MAX_HASHED = 4 << 20  # bytes of a range whose MD5 a client may ask for
+
+
+def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
+    """The first byte of a range and the one after its last; None for the whole blob.
+
+    A range that is not understood counts as absent (RFC 9110, 14.2).
+
+    Raises:
+        StorageError: 416, for a range that the blob does not have.
+    """
+    found = RANGE.fullmatch(text.replace(" ", "")) if text else None
+    if found is None or found.groups() == ("", ""):
+        return None
+    first, last = found.groups()
+    if not first:
+        start, end = max(size - int(last), 0), size
+    else:
+        start, end = int(first), min(int(last) + 1, size) if last else size
+        if last and int(last) < start:
+            return None
+    if start >= size:
+        raise StorageError(
+            416, "InvalidRange", "The range specified is invalid for the current size of the resource."
+        )
+    return start, end
+
+
+async def send_blob(request: Request, blob: Blob) -> Response:
+    """The answer to GET and HEAD."""
+    headers = {**service_headers(request), **blob_headers(blob)}
+    md5 = blob.properties.content_md5
+    asked = request.headers.get("x-ms-range") or request.headers.get("range")
+    part = parse_range(asked, blob.size) if request.method == "GET" else None
+    start, end = part or (0, blob.size)
+    headers["Content-Length"] = str(end - start)
+    if part is None:
+        headers |= {"Content-MD5": md5} if md5 else {}
+    else:
+        headers["Content-Range"] = f"bytes {start}-{end - 1}/{blob.size}"
+        headers |= {"x-ms-blob-content-md5": md5} if md5 else {}
+        if request.headers.get("x-ms-range-get-content-md5") == "true":
+            headers["Content-MD5"] = await asyncio.to_thread(_hash, blob, start, end)
+    if request.method == "HEAD":
+        return Response(None, 200, headers)
+    return StreamingResponse(read_chunks(blob, start, end), 206 if part else 200, headers)
+
+
+async def read_chunks(blob: Blob, start: int, end: int) -> AsyncIterator[bytes]:
+    """The content from one byte up to another; an error where the file has become shorter."""
+    file = await asyncio.to_thread(untrusted.open_file, blob.file)
+    try:
+        file.seek(start)
+        while start < end:
+            chunk = await asyncio.to_thread(file.read, min(CHUNK, end - start))
+            if not chunk:
+                raise OSError(f"`{blob.file}` has become shorter while it was read")
+            start += len(chunk)
+            yield chunk
+    finally:
+        file.close()
+
+
+def _hash(blob: Blob, start: int, end: int) -> str:
+    if end - start > MAX_HASHED:
+        raise StorageError(400, "InvalidHeaderValue", f"An MD5 is for ranges of up to {MAX_HASHED} bytes.")
+    with untrusted.open_file(blob.file) as file:
+        file.seek(start)
+        digest = hashlib.md5(file.read(end - start), usedforsecurity=False)
+    return base64.b64encode(digest.digest()).decode()

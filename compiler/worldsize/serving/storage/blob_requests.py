@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from worldsize.serving.control.document import read_body
 from worldsize.serving.control.paths import project_assets
-from worldsize.serving.storage.answers import add_child, empty_answer, write_headers, xml_answer
+from worldsize.serving.storage.answers import add_child, empty_answer, send_blob, write_headers, xml_answer
 from worldsize.serving.storage.blobs import (
     DEFAULT_TYPE,
     Blob,
@@ -40,7 +40,6 @@ from worldsize.serving.storage.blocks import (
     stage_block,
     staged_blocks,
 )
-from worldsize.serving.storage.download import send_blob
 from worldsize.serving.storage.errors import (
     StorageError,
     blob_not_found,

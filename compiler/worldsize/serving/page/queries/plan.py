@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from worldsize.azureml import binding
 from worldsize.base.wording import show_number
 from worldsize.planning.model import Derivation
 from worldsize.planning.plan_text import PlanRow, label_quantity, list_rows
 from worldsize.resolving.quantities import MACHINE, PLANNED
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.events import scan_events
-from worldsize.running.record.history import load_run
+from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.json_files import read_json
+from worldsize.serving.control import assets
+from worldsize.serving.control.assets import Asset
+from worldsize.serving.control.paths import parse_asset
+from worldsize.serving.database import Database
+from worldsize.serving.jobs.execution import STATES
+from worldsize.serving.jobs.records import JobRecord, get_job
+from worldsize.serving.page.queries.forms import Field, component_fields
 from worldsize.serving.page.queries.wording import mapping_of, text_of
 
 
@@ -112,3 +121,133 @@ def _show(value: Any) -> str:
     return (
         show_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
     )
+
+
+_STATES = {**STATES, "died": "Failed", "interrupted": "Canceled"}  # of a run's steps, in Azure ML's words
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A step; ``job`` is the name of its job once it has one."""
+
+    name: str
+    label: str
+    status: str
+    needs: tuple[str, ...]
+    job: JobRecord | None = None
+    reused: bool = False
+
+
+def read_graph(job: JobRecord, steps: Mapping[str, JobRecord], run: RunRecord | None) -> list[Node]:
+    """The steps of a pipeline job.
+
+    Before a job runs they are those of its body; then those of its run, where nested pipelines are steps of
+    their own.
+
+    Args:
+        job: A pipeline.
+        steps: All children below the submitted job, by the names of their steps.
+        run: The record of its run, if there is one.
+    """
+    prefix = f"{job.step}." if job.parent is not None and job.step else ""
+    if run is not None and run.steps:
+        names = {
+            name: tuple(_inside(step.needs, prefix))
+            for name, step in run.steps.items()
+            if name.startswith(prefix)
+        }
+    else:
+        bound = dict(_bound_steps(mapping_of(job.properties, "jobs")))
+        names = {prefix + name: tuple(prefix + each for each in needs) for name, needs in bound.items()}
+    return [_node(name, prefix, needs, steps.get(name), run) for name, needs in names.items()]
+
+
+def _node(
+    name: str, prefix: str, needs: tuple[str, ...], child: JobRecord | None, run: RunRecord | None
+) -> Node:
+    record = None if run is None else run.steps.get(name)
+    state = "NotStarted" if record is None else _STATES.get(record.state, record.state)
+    return Node(
+        name=name,
+        label=name[len(prefix) :],
+        status=state if child is None else child.status,
+        needs=needs,
+        job=child,
+        reused=record is not None and record.state == "reused",
+    )
+
+
+def _inside(needs: tuple[str, ...], prefix: str) -> Iterator[str]:
+    return (each for each in needs if each.startswith(prefix))
+
+
+def _bound_steps(nodes: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    for name, node in nodes.items():
+        inputs = mapping_of(node, "inputs") if isinstance(node, Mapping) else {}
+        texts = (
+            str(each.get("value") or each.get("uri") or "")
+            for each in inputs.values()
+            if isinstance(each, Mapping)
+        )
+        bound = (each for text in texts for each in binding.find_expressions(text))
+        needs = dict.fromkeys(each.step for each in bound if each.step is not None and each.side == "outputs")
+        yield name, [each for each in needs if each in nodes and each != name]
+
+
+KIND = "components"
+
+
+def find_component(database: Database, reference: str) -> Asset | None:
+    """The component of an id, a registered one or one that was sent with a job; None if it is elsewhere."""
+    name = parse_asset(reference)
+    if name is None or name.kind not in ("", KIND):
+        return None
+    if name.version is None:
+        return assets.get_latest(database, KIND, name.name)
+    return assets.get_version(database, KIND, name.name, name.version)
+
+
+def step_body(database: Database, job: JobRecord) -> dict[str, Any]:
+    """What the submitted body and its component say of a step; empty for others, and in components."""
+    root = None if job.parent is None or job.step is None else get_job(database, job.root)
+    node = {} if root is None else mapping_of(mapping_of(root.properties, "jobs"), str(job.step))
+    component = find_component(database, text_of(node, "componentId"))
+    spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+    said = {"command": spec.get("command"), "environmentId": spec.get("environment")}
+    more = {name: spec.get(name) for name in ("distribution", "resources")}
+    return {name: each for name, each in {**said, **more, **node}.items() if each is not None}
+
+
+def step_fields(database: Database, properties: Mapping[str, Any]) -> dict[str, list[Field]]:
+    """The values that the body of a pipeline sets, by step, with what the components say of them."""
+    fields: dict[str, list[Field]] = {}
+    for step, node in mapping_of(properties, "jobs").items():
+        if not isinstance(node, Mapping):
+            continue
+        component = find_component(database, text_of(node, "componentId"))
+        spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+        known = {field.name: field for field in component_fields(spec)}
+        values = dict(_values(node))
+        if values:
+            fields[step] = [
+                replace(known.get(name, Field(name, "")), default=value) for name, value in values.items()
+            ]
+    return fields
+
+
+def change_steps(properties: Mapping[str, Any], changes: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The body of a pipeline with other values, by step and input."""
+    changed: dict[str, Any] = copy.deepcopy(dict(properties))
+    for step, values in changes.items():
+        inputs = changed["jobs"][step]["inputs"]
+        for name, text in values.items():
+            inputs[name]["value"] = text
+    return changed
+
+
+def _values(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The inputs of a step that are values, and not bound to something else."""
+    for name, each in mapping_of(node, "inputs").items():
+        value = each.get("value") if isinstance(each, Mapping) else None
+        if isinstance(value, str | int | float) and "${{" not in str(value):
+            yield name, str(value).lower() if isinstance(value, bool) else str(value)

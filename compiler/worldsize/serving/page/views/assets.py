@@ -33,7 +33,7 @@ from worldsize.serving.page.queries.wording import (
 )
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
-from worldsize.serving.page.views.form import Form
+from worldsize.serving.page.views.frame import Form
 from worldsize.serving.page.views.tables import (
     Column,
     Listing,

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 from nicegui import ui
 
-from worldsize.base.wording import format_size
+from worldsize.base.wording import format_size, plural
 from worldsize.running.record.history import load_run
-from worldsize.serving.control.system_data import user_name
+from worldsize.serving.control.document import user_name
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.jobs.cancel import cancel
+from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord, get_job
-from worldsize.serving.page.queries.files import file_url
+from worldsize.serving.page.queries.files import file_url, find_output, list_entries, list_roots
 from worldsize.serving.page.queries.jobs import get_ancestors
-from worldsize.serving.page.queries.logs import Log, LogTail, choose_log, list_logs
-from worldsize.serving.page.queries.outputs import find_output, list_entries, list_roots
+from worldsize.serving.page.queries.logs import Log, LogTail, choose_log, list_logs, run_folder, step_names
+from worldsize.serving.page.queries.plan import StepPlan, read_plans
 from worldsize.serving.page.queries.wording import (
     NONE,
     document_words,
@@ -28,8 +28,7 @@ from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code
 from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.page.views.overview import Overview
-from worldsize.serving.page.views.plan import draw_plan
-from worldsize.serving.page.views.tables import LIVE_SECONDS
+from worldsize.serving.page.views.tables import LIVE_SECONDS, Column, show_table, text_cell
 from worldsize.serving.workspace import Workspace
 
 View = Callable[[Workspace, JobRecord], Awaitable[None]]
@@ -184,16 +183,6 @@ async def _definition(_workspace: Workspace, job: JobRecord) -> None:
     code(await asyncio.to_thread(document_words, job.properties), "Definition of the job")
 
 
-VIEWS: dict[str, tuple[str, View]] = {
-    "overview": ("Overview", _overview),
-    "logs": ("Logs", _logs),
-    "metrics": ("Metrics", _metrics),
-    "outputs": ("Outputs", _outputs),
-    "plan": ("Plan", draw_plan),
-    "definition": ("Definition", _definition),
-}
-
-
 FOLLOW_SECONDS = 1.0
 MAX_BLOCKS = 200  # of lines that came together; older ones are removed from the page
 
@@ -272,3 +261,73 @@ class LogView:
 def log_url(job: JobRecord, log: Log) -> str:
     """The address of a whole log."""
     return file_url("jobs", job.name, f"log-{log.step}/{log.path.name}")
+
+
+_DERIVED = (
+    Column("quantity", "Quantity"),
+    Column("value", "Value", "ws-right ws-keep"),
+    Column("formula", "Formula"),
+    Column("source", "Source"),
+)
+_PROCESSES = (Column("name", "Process"), Column("rank", "Rank"), Column("node", "Node"))
+
+
+async def draw_plan(workspace: Workspace, job: JobRecord) -> None:
+    """The plans of a job's steps."""
+    folder = run_folder(workspace.home, job)
+    plans: list[StepPlan] = []
+    if folder is not None:
+        plans = await asyncio.to_thread(read_plans, folder, step_names(workspace.home, job))
+    plans = [plan for plan in plans if plan.processes or plan.rows]
+    if not plans:
+        frame.empty("No step has started, so there is no plan to show.")
+    for plan in plans:
+        with frame.panel(plan.step):
+            _show_plan(plan)
+
+
+def _show_plan(plan: StepPlan) -> None:
+    if plan.topology:
+        frame.facts(plan.topology.items(), "ws-flow")
+    if plan.inputs and not plan.rows:
+        frame.heading("Planned inputs", 3)
+        frame.facts(plan.inputs.items(), "ws-flow")
+    if plan.rows:
+        rows = [
+            {
+                "id": str(number),
+                "quantity": text_cell(each.label),
+                "value": text_cell(each.value),
+                "formula": text_cell(each.formula),
+                "source": text_cell(each.source),
+            }
+            for number, each in enumerate(plan.rows)
+        ]
+        show_table(f"Derivations of {plan.step}", _DERIVED, rows, empty="")
+    if not plan.processes:
+        return
+    ran = f"{plural(len(plan.processes), 'process')} ran on this machine"
+    frame.heading(ran + (f", attempt {plan.attempts}" if plan.attempts > 1 else ""), 3)
+    rows = [
+        {
+            "id": each.name,
+            "name": text_cell(each.name),
+            "rank": text_cell(each.rank),
+            "node": text_cell(each.node),
+        }
+        for each in plan.processes
+    ]
+    if len(rows) > 1:
+        show_table(f"Processes of {plan.step}", _PROCESSES, rows, empty="")
+    with ui.expansion("Command of the first process").classes("ws-more"):
+        code(plan.processes[0].command, f"Command of {plan.processes[0].name}")
+
+
+VIEWS: dict[str, tuple[str, View]] = {
+    "overview": ("Overview", _overview),
+    "logs": ("Logs", _logs),
+    "metrics": ("Metrics", _metrics),
+    "outputs": ("Outputs", _outputs),
+    "plan": ("Plan", draw_plan),
+    "definition": ("Definition", _definition),
+}

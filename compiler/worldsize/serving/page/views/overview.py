@@ -10,16 +10,14 @@ from typing import Any
 from nicegui import ui
 
 from worldsize.running.record.history import load_run
-from worldsize.serving.control.uris import parse_asset
+from worldsize.serving.control.paths import parse_asset
 from worldsize.serving.database import use_each
 from worldsize.serving.jobs.records import JobRecord, children, get_job
 from worldsize.serving.page.queries.assets import KINDS
-from worldsize.serving.page.queries.graph import Node, read_graph
 from worldsize.serving.page.queries.jobs import steps_of_run
 from worldsize.serving.page.queries.logs import run_folder
-from worldsize.serving.page.queries.reuse import tracked_ids
-from worldsize.serving.page.queries.step_inputs import find_component, step_body
-from worldsize.serving.page.queries.tracking import read_run
+from worldsize.serving.page.queries.plan import Node, find_component, read_graph, step_body
+from worldsize.serving.page.queries.tracking import read_run, tracked_ids
 from worldsize.serving.page.queries.wording import (
     cut,
     duration_words,

@@ -13,9 +13,9 @@ from worldsize.serving.errors import ServiceError
 from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.page.queries.forms import Field, change_inputs, job_fields
-from worldsize.serving.page.queries.step_inputs import change_steps, step_fields
+from worldsize.serving.page.queries.plan import change_steps, step_fields
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.form import Form
+from worldsize.serving.page.views.frame import Form
 from worldsize.serving.workspace import Workspace
 
 MAX_NAME = 120  # characters that a name takes over

@@ -10,8 +10,14 @@ from nicegui import ui
 
 from worldsize.serving.control.resources import put_resource
 from worldsize.serving.jobs.records import get_job
-from worldsize.serving.page.queries.triggers import trigger_words
-from worldsize.serving.page.queries.wording import NONE, document_words, mapping_of, text_of, time_words
+from worldsize.serving.page.queries.wording import (
+    NONE,
+    document_words,
+    mapping_of,
+    text_of,
+    time_words,
+    trigger_words,
+)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import code
 from worldsize.serving.page.views.tables import (

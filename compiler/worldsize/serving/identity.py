@@ -8,6 +8,7 @@ https://openid.net/specs/openid-connect-discovery-1_0.html.
 from __future__ import annotations
 
 import time
+import zlib
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -17,15 +18,15 @@ from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.control.document import read_body
 from worldsize.serving.errors import answer
-from worldsize.serving.front.guard import proxy_host
-from worldsize.serving.front.peers import admit
-from worldsize.serving.front.tokens import (
+from worldsize.serving.front.guard import (
     CLIENT,
     TOKEN_SECONDS,
     equal,
     issue_token,
+    proxy_host,
     secret_text,
 )
+from worldsize.serving.front.peers import admit
 from worldsize.serving.workspace import TENANT, Workspace
 
 MOST_FORM_BYTES = 65536
@@ -45,6 +46,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         Route("/login/{tenant}/discovery/keys", identity.keys),
         Route("/login/{tenant}/oauth2/v2.0/token", identity.token, methods=["POST"]),
         Route("/login/{tenant}/oauth2/token", identity.token, methods=["POST"]),
+        Route("/telemetry/{rest:path}", _accept_telemetry, methods=["GET", "POST", "PUT"]),
     ]
 
 
@@ -200,3 +202,28 @@ def describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
         "graphAudience": f"https://graph.{portal}/",
         "suffixes": {"storage": _STORAGE.get(base, f"core.{base}"), "keyVaultDns": f"vault.{portal}"},
     }
+
+
+MOST_BYTES = 16 << 20
+
+
+async def _accept_telemetry(request: Request) -> Response:
+    """Accept the telemetry of Azure's clients, of which nothing is kept, as Application Insights does."""
+    body = bytearray()
+    async for chunk in request.stream():
+        if len(body) + len(chunk) <= MOST_BYTES:
+            body += chunk
+    count = _count_items(bytes(body), compressed=request.headers.get("content-encoding") == "gzip")
+    return answer({"itemsReceived": count, "itemsAccepted": count, "errors": []})
+
+
+def _count_items(body: bytes, *, compressed: bool) -> int:
+    """How many envelopes a body has: a line each, or the elements of an array."""
+    if compressed:
+        try:
+            body = zlib.decompressobj(wbits=31).decompress(body, MOST_BYTES)
+        except zlib.error:
+            return 0
+    if body.lstrip().startswith(b"["):
+        return max(1, body.count(b'"iKey"'))
+    return sum(1 for line in body.split(b"\n") if line.strip())

@@ -159,7 +159,7 @@ class RemoteJob:
             if step_state(step.run) == "succeeded":
                 name = str((inputs.get("model_name") or {}).get("value") or step.name)
                 with contextlib.suppress(HttpResponseError):  # the log is gone
-                    found.append(read_registration(self.rest, step.id, name))
+                    found.append(_read_registration(self.rest, step.id, name))
         return [each for each in found if each is not None]
 
     def fitted(self) -> Mapping[str, Fitted]:
@@ -169,7 +169,7 @@ class RemoteJob:
         if all(step.processes == 1 for step in self.steps.values()):
             return {}
         with contextlib.suppress(HttpResponseError):  # a log that is gone says nothing
-            return read_fitted(self.rest, self.name)
+            return _read_fitted(self.rest, self.name)
         return {}
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
@@ -281,7 +281,7 @@ def read_job(rest: Rest, name: str) -> RemoteJob:
     Raises:
         HttpResponseError: There is no such job, or the service refuses to show it.
     """
-    document = newest_job(rest) if name == "last" else rest.manage(f"/jobs/{quote(name, safe='')}")
+    document = _newest_job(rest) if name == "last" else rest.manage(f"/jobs/{quote(name, safe='')}")
     run = rest.run(document["name"])
     return RemoteJob(rest, document, run, read_steps(rest, document, run))
 
@@ -292,12 +292,8 @@ def refresh(job: RemoteJob) -> RemoteJob:
     return RemoteJob(job.rest, job.document, run, read_steps(job.rest, job.document, run))
 
 
-def newest_job(rest: Rest) -> Mapping[str, Any]:
-    """The newest job of the workspace.
-
-    Raises:
-        RemoteError: There is none.
-    """
+def _newest_job(rest: Rest) -> Mapping[str, Any]:
+    """The newest job of the workspace."""
     jobs = _list_jobs(rest, 1)
     if not jobs:
         raise RemoteError(f"there is no job in {rest.names.shown}")
@@ -417,7 +413,7 @@ def parse_registration(lines: Iterable[str], name: str) -> Registration | None:
     return None
 
 
-def read_registration(rest: Rest, run: str, name: str) -> Registration | None:
+def _read_registration(rest: Rest, run: str, name: str) -> Registration | None:
     """The model of a step that has succeeded; None if its log does not name one."""
     return parse_registration(logs.last_lines(rest, run, LAST_LINES), name)
 
@@ -428,7 +424,7 @@ def parse_fitted(lines: Iterable[str]) -> dict[str, Fitted]:
     return {each["step"]: Fitted(int(each["count"]), each["text"]) for each in found}
 
 
-def read_fitted(rest: Rest, job: str) -> Mapping[str, Fitted]:
+def _read_fitted(rest: Rest, job: str) -> Mapping[str, Fitted]:
     """The same of a job; a workspace in Azure runs what was planned, and has no such lines."""
     files = rest.run_details(job).get("logFiles") or {}
     followers = (logs.RemoteFollower(rest, files[path]) for path in NOTICES if path in files)

@@ -103,11 +103,11 @@ class _Page:
         facts = self.facts
         found = [
             ("failures", "Failures", _render_failures(facts)),
-            ("steps", "Steps", render_graph(facts) + _render_steps(facts)),
+            ("steps", "Steps", _render_graph(facts) + _render_steps(facts)),
             ("timeline", "Timeline", render_timeline(facts)),
         ]
         found += [
-            (f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", render_sweep(sweep))
+            (f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", _render_sweep(sweep))
             for index, sweep in enumerate(facts.sweeps)
         ]
         for index, step in enumerate(self._trained()):
@@ -238,7 +238,7 @@ def _mark(quantity: Quantity) -> str:
     return f"<mark>{actual}</mark>" if differs else actual
 
 
-def render_sweep(sweep: SweepFacts) -> str:
+def _render_sweep(sweep: SweepFacts) -> str:
     """The trials as a table, the best first."""
     trials = rank_trials(sweep)
     names = list(dict.fromkeys(name for trial in trials for name in trial.values))
@@ -353,7 +353,7 @@ MAX_STEPS = 40  # a larger graph is a table only
 LONGEST_NAME = 22
 
 
-def render_graph(facts: RunFacts) -> str:
+def _render_graph(facts: RunFacts) -> str:
     """The graph as an SVG; empty for one step, or for more than can be read."""
     steps = {name: step for name, step in facts.steps.items() if name.rpartition(".")[0] not in facts.steps}
     if not 1 < len(steps) <= MAX_STEPS:

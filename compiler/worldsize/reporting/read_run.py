@@ -105,7 +105,7 @@ class _Reader:
             environment=describe_environment(
                 record, request, read_tracked(runs.read_shared_tags, self.home, record.id)
             ),
-            registered=[each for step in steps.values() for each in read_registered(step)],
+            registered=[each for step in steps.values() for each in _read_registered(step)],
             sweeps=self.sweeps,
             pauses=read_pauses(self.events),
             notes=list(self._notes()),
@@ -214,11 +214,11 @@ def _read_compiled(path: Path) -> Mapping[str, Any]:
 def _read_png(path: Path) -> bytes | None:
     with untrusted.passed_over():
         data = untrusted.read_bytes(path, MAX_PICTURE_BYTES)
-        return data if is_png(data) else None
+        return data if _is_png(data) else None
     return None
 
 
-def is_png(data: bytes) -> bool:
+def _is_png(data: bytes) -> bool:
     """Whether the content of a file is a picture that a browser shows as it is."""
     return data.startswith(_PNG)
 
@@ -233,8 +233,7 @@ def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def read_registered(step: StepFacts) -> list[Registered]:
-    """What the step has registered, or why it has not."""
+def _read_registered(step: StepFacts) -> list[Registered]:
     found = []
     for folder in step.outputs.values():
         document = read_json(Path(folder) / "registration.json", _MAX_JSON_BYTES)
@@ -385,7 +384,7 @@ def _read_job_step(job: TrackedDetails, step: StepRecord) -> StepFacts:
         pictures=[
             Picture(title, files[name])
             for name, title in PICTURES.items()
-            if name in files and is_png(files[name])
+            if name in files and _is_png(files[name])
         ],
         quantities=compare_with_plan(
             {}, parameters, attempts, metrics, curves, trained=measure_training(reports), machine=""

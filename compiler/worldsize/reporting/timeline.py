@@ -73,10 +73,10 @@ def render_timeline(facts: RunFacts) -> str:
         f'<p class="note">Hatched: {format_duration(each.end - each.start)} until the run was resumed.</p>'
         for each in axis.pauses[:3]
     )
-    return f'{note}<ol class="time">{lines}{render_ticks(axis)}</ol>{key}{pauses}'
+    return f'{note}<ol class="time">{lines}{_render_ticks(axis)}</ol>{key}{pauses}'
 
 
-def render_ticks(axis: Axis) -> str:
+def _render_ticks(axis: Axis) -> str:
     """Times since the start below the bars; none where pauses are cut out, after which they would not fit."""
     if axis.pauses:
         return ""

@@ -109,7 +109,7 @@ class _Identity:
 
     async def cloud(self, request: Request) -> Response:
         """The endpoints of the cloud; those of this server for a direct request."""
-        return answer([describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
+        return answer([_describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
 
     async def instance(self, request: Request) -> Response:
         """Which hosts are the same login service: the one that was asked."""
@@ -176,13 +176,8 @@ _CLOUDS = (
 _STORAGE = {"azure.com": "core.windows.net"}
 
 
-def describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
-    """The document of one cloud.
-
-    Args:
-        proxy_host: The Azure host that was asked through the proxy: its cloud is described by Azure's names.
-        direct_host: The host and port of a direct request: it is told this server's.
-    """
+def _describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
+    """The document of one cloud."""
     asked = proxy_host or ""
     _, name, portal, base, login = next(cloud for cloud in _CLOUDS if asked.endswith(cloud[0]))
     manager, login_url = f"https://management.{base}", f"https://{login}"

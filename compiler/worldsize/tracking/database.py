@@ -69,7 +69,7 @@ def check_schema(database: Path) -> None:
 
 def _read_revision(database: Path) -> str | None:
     """The revision of a database's schema; None if there is none, or if it cannot be read now."""
-    with open_to_read(database) as connection:
+    with _open_to_read(database) as connection:
         if connection is None:
             return None
         try:
@@ -128,12 +128,8 @@ def _prepare(home: Path) -> None:
 
 
 @contextlib.contextmanager
-def open_to_read(database: Path) -> Iterator[sqlite3.Connection | None]:
-    """A connection that only reads; None where there is no file.
-
-    Raises:
-        UnreadableError: It is not a file: SQLite would wait for a pipe.
-    """
+def _open_to_read(database: Path) -> Iterator[sqlite3.Connection | None]:
+    """A connection that only reads; None where there is no file."""
     untrusted.check_file(database)
     if not database.exists():
         yield None
@@ -155,7 +151,7 @@ def open_to_write(home: Path) -> Iterator[sqlite3.Connection]:
 
 def query(home: Path, text: str, *values: str) -> list[sqlite3.Row]:
     """The rows of a query, at most :data:`MAX_ROWS`; none before MLflow has made the table."""
-    with untrusted.passed_over(), open_to_read(home / DATABASE) as connection:
+    with untrusted.passed_over(), _open_to_read(home / DATABASE) as connection:
         if connection is None:
             return []
         try:

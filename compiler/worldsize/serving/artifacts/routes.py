@@ -179,12 +179,7 @@ def _nothing() -> ServiceError:
 Handler = Callable[[ArtifactContainer, Request], Awaitable[Response]]
 
 
-def read_paths(document: Document) -> list[str]:
-    """The paths of an ``ArtifactPathList``.
-
-    Raises:
-        ServiceError: 400, for a body that has none.
-    """
+def _read_paths(document: Document) -> list[str]:
     listed = document.get("paths")
     if not isinstance(listed, list):
         raise bad_request("`paths` must be a list.")
@@ -195,9 +190,8 @@ def read_paths(document: Document) -> list[str]:
     return texts
 
 
-async def create_batch(container: ArtifactContainer, request: Request) -> Response:
-    """Name artifacts that are about to be uploaded."""
-    paths = read_paths(await read_object(request))
+async def _create_batch(container: ArtifactContainer, request: Request) -> Response:
+    paths = _read_paths(await read_object(request))
     return await asyncio.to_thread(lambda: answer(container.create(paths)))
 
 
@@ -209,8 +203,7 @@ async def list_all(container: ArtifactContainer, request: Request) -> Response:
     )
 
 
-async def list_contents(container: ArtifactContainer, request: Request) -> Response:
-    """List where the artifacts are that begin with a path."""
+async def _list_contents(container: ArtifactContainer, request: Request) -> Response:
     prefix = request.query_params.get("path", "")
     return await asyncio.to_thread(
         _list, container, prefix, lambda each: container.content(container.path_of(each))
@@ -227,15 +220,14 @@ async def describe(container: ArtifactContainer, request: Request) -> Response:
     return answer(container.describe(path, container.find(path)))
 
 
-async def content_info(container: ArtifactContainer, request: Request) -> Response:
+async def _content_info(container: ArtifactContainer, request: Request) -> Response:
     """Say where one artifact is."""
     path = _path(request)
     container.find(path)
     return answer(container.content(path))
 
 
-async def content_uri(container: ArtifactContainer, request: Request) -> Response:
-    """The address of one artifact alone."""
+async def _content_uri(container: ArtifactContainer, request: Request) -> Response:
     path = _path(request)
     container.find(path)
     return answer(container.content(path)["contentUri"])
@@ -273,13 +265,13 @@ def _path(request: Request) -> str:
 
 # By method and by what follows the container's own path.
 HANDLERS: dict[tuple[str, str], Handler] = {
-    ("POST", "batch/metadata"): create_batch,
+    ("POST", "batch/metadata"): _create_batch,
     ("GET", ""): list_all,
     ("GET", "path"): list_all,
-    ("GET", "prefix/contentinfo"): list_contents,
+    ("GET", "prefix/contentinfo"): _list_contents,
     ("GET", "metadata"): describe,
-    ("GET", "contentinfo"): content_info,
-    ("GET", "artifacturi"): content_uri,
+    ("GET", "contentinfo"): _content_info,
+    ("GET", "artifacturi"): _content_uri,
     ("GET", "content"): download,
     ("POST", "content"): upload,
     ("DELETE", "metadata"): delete,

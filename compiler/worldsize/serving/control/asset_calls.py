@@ -42,22 +42,22 @@ def _get_label(call: Call) -> Response:
     if call.label != "latest":
         raise not_found(f"The label `{call.label}` of {_describe(call)}")
     asset = assets.get_latest(call.workspace.database, call.kind, call.name)
-    if asset is None and is_curated(call.kind, call.name):
-        asset = curated_version(call.name)
+    if asset is None and _is_curated(call.kind, call.name):
+        asset = _curated_version(call.name)
     if asset is None:
         raise not_found(_describe(call))
-    return answer(describe_version(call, asset))
+    return answer(_describe_version(call, asset))
 
 
 def _get_version(call: Call) -> Response:
     assert call.name is not None
     assert call.version is not None
     asset = assets.get_version(call.workspace.database, call.kind, call.name, call.version)
-    if asset is None and is_curated(call.kind, call.name):
-        asset = curated_version(call.name, call.version)
+    if asset is None and _is_curated(call.kind, call.name):
+        asset = _curated_version(call.name, call.version)
     if asset is None:
         raise not_found(_describe(call))
-    return answer(describe_version(call, asset))
+    return answer(_describe_version(call, asset))
 
 
 def _delete_version(call: Call) -> Response:
@@ -72,7 +72,7 @@ def _put_version(call: Call) -> Response:
             "The name and the version of an asset are letters, digits, `-`, `_` and `.`, not"
             f" `{name[:60]}` and `{version[:60]}`."
         )
-    if is_curated(call.kind, name):
+    if _is_curated(call.kind, name):
         raise bad_request(
             f"`{name[:60]}` cannot be registered: names that begin with `AzureML-` are Microsoft's."
         )
@@ -86,10 +86,10 @@ def _put_version(call: Call) -> Response:
     with database.transaction():  # nothing comes between the check and the change
         before = assets.get_version(database, call.kind, name, version)
         if before is not None:
-            check_change(kind, before, properties)
+            _check_change(kind, before, properties)
             properties = {**before.properties, **properties}
         asset = assets.put_version(database, call.kind, name, version, properties)
-    return answer(describe_version(call, asset), 200 if before is not None else 201)
+    return answer(_describe_version(call, asset), 200 if before is not None else 201)
 
 
 def _list_versions(call: Call) -> Response:
@@ -98,9 +98,9 @@ def _list_versions(call: Call) -> Response:
     database = call.workspace.database
     if call.query.get("hash"):  # has this code been uploaded under any name?
         found = assets.find_uploaded(database, call.kind, call.query["hash"])
-        return answer_page(call, [] if found is None else [found], partial(describe_version, call))
-    if is_curated(call.kind, call.name):
-        return answer_page(call, [curated_version(call.name)], partial(describe_version, call))
+        return answer_page(call, [] if found is None else [found], partial(_describe_version, call))
+    if _is_curated(call.kind, call.name):
+        return answer_page(call, [_curated_version(call.name)], partial(_describe_version, call))
     rows = assets.select_versions(
         database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
     )
@@ -110,8 +110,8 @@ def _list_versions(call: Call) -> Response:
 def _get_container(call: Call) -> Response:
     assert call.name is not None
     container = assets.get_container(call.workspace.database, call.kind, call.name)
-    if container is None and is_curated(call.kind, call.name):
-        container = curated_container(call.name)
+    if container is None and _is_curated(call.kind, call.name):
+        container = _curated_container(call.name)
     if container is None:
         raise not_found(_describe(call))
     return answer(_describe_container(call, container))
@@ -141,11 +141,10 @@ def _list_containers(call: Call) -> Response:
 
 
 def _describe_version_row(call: Call, row: sqlite3.Row) -> JsonObject:
-    return describe_version(call, assets.read_asset(row))
+    return _describe_version(call, assets.read_asset(row))
 
 
-def describe_version(call: Call, asset: Asset) -> JsonObject:
-    """The resource of a version."""
+def _describe_version(call: Call, asset: Asset) -> JsonObject:
     return {
         "id": f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
         "name": asset.version,
@@ -196,7 +195,7 @@ def _describe(call: Call) -> str:
     return f"The {word} {call.name}{version}"
 
 
-def start_upload(call: Call) -> Response:
+def _start_upload(call: Call) -> Response:
     """The answer to ``startPendingUpload``: the same container each time for one version."""
     workspace = call.workspace
     guid = uuid5(NAMESPACE_URL, f"{call.kind}/{call.name}/{call.version}")
@@ -237,12 +236,12 @@ CREATED = "2026-01-01T00:00:00.000000Z"
 _IMAGE = "mcr.microsoft.com/azureml/curated/{}:latest"
 
 
-def is_curated(kind: str, name: str) -> bool:
+def _is_curated(kind: str, name: str) -> bool:
     """Whether a name is one of Microsoft's."""
     return kind == "environments" and name.lower().startswith(PREFIX)
 
 
-def curated_version(name: str, version: str = "1") -> Asset:
+def _curated_version(name: str, version: str = "1") -> Asset:
     """A version of a curated environment; every version is the same here."""
     properties: JsonObject = {
         "image": _IMAGE.format(name.lower().removeprefix(PREFIX)),
@@ -256,8 +255,7 @@ def curated_version(name: str, version: str = "1") -> Asset:
     return Asset("environments", name, version, properties, False, CREATED, CREATED, None)
 
 
-def curated_container(name: str) -> Container:
-    """All versions of a curated environment."""
+def _curated_container(name: str) -> Container:
     return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
 
 
@@ -271,7 +269,7 @@ _HANDLERS: dict[str, Callable[[Call], Response]] = {
     "PUT version": _put_version,
     "DELETE version": _delete_version,
     "GET label": _get_label,
-    "POST version/startpendingupload": start_upload,
+    "POST version/startpendingupload": _start_upload,
 }
 HANDLERS: Handlers = _HANDLERS
 MODEL_HANDLERS: Handlers = {operation: _in_step(handle) for operation, handle in _HANDLERS.items()}
@@ -300,24 +298,16 @@ class AssetKind:
     refusal: str  # with places for {name} and {version}
 
 
-def check_change(kind: AssetKind, before: Asset, after: JsonObject) -> None:
-    """Refuse a body that changes what cannot change.
-
-    Raises:
-        ServiceError: The status and the words of the service for this kind.
-    """
+def _check_change(kind: AssetKind, before: Asset, after: JsonObject) -> None:
+    """Refuse a body that changes what cannot change."""
     if before.properties.get("isAnonymous") or kind.fixed(before.properties) == kind.fixed(after):
         return
     message = kind.refusal.format(name=before.name, version=before.version)
     raise ServiceError(kind.status, "UserError", message)
 
 
-def complete_common(properties: JsonObject) -> JsonObject:
-    """The properties that all assets have, checked, with their defaults.
-
-    Raises:
-        ServiceError: 400 that names the key.
-    """
+def _complete_common(properties: JsonObject) -> JsonObject:
+    """The properties that all assets have, checked, with their defaults."""
     where = "properties."
     return {
         **properties,
@@ -331,7 +321,7 @@ def complete_common(properties: JsonObject) -> JsonObject:
 
 def _complete_code(properties: JsonObject) -> JsonObject:
     take_text(properties, "codeUri", "properties.", required=True)
-    return complete_common(properties)
+    return _complete_common(properties)
 
 
 def _complete_component(properties: JsonObject) -> JsonObject:
@@ -342,13 +332,13 @@ def _complete_component(properties: JsonObject) -> JsonObject:
     for ports in ("inputs", "outputs"):
         for name in (entries := take_object(spec, ports, "properties.componentSpec.")):
             take_object(entries, name, f"properties.componentSpec.{ports}.")
-    return complete_common(properties)
+    return _complete_common(properties)
 
 
 def _complete_data(properties: JsonObject) -> JsonObject:
     take_text(properties, "dataUri", "properties.", required=True)
     kind = _take_choice(properties, "dataType", _DATA_TYPES, "uri_folder")
-    return {**complete_common(properties), "dataType": kind}
+    return {**_complete_common(properties), "dataType": kind}
 
 
 def _complete_environment(properties: JsonObject) -> JsonObject:
@@ -360,7 +350,7 @@ def _complete_environment(properties: JsonObject) -> JsonObject:
         if image:
             raise bad_request("`properties.image` and `properties.build` exclude each other.")
         properties = {**properties, "build": {"dockerfilePath": "Dockerfile", **build}}
-    return {"environmentType": "UserCreated", "osType": "Linux", **complete_common(properties)}
+    return {"environmentType": "UserCreated", "osType": "Linux", **_complete_common(properties)}
 
 
 def _complete_model(properties: JsonObject) -> JsonObject:
@@ -373,7 +363,7 @@ def _complete_model(properties: JsonObject) -> JsonObject:
     return {
         "stage": None,
         "jobName": None,
-        **complete_common(properties),
+        **_complete_common(properties),
         "modelType": kind,
         "flavors": flavors,
     }

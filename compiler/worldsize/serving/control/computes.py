@@ -54,7 +54,7 @@ def _get(call: Call) -> Response:
 
 
 def _require(call: Call) -> Resource:
-    compute = find_compute(call.workspace, call.name or "")
+    compute = _find_compute(call.workspace, call.name or "")
     if compute is None:
         message = f"Compute with name {call.name} was not found in workspace {call.scope.workspace}."
         raise ServiceError(404, "ResourceNotFound", message)
@@ -75,7 +75,7 @@ def _type(compute: Resource) -> str:
 
 def _put(call: Call) -> Response:
     body = _read_body(call.body)
-    before = find_compute(call.workspace, call.name or "")
+    before = _find_compute(call.workspace, call.name or "")
     if before is not None:
         _check_same(before.body["properties"], body["properties"])
     elif body["properties"]["computeType"] == "ComputeInstance":
@@ -154,7 +154,7 @@ def _delete(call: Call) -> Response:
     database, compute = call.workspace.database, _require(call)
     with database.transaction():
         delete_resource(database, KIND, compute.name)
-        if find_compute(call.workspace, compute.name) is not None:  # the project describes it
+        if _find_compute(call.workspace, compute.name) is not None:  # the project describes it
             put_resource(database, KIND, compute.name, {})
     return Response(status_code=202, headers=operation_headers(call))
 
@@ -269,18 +269,18 @@ def list_computes(workspace: Workspace) -> Iterator[Resource]:
         "compute", given.values(), lambda each: get_resource(workspace.database, KIND, each.name) or each
     )
     others = (each for each in list_resources(workspace.database, KIND) if each.name.lower() not in given)
-    return (each for each in itertools.chain(described, others) if not is_deleted(each))
+    return (each for each in itertools.chain(described, others) if not _is_deleted(each))
 
 
-def find_compute(workspace: Workspace, name: str) -> Resource | None:
+def _find_compute(workspace: Workspace, name: str) -> Resource | None:
     """A compute by its name in any case, as clients made it or as the project describes it."""
     made = get_resource(workspace.database, KIND, name)
     if made is not None:
-        return None if is_deleted(made) else made
+        return None if _is_deleted(made) else made
     return next((each for each in _given(workspace) if each.name.lower() == name.lower()), None)
 
 
-def is_deleted(resource: Resource) -> bool:
+def _is_deleted(resource: Resource) -> bool:
     """Whether a client deleted it; a row stays, because ``worldsize.yml`` may still describe it."""
     return not resource.body
 

@@ -33,12 +33,8 @@ _MARGIN = timedelta(days=400)
 _large: set[object] = set()  # the requests whose large bodies are being read
 
 
-def parse_object(text: bytes) -> JsonObject:
-    """A request's body; an empty one is an empty object.
-
-    Raises:
-        ServiceError: 400, it is not a JSON object, too deep or of too many values; 413, it is too large.
-    """
+def _parse_object(text: bytes) -> JsonObject:
+    """A request's body; an empty one is an empty object."""
     if len(text) > LARGEST_BODY:
         raise _too_large(LARGEST_BODY)
     if not text.strip():
@@ -64,10 +60,10 @@ async def read_object(request: Request) -> JsonObject:
     """The JSON object of a request's body.
 
     Raises:
-        ServiceError: As :func:`parse_object` and :func:`read_body` do.
+        ServiceError: As :func:`_parse_object` and :func:`read_body` do.
     """
     text = await read_body(request)
-    return parse_object(text) if len(text) < _SMALL else await asyncio.to_thread(parse_object, text)
+    return _parse_object(text) if len(text) < _SMALL else await asyncio.to_thread(_parse_object, text)
 
 
 async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:

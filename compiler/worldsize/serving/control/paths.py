@@ -92,12 +92,8 @@ def parse_asset(reference: str) -> AssetName | None:
     return name if label in (None, "latest") else None  # the only label that the service keeps
 
 
-def parse_output(workspace: Workspace, uri: str) -> StorePath | None:
-    """Where an output of a job or a file of a run lies; None if the address is of something else.
-
-    Raises:
-        ServiceError: 400, there is no such job.
-    """
+def _parse_output(workspace: Workspace, uri: str) -> StorePath | None:
+    """Where an output of a job or a file of a run lies; None if the address is of something else."""
     match = _OUTPUT.fullmatch(uri)
     if match is None:
         run = _RUN.fullmatch(uri)
@@ -122,11 +118,11 @@ def expand_uri(workspace: Workspace, scope: Scope, uri: str) -> str:
     Raises:
         ServiceError: 400, it is the output of a job that does not exist.
     """
-    place = parse_store_path(uri) or parse_output(workspace, uri)
+    place = parse_store_path(uri) or _parse_output(workspace, uri)
     return uri if place is None else place.long_form(scope)
 
 
-def parse_blob(workspace: Workspace, uri: str) -> tuple[str, str] | None:
+def _parse_blob(workspace: Workspace, uri: str) -> tuple[str, str] | None:
     """Container and path of the address of a blob in this workspace, with or without a signature."""
     parts = urlsplit(uri)
     own = urlsplit(workspace.endpoints.blob)
@@ -139,7 +135,7 @@ def parse_blob(workspace: Workspace, uri: str) -> tuple[str, str] | None:
     return (container, rest) if container else None
 
 
-def container_of(database: Database, store: str) -> str | None:
+def _container_of(database: Database, store: str) -> str | None:
     """The container of a datastore; None if there is no such datastore, or it is not of blobs."""
     for name, container in CONTAINERS.items():
         if name == store.lower():
@@ -206,11 +202,11 @@ def local_path(workspace: Workspace, uri: str, find: Find = find_asset) -> Path 
         if asset is None:
             break
         uri = asset.properties[_URIS[asset.kind]]
-    place = parse_output(workspace, uri)
+    place = _parse_output(workspace, uri)
     if place is not None:
         uri = place.long_form(workspace.scope)
     found = datastore_path(workspace.home, workspace.database, uri)
-    if found is None and (blob := parse_blob(workspace, uri)) is not None:
+    if found is None and (blob := _parse_blob(workspace, uri)) is not None:
         found = locate(workspace.home, *blob)
     return found
 
@@ -222,7 +218,7 @@ def datastore_path(home: Home, database: Database, uri: str) -> Path | None:
         ServiceError: 400, it leads outside the home.
     """
     place = parse_store_path(uri)
-    container = None if place is None else container_of(database, place.store)
+    container = None if place is None else _container_of(database, place.store)
     return None if place is None or container is None else locate(home, container, place.path)
 
 

@@ -51,7 +51,7 @@ def handle(call: Call) -> Response:
             " `assets:` of `worldsize.yml` maps.",
         )
     if not call.kind:
-        return answer(describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
+        return answer(_describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
     if call.kind not in KINDS:
         raise not_found(f"`{call.kind}` of registries")
     found = [
@@ -110,8 +110,7 @@ def list_assets(workspace: Workspace) -> Iterator[RegistryAsset]:
         yield RegistryAsset("azureml", "environments", name, "*", None)
 
 
-def describe_registry(name: str, subscription: str, group: str) -> JsonObject:
-    """The resource of a registry."""
+def _describe_registry(name: str, subscription: str, group: str) -> JsonObject:
     return {
         "id": f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
         f"/Microsoft.MachineLearningServices/registries/{name}",

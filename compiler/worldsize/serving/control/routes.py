@@ -81,7 +81,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes of the management API, and of the documents that say where the services are."""
 
     async def manage(request: Request) -> Response:
-        return await answer_request(workspace, request)
+        return await _answer_request(workspace, request)
 
     async def discover(_request: Request) -> Response:
         return answer(workspaces.describe_discovery(workspace))
@@ -100,16 +100,8 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     ]
 
 
-async def answer_request(workspace: Workspace, request: Request) -> Response:
-    """Answer one request to the management API.
-
-    Args:
-        workspace: What is managed.
-        request: Of any method.
-
-    Raises:
-        ServiceError: Whatever is wrong with it.
-    """
+async def _answer_request(workspace: Workspace, request: Request) -> Response:
+    """Answer one request to the management API."""
     raw = request.scope.get("raw_path") or request.scope["path"].encode()
     segments = split_path(_strip_prefix(raw))
     path = parse_resource(segments)

@@ -49,7 +49,7 @@ _LISTS = ("privateendpointconnections", "privatelinkresources", "features", "sku
 
 
 def _get(call: Call) -> Response:
-    return answer(describe_workspace(call.workspace, call.scope))
+    return answer(_describe_workspace(call.workspace, call.scope))
 
 
 def _delete(call: Call) -> Response:
@@ -73,22 +73,22 @@ def _change(call: Call) -> Response:
     if "tags" in call.body:
         body["tags"] = tags
     put_resource(database, "workspaces", name, body)
-    return answer(describe_workspace(call.workspace, call.scope), 200, operation_headers(call))
+    return answer(_describe_workspace(call.workspace, call.scope), 200, operation_headers(call))
 
 
-def workspace_guid(workspace: Workspace) -> str:
+def _workspace_guid(workspace: Workspace) -> str:
     """The workspace's own id, which stays with its home."""
     return str(uuid5(NAMESPACE_URL, str(workspace.home.root.resolve())))
 
 
-def describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
+def _describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
     """The resource of the workspace under the name that a request gave it."""
     stored = get_resource(workspace.database, "workspaces", scope.workspace)
     given = {} if stored is None else dict(stored.body)
     times = (_CREATED, _CREATED) if stored is None else (stored.created, stored.modified)
     tags = given.pop("tags", {})
     host = urlsplit(workspace.endpoints.api).netloc
-    guid = workspace_guid(workspace)
+    guid = _workspace_guid(workspace)
     return {
         "id": scope.id,
         "name": scope.workspace,
@@ -249,7 +249,7 @@ def _answer_group(workspace: Workspace, subscription: str, rest: Sequence[str]) 
 
 def _list_containers(workspace: Workspace, word: str, subscription: str, group: str) -> Response:
     own = Scope(subscription, group, workspace.scope.workspace)
-    return answer({"value": [describe_workspace(workspace, own)] if word == "workspaces" else []})
+    return answer({"value": [_describe_workspace(workspace, own)] if word == "workspaces" else []})
 
 
 def _answer_of_provider(

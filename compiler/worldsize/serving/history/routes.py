@@ -114,11 +114,11 @@ def _get_data(call: RunRequest) -> Response:
 
 
 def _resolve(call: RunRequest) -> Response:
-    return answer({"values": resolve_assets(call.workspace, call.scope, read_ids(call.body))})
+    return answer({"values": _resolve_assets(call.workspace, call.scope, _read_ids(call.body))})
 
 
 def _resolve_models(call: RunRequest) -> Response:
-    found = resolve_assets(call.workspace, call.scope, read_ids(call.body))
+    found = _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
     return answer({"values": {name: {"path": each["uri"], **each} for name, each in found.items()}})
 
 
@@ -176,7 +176,7 @@ MAX_IDS = 1000  # of one request
 _BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
 
 
-def resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
+def _resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
     """The address and type of each asset by its id; ids that name nothing are left out."""
     resolved = use_each("asset", ids, lambda each: (each, _resolve_asset(workspace, scope, each)), str)
     return {each: found for each, found in resolved if found is not None}
@@ -206,12 +206,8 @@ def _parse_output(asset_id: str) -> tuple[str, str]:
     return job, output
 
 
-def read_ids(body: Mapping[str, Any]) -> list[str]:
-    """The ids in the body of a request.
-
-    Raises:
-        ServiceError: 400, there are too many.
-    """
+def _read_ids(body: Mapping[str, Any]) -> list[str]:
+    """The ids in the body of a request."""
     values = body.get("values")
     if isinstance(values, list) and len(values) > MAX_IDS:
         raise bad_request(f"`values` has {len(values):,} ids, of which {MAX_IDS:,} are allowed.")
@@ -231,12 +227,12 @@ def _make_store_route(workspace: Workspace) -> BaseRoute:
         name = request.path_params["name"]
         if name not in CONTAINERS:
             raise not_found(f"Datastore `{name}`")
-        return answer(describe_store(workspace, name))
+        return answer(_describe_store(workspace, name))
 
     return Route(_STORE_PATH, show)
 
 
-def describe_store(workspace: Workspace, name: str) -> dict[str, object]:
+def _describe_store(workspace: Workspace, name: str) -> dict[str, object]:
     """A datastore, with a signature that opens it."""
     container = CONTAINERS[name]
     section = {

@@ -60,22 +60,22 @@ def execute_job(home: Home, database: Database, name: str, environment: str) -> 
             name_step=reporter.name,
         )
     except RunError as error:
-        refuse_job(home, database, job, describe_problems(error.problems))
+        _refuse_job(home, database, job, _describe_problems(error.problems))
     except SpecError as error:
-        refuse_job(home, database, job, describe_problems(error.diagnostics))
+        _refuse_job(home, database, job, _describe_problems(error.diagnostics))
     except Exception as error:  # the clients of the workspace wait for an end, whatever happens
         traceback.print_exc()
-        refuse_job(home, database, job, f"{type(error).__name__}: {error}; {_DIED}")
+        _refuse_job(home, database, job, f"{type(error).__name__}: {error}; {_DIED}")
     else:
-        conclude_job(home, database, job, result)
+        _conclude_job(home, database, job, result)
 
 
-def describe_problems(problems: Iterable[Problem | Diagnostic]) -> str:
+def _describe_problems(problems: Iterable[Problem | Diagnostic]) -> str:
     """Why a job cannot run here: a line for each problem, without its place in YAML that nobody wrote."""
     return "\n".join(each.message + (f" ({each.help})" if each.help else "") for each in problems)
 
 
-def refuse_job(home: Home, database: Database, job: JobRecord, message: str) -> None:
+def _refuse_job(home: Home, database: Database, job: JobRecord, message: str) -> None:
     """Record that a job could not start, in its log too."""
     log = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}.get(job.type)
     with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def refuse_job(home: Home, database: Database, job: JobRecord, message: str) -> 
     end_job(database, job, "Failed", ("UserError", message[:MAX_MESSAGE]))
 
 
-def conclude_job(home: Home, database: Database, job: JobRecord, result: RunResult) -> None:
+def _conclude_job(home: Home, database: Database, job: JobRecord, result: RunResult) -> None:
     """Record how the run of a job ended; outputs with a name become assets first."""
     current = records.get_job(database, job.name)
     canceled = current is not None and current.status == "CancelRequested"

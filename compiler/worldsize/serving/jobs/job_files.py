@@ -59,7 +59,7 @@ def list_outputs(job: JobRecord) -> Iterator[JobOutput]:
 def publish_outputs(home: Home, database: Database, job: JobRecord, result: RunResult) -> None:
     """Link the outputs of a job and those below it, and register those that have a name."""
     for name, path in result.outputs.items():  # of the pipeline itself
-        make_link(path, output_link(home, job.name, name))
+        _make_link(path, _output_link(home, job.name, name))
     for each in (job, *records.descendants(database, job.name)):
         ended = records.get_job(database, each.name)
         completed = ended is not None and ended.status == "Completed"
@@ -69,7 +69,7 @@ def publish_outputs(home: Home, database: Database, job: JobRecord, result: RunR
 
 
 def _publish(home: Home, database: Database, job: JobRecord, output: JobOutput) -> None:
-    link = output_link(home, job.name, output.name)
+    link = _output_link(home, job.name, output.name)
     if not link.exists():
         return
     if output.uri:
@@ -89,7 +89,7 @@ def _place(home: Home, database: Database, job: JobRecord, output: JobOutput, li
     if (target.is_dir() and source.is_dir()) or (target.is_file() and source.is_file()):
         _copy_into(home, job, source, target)  # data lies there already, which the new files join
     else:
-        make_link(source, target)
+        _make_link(source, target)
 
 
 def _copy_into(home: Home, job: JobRecord, source: Path, target: Path) -> None:
@@ -154,8 +154,7 @@ def artifacts_folder(home: Home, name: str) -> Path:
     return home.blobs / CONTAINERS[ARTIFACT_STORE] / artifacts_prefix(name)
 
 
-def output_link(home: Home, name: str, output: str) -> Path:
-    """Where an output of a job is found."""
+def _output_link(home: Home, name: str, output: str) -> Path:
     return home.blobs / CONTAINERS[BLOB_STORE] / output_prefix(name, output)
 
 
@@ -163,9 +162,9 @@ def link_step(home: Home, name: str, step: StepFolder, outputs: list[str], proce
     """Link what a step that starts will write: logs, artifacts and outputs."""
     folder = prepare_run_folder(home, name)
     for inner in ("outputs", "logs"):
-        make_link(step.code / inner, folder / inner)
+        _make_link(step.code / inner, folder / inner)
     for output in outputs:
-        make_link(step.outputs / output, output_link(home, name, output))
+        _make_link(step.outputs / output, _output_link(home, name, output))
     link_logs(home, name, step, processes)
 
 
@@ -174,7 +173,7 @@ def link_logs(home: Home, name: str, step: StepFolder, processes: int = 1) -> No
     paths = sorted(step.logs.glob("*.log"))
     folder = prepare_run_folder(home, name) if paths else artifacts_folder(home, name)
     for path, shown in name_logs([path.name for path in paths], processes):
-        make_link(step.logs / path, folder / shown)
+        _make_link(step.logs / path, folder / shown)
 
 
 def name_logs(names: list[str], processes: int = 1) -> Iterator[tuple[str, str]]:
@@ -202,7 +201,7 @@ def append_log(home: Home, name: str, log: str, text: str) -> None:
         file.write(text)
 
 
-def make_link(target: Path, link: Path) -> None:
+def _make_link(target: Path, link: Path) -> None:
     """Make a relative link, so that the home can be moved; an entry that exists stays."""
     link.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

@@ -172,7 +172,7 @@ async def run_queue(workspace: Workspace) -> AsyncIterator[None]:
     """Run the queue of a workspace; jobs that run go on when it ends."""
     queue = Queue(workspace, await asyncio.to_thread(detect_machine))
     queue.adopt()
-    async with serve_trackers(workspace.home):
+    async with _serve_trackers(workspace.home):
         task = asyncio.create_task(_repeat(queue))
         try:
             yield
@@ -198,7 +198,7 @@ STOP_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def serve_trackers(home: Home) -> AsyncIterator[None]:
+async def _serve_trackers(home: Home) -> AsyncIterator[None]:
     """Run the server of trackers; without it each job starts a tracker of its own."""
     folder = tempfile.mkdtemp(prefix="worldsize-")  # the path of a socket has at most 103 bytes on macOS
     process = subprocess.Popen(

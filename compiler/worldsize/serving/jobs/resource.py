@@ -23,7 +23,7 @@ def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "displayName": job.display_name,
         "experimentName": job.experiment,
         "isArchived": job.archived,
-        "services": show_services(workspace, scope, job),
+        "services": _show_services(workspace, scope, job),
         "inputs": properties.get("inputs") or {},
         "outputs": show_outputs(scope, job),
         "properties": run_properties(job),
@@ -60,7 +60,7 @@ def _defaults(job: JobRecord) -> dict[str, Any]:
     return defaults
 
 
-def show_services(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_services(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The addresses of a job: its page, and where its metrics are."""
     host = workspace.endpoints.api.partition("://")[2]
     return {

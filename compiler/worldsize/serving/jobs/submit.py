@@ -126,7 +126,7 @@ def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: 
     path = write_files(files, folder, settings)
     report = check([path])
     if refused := [each for each in report.errors if each.confidence == "certain" and _judged(each)]:
-        raise ServiceError(400, "ValidationError", describe_errors(refused))
+        raise ServiceError(400, "ValidationError", _describe_errors(refused))
     lenient = sorted({each.code for each in report.errors})
     if lenient:  # the runner checks once more, and must not be stricter
         write_settings(folder, {**settings, "severity": dict.fromkeys(lenient, "warning")})
@@ -137,7 +137,7 @@ def _judged(diagnostic: Diagnostic) -> bool:
     return diagnostic.code not in TOLERATED
 
 
-def describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
+def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
     """The errors of the checker in the message of an answer: code, sentence and help."""
     lines = [
         f"{each.code}: {each.message}" + (f" ({each.help})" if each.help else "") for each in diagnostics

@@ -52,7 +52,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     page = LazyPage(workspace)
 
     async def files(request: Request) -> Response:
-        return await send_file(workspace, request)
+        return await _send_file(workspace, request)
 
     return [
         Route("/files/{kind}/{name}/{path:path}", files),
@@ -109,12 +109,8 @@ def _has_failed(task: asyncio.Task[ASGIApp]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def send_file(workspace: Workspace, request: Request) -> Response:
-    """A file as a download, a folder as a ZIP archive; an image also for the page itself.
-
-    Raises:
-        ServiceError: 404 for anything that is not a file of the job or asset.
-    """
+async def _send_file(workspace: Workspace, request: Request) -> Response:
+    """A file as a download, a folder as a ZIP archive; an image also for the page itself."""
     kind, name = request.path_params["kind"], request.path_params["name"]
     path = os.fsdecode(unquote_to_bytes(request.scope["raw_path"].split(b"/", 4)[4]))  # of any bytes
     found = await asyncio.to_thread(_locate, workspace, kind, name, path)

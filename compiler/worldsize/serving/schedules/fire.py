@@ -173,7 +173,7 @@ async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -
     name = records.job_name(firing)
     try:
         if await asyncio.to_thread(get_job, workspace.database, name) is None:
-            await submit(workspace, name, fill_definition(schedule, firing), schedule=schedule.name)
+            await submit(workspace, name, _fill_definition(schedule, firing), schedule=schedule.name)
     except ServiceError as error:
         if (
             await asyncio.to_thread(get_job, workspace.database, name) is None
@@ -235,16 +235,8 @@ def _merge(source: Mapping[str, Any], changes: JsonObject) -> JsonObject:
     return merged
 
 
-def fill_definition(schedule: ScheduleRecord, firing: Firing) -> JsonObject:
-    """The body of the job of one firing.
-
-    Args:
-        schedule: The schedule.
-        firing: Its due time.
-
-    Returns:
-        The properties, with the names of the job and of the trigger, and without expressions of schedules.
-    """
+def _fill_definition(schedule: ScheduleRecord, firing: Firing) -> JsonObject:
+    """The body of the job of one firing."""
     definition: JsonObject = dict(schedule.properties["action"]["jobDefinition"])
     name = job_name(firing)
     values = {"${{name}}": name, "${{creation_context.trigger_time}}": firing.due}

@@ -19,8 +19,7 @@ from worldsize.serving.storage.blobs import Blob
 from worldsize.serving.storage.errors import VERSION, StorageError
 
 
-def service_headers(request: Request) -> dict[str, str]:
-    """The headers of every answer."""
+def _service_headers(request: Request) -> dict[str, str]:
     headers = {
         "x-ms-request-id": str(uuid.uuid4()),
         "x-ms-version": request.headers.get("x-ms-version", VERSION),
@@ -32,13 +31,13 @@ def service_headers(request: Request) -> dict[str, str]:
 
 def empty_answer(request: Request, status: int, headers: Mapping[str, str] | None = None) -> Response:
     """An answer without a body."""
-    return Response(None, status, {**service_headers(request), **(headers or {})})
+    return Response(None, status, {**_service_headers(request), **(headers or {})})
 
 
 def xml_answer(request: Request, root: ET.Element, headers: Mapping[str, str] | None = None) -> Response:
     """An answer in XML."""
     text = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return Response(text, 200, {**service_headers(request), **(headers or {})}, "application/xml")
+    return Response(text, 200, {**_service_headers(request), **(headers or {})}, "application/xml")
 
 
 def write_headers(blob: Blob) -> dict[str, str]:
@@ -53,7 +52,7 @@ def write_headers(blob: Blob) -> dict[str, str]:
     return headers
 
 
-def blob_headers(blob: Blob) -> dict[str, str]:
+def _blob_headers(blob: Blob) -> dict[str, str]:
     """What a reader is told of the blob, but the length and the hash of what it gets."""
     written = format_datetime(blob.modified, usegmt=True)
     return {
@@ -85,14 +84,8 @@ CHUNK = 1 << 20  # bytes
 MAX_HASHED = 4 << 20  # bytes of a range whose MD5 a client may ask for
 
 
-def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
-    """The first byte of a range and the one after its last; None for the whole blob.
-
-    A range that is not understood counts as absent (RFC 9110, 14.2).
-
-    Raises:
-        StorageError: 416, for a range that the blob does not have.
-    """
+def _parse_range(text: str | None, size: int) -> tuple[int, int] | None:
+    """The first byte of a range and the one after its last; None for the whole blob."""
     found = RANGE.fullmatch(text.replace(" ", "")) if text else None
     if found is None or found.groups() == ("", ""):
         return None
@@ -112,10 +105,10 @@ def parse_range(text: str | None, size: int) -> tuple[int, int] | None:
 
 async def send_blob(request: Request, blob: Blob) -> Response:
     """The answer to GET and HEAD."""
-    headers = {**service_headers(request), **blob_headers(blob)}
+    headers = {**_service_headers(request), **_blob_headers(blob)}
     md5 = blob.properties.content_md5
     asked = request.headers.get("x-ms-range") or request.headers.get("range")
-    part = parse_range(asked, blob.size) if request.method == "GET" else None
+    part = _parse_range(asked, blob.size) if request.method == "GET" else None
     start, end = part or (0, blob.size)
     headers["Content-Length"] = str(end - start)
     if part is None:

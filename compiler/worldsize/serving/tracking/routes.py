@@ -57,7 +57,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         if rest.startswith("api/"):  # plain MLflow, which names no workspace
             artifact = ARTIFACTS.fullmatch(rest)
             if artifact is not None:
-                return await answer_artifact(workspace, request, artifact[1] or "")
+                return await _answer_artifact(workspace, request, artifact[1] or "")
             return await forward(workspace, request, rest, ArtifactUris(workspace.home, None))
         found = SCOPE.fullmatch(rest)
         if found is None:
@@ -255,12 +255,8 @@ async def _place_version(workspace: Workspace, uris: ArtifactUris, call: MlflowC
     return Response(body, status, media_type=kind)
 
 
-async def answer_artifact(workspace: Workspace, request: Request, path: str) -> Response:
-    """Answer a request for ``/mlflow-artifacts/artifacts/<run>/<path>``.
-
-    Raises:
-        ServiceError: 404 for an artifact that does not exist, 405 for another method.
-    """
+async def _answer_artifact(workspace: Workspace, request: Request, path: str) -> Response:
+    """Answer a request for ``/mlflow-artifacts/artifacts/<run>/<path>``."""
     if request.method == "GET" and not path:
         return await asyncio.to_thread(_list, workspace, request.query_params.get("path", ""))
     name = _blob(workspace, path)

@@ -130,7 +130,7 @@ def _read_input(value: Any, where: str, references: References) -> Any:
         return value
     body = Body(value, where)
     kind = _plain(body.text("jobInputType") or body.text("type") or "literal")
-    mode = read_mode(body)
+    mode = _read_mode(body)
     if kind == "literal":
         text = body.get("value")
         if isinstance(text, str) and mode is not None:
@@ -154,7 +154,7 @@ def _read_output(value: Any, where: str) -> Any:
         return value or {"type": DEFAULT_TYPE}
     body = Body(value, where)
     settings = {
-        "mode": read_mode(body),
+        "mode": _read_mode(body),
         "name": body.text("assetName") or body.text("name"),
         "version": body.text("assetVersion") or body.text("version"),
     }
@@ -170,7 +170,7 @@ def output_type(body: Body) -> str:
     return TYPES.get(kind, DEFAULT_TYPE)
 
 
-def read_mode(body: Body) -> str | None:
+def _read_mode(body: Body) -> str | None:
     """How data reaches the job, as YAML writes it; None if the body leaves it open."""
     mode = body.text("mode")
     return None if mode is None else MODES.get(_plain(mode), mode.lower())

@@ -75,13 +75,13 @@ def _read_ports(body: Body, references: References) -> dict[str, Any]:
 
 def _read_single(body: Body, writer: GraphWriter) -> dict[str, Any]:
     references = writer.references
-    return {"type": "command", **read_command(body, references), **_read_ports(body, references)}
+    return {"type": "command", **_read_command(body, references), **_read_ports(body, references)}
 
 
 def _read_sweep(body: Body, writer: GraphWriter) -> dict[str, Any]:
     references = writer.references
     trial = body.body("trial") or Body({}, "properties.trial")
-    command = read_command(trial, references)
+    command = _read_command(trial, references)
     resources = read_settings(Body({"resources": body.get("resources") or {}}))
     return {
         "type": "sweep",
@@ -228,7 +228,7 @@ class GraphWriter:
             document |= self._read_parallel(body)
             document |= drop_empty({"resources": body.get("resources")})
         else:
-            document |= read_command(body, self.references)
+            document |= _read_command(body, self.references)
         return drop_empty(document)
 
     def _read_parallel(self, body: Body) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _without_limits(value: Any, where: str) -> Body:
 DISTRIBUTIONS = {"pytorch": "pytorch", "mpi": "mpi", "tensorflow": "tensorflow", "ray": "ray"}
 
 
-def read_command(body: Body, references: References) -> dict[str, Any]:
+def _read_command(body: Body, references: References) -> dict[str, Any]:
     """The keys of a command: those of a job, of a sweep's trial, or of a component's specification."""
     return drop_empty(
         {

@@ -243,7 +243,7 @@ class LogView:
         self._key, self._tail = log.key, LogTail(log.path)
         self._lines.clear()
         self._box.props["aria-label"] = f"Log of {log.key}"
-        self._download.props["href"] = log_url(self._job, log)
+        self._download.props["href"] = _log_url(self._job, log)
         self._append(self._tail.read_lines())
 
     def _append(self, lines: list[str]) -> None:
@@ -258,8 +258,7 @@ class LogView:
             old.delete()
 
 
-def log_url(job: JobRecord, log: Log) -> str:
-    """The address of a whole log."""
+def _log_url(job: JobRecord, log: Log) -> str:
     return file_url("jobs", job.name, f"log-{log.step}/{log.path.name}")
 
 
@@ -272,8 +271,7 @@ _DERIVED = (
 _PROCESSES = (Column("name", "Process"), Column("rank", "Rank"), Column("node", "Node"))
 
 
-async def draw_plan(workspace: Workspace, job: JobRecord) -> None:
-    """The plans of a job's steps."""
+async def _draw_plan(workspace: Workspace, job: JobRecord) -> None:
     folder = run_folder(workspace.home, job)
     plans: list[StepPlan] = []
     if folder is not None:
@@ -328,6 +326,6 @@ VIEWS: dict[str, tuple[str, View]] = {
     "logs": ("Logs", _logs),
     "metrics": ("Metrics", _metrics),
     "outputs": ("Outputs", _outputs),
-    "plan": ("Plan", draw_plan),
+    "plan": ("Plan", _draw_plan),
     "definition": ("Definition", _definition),
 }

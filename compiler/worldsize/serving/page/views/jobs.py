@@ -50,8 +50,7 @@ COLUMNS = (
 SEARCH_SECONDS = 0.3  # after the last key
 
 
-def job_row(job: JobRecord) -> Row:
-    """A job as a row of a table."""
+def _job_row(job: JobRecord) -> Row:
     created_by = f"schedule {job.schedule}" if job.schedule else ""
     return {
         "id": job.name,
@@ -101,7 +100,7 @@ class JobList:
         wanted = self._wanted
         with collect_unreadable() as faults:
             found = await asyncio.to_thread(find_jobs, self._database, wanted)
-            set_rows(self._table, [*use_each("job", found.jobs, job_row)])
+            set_rows(self._table, [*use_each("job", found.jobs, _job_row)])
         if wanted == self._wanted:
             self._wanted = replace(wanted, page=found.page)
         self._note.set_text(say_unreadable(faults))
@@ -180,7 +179,7 @@ async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
 
 
 async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> None:
-    titles = unique_titles(jobs)
+    titles = _unique_titles(jobs)
     runs = [
         (title, job)
         for title, top in zip(titles, jobs, strict=True)
@@ -208,7 +207,7 @@ def _prefix(job: JobRecord, jobs: Sequence[JobRecord]) -> str:
     return "" if job in jobs else f"{job.step}."
 
 
-def unique_titles(jobs: Sequence[JobRecord]) -> list[str]:
+def _unique_titles(jobs: Sequence[JobRecord]) -> list[str]:
     """The display names of jobs, with their names where two are the same."""
     shown = [job.display_name for job in jobs]
     return [

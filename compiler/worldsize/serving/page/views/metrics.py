@@ -70,7 +70,7 @@ class Charts:
         with self._area:
             for name in self._choice.value or []:
                 if curves := self._shown.get(name):
-                    show_chart(name, curves)
+                    _show_chart(name, curves)
 
 
 class MetricsView:
@@ -130,13 +130,8 @@ _TEXT = "getComputedStyle(document.body).getPropertyValue('--ws-soft')"
 _LINE = "getComputedStyle(document.body).getPropertyValue('--ws-line')"
 
 
-def show_chart(metric: str, curves: Mapping[str, Curve]) -> None:
-    """The curves of one metric.
-
-    Args:
-        metric: Its name.
-        curves: Points of each run, by the name to show.
-    """
+def _show_chart(metric: str, curves: Mapping[str, Curve]) -> None:
+    """The curves of one metric."""
     with ui.element("section").classes("ws-panel"):
         frame.tagged("h2", metric, "ws-h3")
         chart = ui.echart(_options(fit_names(curves)), renderer="svg").classes("ws-chart")

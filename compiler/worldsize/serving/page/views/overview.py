@@ -153,7 +153,7 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
     with ui.element("div").classes("ws-columns"):
         for key, title in (("inputs", "Inputs"), ("outputs", "Outputs")):
             ports = mapping_of(properties, key)
-            frame.fact_panel(title, {name: port_words(each) for name, each in ports.items()})
+            frame.fact_panel(title, {name: _port_words(each) for name, each in ports.items()})
         details = {title: refer(text) for key, title in _DETAILS if (text := text_of(properties, key))}
         settings = {name: value_words(value) for name, value in _settings(properties).items()}
         frame.fact_panel("Details", {**details, **settings})
@@ -164,7 +164,7 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
             code(command, "Command")
 
 
-def port_words(port: object) -> str:
+def _port_words(port: object) -> str:
     """The value of an input, or where data lies."""
     if not isinstance(port, Mapping):
         return value_words(port)

@@ -21,7 +21,7 @@ from worldsize.serving.workspace import Workspace
 MAX_NAME = 120  # characters that a name takes over
 
 
-def next_name(name: str) -> str:
+def _next_name(name: str) -> str:
     """A new name that tells from which job it comes."""
     return f"{name[:MAX_NAME]}-{uuid.uuid4().hex[:8]}"
 
@@ -83,7 +83,7 @@ def draw_resubmit(workspace: Workspace, name: str) -> None:
             properties["displayName"] = title.values["Display name"] or job.display_name
             submitting.disable()
             try:
-                made = await asyncio.shield(submit(workspace, next_name(name), properties))
+                made = await asyncio.shield(submit(workspace, _next_name(name), properties))
             except ServiceError as error:
                 message.set_text(str(error))
                 message.set_visibility(True)

@@ -157,8 +157,8 @@ class Rest:
         base = (self._services.get("history") or self._services["api"]).rstrip("/")
         folder = f"/artifact/v2.0{quote(self.names.id)}/artifacts/ExperimentRun/dcid.{quote(name, safe='')}"
         try:
-            found = self._get(f"{base}{folder}/contentinfo", {"path": path})
-            return self.read_bytes(str(found["contentUri"])) or None
+            content = self._get(f"{base}{folder}/contentinfo", {"path": path})
+            return self.read_bytes(str(content["contentUri"])) or None
         except (HttpResponseError, KeyError, TypeError):
             return None
 

@@ -1,4 +1,4 @@
-"""What is submitted: a job or schedule file as it is, or what a spec compiles to; checked before."""
+"""What is submitted: a job or schedule file, or what a spec compiles to, checked with what is registered."""
 
 from __future__ import annotations
 
@@ -155,8 +155,8 @@ def _make_override(changed: Job, document: yaml.Document, name: str) -> dict[str
     if step is not None:
         parts, argument = ["jobs", step_name, "inputs", port], step.inputs[port].value
     else:
-        own = changed.inputs if name in changed.inputs else next(iter(changed.steps.values())).inputs
-        parts, argument = ["inputs", *name.split(".")], own[name].value
+        inputs = changed.inputs if name in changed.inputs else next(iter(changed.steps.values())).inputs
+        parts, argument = ["inputs", *name.split(".")], inputs[name].value
     node: yaml.Node | None = document.root
     for part in parts:
         node = node.get(part) if isinstance(node, yaml.Mapping) else None
@@ -230,21 +230,22 @@ def check_registered(rest: Rest, target: Target) -> None:
     """
     if target.job is None:
         return
-    known: _Components = {}
+    components: _Components = {}
     context = Context(root=target.path.parent)
-    problems = [each for job in _fill_jobs(rest, target.job, known) for each in _check(context, job)]
+    jobs = _fill_jobs(rest, target.job, components)
+    problems = [problem for job in jobs for problem in _check(context, job)]
     if problems:
         raise SpecError(sort_unique(engine.diagnose(problems)), target.sources)
 
 
-def _fill_jobs(rest: Rest, job: Job, known: _Components) -> Iterator[Job]:
+def _fill_jobs(rest: Rest, job: Job, components: _Components) -> Iterator[Job]:
     """The job and the pipelines in it, those that name registered components with what these declare."""
-    steps = {name: _fill_step(rest, step, known) for name, step in job.steps.items()}
+    steps = {name: _fill_step(rest, step, components) for name, step in job.steps.items()}
     if any(steps[name] is not step or _is_of_workspace(step) for name, step in job.steps.items()):
         yield replace(job, steps=steps)
     for step in job.steps.values():
         if step.component is not None and step.component.graph is not None:
-            yield from _fill_jobs(rest, step.component.graph, known)
+            yield from _fill_jobs(rest, step.component.graph, components)
 
 
 def make_filler(names: WorkspaceNames) -> Callable[[Job], Job]:
@@ -259,8 +260,8 @@ def make_filler(names: WorkspaceNames) -> Callable[[Job], Job]:
 
 def fill_components(rest: Rest, job: Job) -> Job:
     """The job with what the registered components that its steps name declare, where that can be read."""
-    known: _Components = {}
-    return replace(job, steps={name: _fill_step(rest, step, known) for name, step in job.steps.items()})
+    components: _Components = {}
+    return replace(job, steps={name: _fill_step(rest, step, components) for name, step in job.steps.items()})
 
 
 def _is_of_workspace(step: Step) -> bool:
@@ -268,13 +269,13 @@ def _is_of_workspace(step: Step) -> bool:
     return isinstance(reference, str) and _REFERENCE.fullmatch(reference) is not None
 
 
-def _fill_step(rest: Rest, step: Step, known: _Components) -> Step:
+def _fill_step(rest: Rest, step: Step, components: _Components) -> Step:
     reference = step.reference.value if step.reference is not None else None
     if step.component is not None or not isinstance(reference, str):
         return step
-    if reference not in known:
-        known[reference] = _read_component(rest, reference)
-    component = known[reference]
+    if reference not in components:
+        components[reference] = _read_component(rest, reference)
+    component = components[reference]
     return step if component is None else replace(step, component=component)
 
 
@@ -288,11 +289,11 @@ def _read_component(rest: Rest, reference: str) -> Component | None:
     path = f"/components/{quote(match['name'])}/versions"
     try:
         if match["version"] is not None:
-            found = rest.manage(f"{path}/{quote(match['version'])}")
+            document = rest.manage(f"{path}/{quote(match['version'])}")
         else:  # as the client looks up the label
             newest = rest.list(path, **{"$orderBy": "createdtime desc", "$top": "1"})
-            found = next(iter(newest), {})
-        return _parse(found["properties"]["componentSpec"])
+            document = next(iter(newest), {})
+        return _parse(document["properties"]["componentSpec"])
     except (HttpResponseError, KeyError, TypeError, AttributeError):
         return None
 
@@ -321,6 +322,7 @@ def _check(context: Context, job: Job) -> Sequence[Problem]:
         for name, check in registry.load_checks(rule):
             if name == "Job":
                 problems += [
-                    each if isinstance(each, Problem) else each.under(slug) for each in check(context, job)
+                    problem if isinstance(problem, Problem) else problem.under(slug)
+                    for problem in check(context, job)
                 ]
     return problems

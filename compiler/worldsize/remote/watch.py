@@ -1,4 +1,4 @@
-"""Watches a job of a workspace until it ends, with the view of a run on this machine."""
+"""Watches a job of a workspace until it ends, with the view of a run here, and says how it ended."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def render_result(job: RemoteJob, *, steps: bool) -> str:
             time = format_duration(step.seconds) if step.seconds else ""
             state = "not started" if step.state == "waiting" else step.state
             lines.append(f"  {name:<{width}}  {state:<11}  {time:>9}".rstrip())
-    lines += [f"  {name}: {each.text}" for name, each in job.fitted().items()]
+    lines += [f"  {name}: {fit.text}" for name, fit in job.fitted().items()]
     lines += map(_show_model, job.registrations())
     lines += [f"  output {name}  {place}" for name, place in job.outputs().items()]
     lines += [f"  {name}  {link}" for name, link in job.links().items()]

@@ -69,7 +69,7 @@ def _render_head(facts: RunFacts) -> str:
     notes = "".join(f'<p class="note">{escape(note)}</p>' for note in facts.notes)
     return (
         f"<h1>{escape(_title(facts), 100)} {badge(record.state)}</h1>\n"
-        f'<p class="quiet">run {escape(record.id)}{"".join(f" · {each}" for each in times)}</p>{notes}\n'
+        f'<p class="quiet">run {escape(record.id)}{"".join(f" · {text}" for text in times)}</p>{notes}\n'
         + _render_cards(facts)
     )
 
@@ -81,10 +81,10 @@ def _render_cards(facts: RunFacts) -> str:
     for step in facts.steps.values():
         metrics.update(step.metrics)
     rows += [(escape(name), f"{metrics[name]:.4g}") for name in HEADLINE if name in metrics][:4]
-    for each in facts.registered[:2]:
-        name = escape(each.name, 40)
+    for model in facts.registered[:2]:
+        name = escape(model.name, 40)
         rows.append(
-            (f"model {name}", f"version {escape(each.version, 20)}" if each.version else "not registered")
+            (f"model {name}", f"version {escape(model.version, 20)}" if model.version else "not registered")
         )
     cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)
     return f'<dl class="cards">{cells}</dl>\n'
@@ -101,24 +101,24 @@ class _Page:
     def sections(self) -> list[tuple[str, str, str]]:
         """The anchor, title and content of each part that has any."""
         facts = self.facts
-        found = [
+        parts = [
             ("failures", "Failures", _render_failures(facts)),
             ("steps", "Steps", _render_graph(facts) + _render_steps(facts)),
             ("timeline", "Timeline", render_timeline(facts)),
         ]
-        found += [
+        parts += [
             (f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", _render_sweep(sweep))
             for index, sweep in enumerate(facts.sweeps)
         ]
         for index, step in enumerate(self._trained()):
             name = escape(step.record.name, 80)
-            found.append((f"training-{index}", f"Training: {name}", self._render_training(step)))
-        found += [
+            parts.append((f"training-{index}", f"Training: {name}", self._render_training(step)))
+        parts += [
             ("evaluation", "Metrics", _render_metrics(facts)),
             ("models", "Models", _render_models(facts)),
             ("environment", "Environment", _render_environment(facts)),
         ]
-        return [(anchor, title, content) for anchor, title, content in found if content]
+        return [(anchor, title, content) for anchor, title, content in parts if content]
 
     def _trained(self) -> list[StepFacts]:
         """The steps with curves or planned numbers; of a sweep's trials only the winner."""
@@ -218,12 +218,12 @@ def _render_steps(facts: RunFacts) -> str:
 def _render_quantities(quantities: Sequence[Quantity]) -> str:
     rows = [
         (
-            escape(each.name),
-            escape(each.planned).replace("_", "_<wbr>") or "–",
-            (_mark(each) or "–")
-            + (f'<br><small class="quiet">{escape(each.note)}</small>' if each.note else ""),
+            escape(quantity.name),
+            escape(quantity.planned).replace("_", "_<wbr>") or "–",
+            (_mark(quantity) or "–")
+            + (f'<br><small class="quiet">{escape(quantity.note)}</small>' if quantity.note else ""),
         )
-        for each in quantities
+        for quantity in quantities
     ]
     headings = ("quantity", "planned", "actual")
     return table("Plan against actual", headings, rows, frozenset({1, 2}), aligned="right")
@@ -277,7 +277,7 @@ def _render_metrics(facts: RunFacts) -> str:
     for name, step in facts.steps.items():
         if name.rpartition(".")[0] in facts.steps and name not in winners:
             continue
-        parts += [_render_picture(each, name) for each in step.pictures]
+        parts += [_render_picture(picture, name) for picture in step.pictures]
         shown = min(len(step.metrics), MAX_METRICS)
         if shown > left:
             skipped += 1
@@ -313,12 +313,12 @@ def _metrics_table(step: str, metrics: Mapping[str, float]) -> str:
 def _render_models(facts: RunFacts) -> str:
     rows = [
         (
-            escape(each.name, 100),
-            f"version {escape(each.version)}" if each.version else "not registered",
-            escape(each.gate) or "none",
-            escape(each.reason, 500),
+            escape(model.name, 100),
+            f"version {escape(model.version)}" if model.version else "not registered",
+            escape(model.gate) or "none",
+            escape(model.reason, 500),
         )
-        for each in facts.registered[:50]
+        for model in facts.registered[:50]
     ]
     headings = ("model", "result", "gate", "reason")
     shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1

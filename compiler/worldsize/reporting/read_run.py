@@ -1,4 +1,4 @@
-"""Reads a run of this machine for its report; what is missing or damaged is left out."""
+"""Reads a run for its report, of this machine or of a workspace; what is missing or damaged is left out."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Reader:
             environment=describe_environment(
                 record, request, read_tracked(runs.read_shared_tags, self.home, record.id)
             ),
-            registered=[each for step in steps.values() for each in _read_registered(step)],
+            registered=[model for step in steps.values() for model in _read_registered(step)],
             sweeps=self.sweeps,
             pauses=read_pauses(self.events),
             notes=list(self._notes()),
@@ -193,14 +193,14 @@ class _Reader:
 
     def _pictures(self, outputs: Mapping[str, str]) -> list[Picture]:
         """The pictures that `evaluate` has written, as long as there are not too many bytes."""
-        found = []
+        pictures = []
         for folder in outputs.values():
             for name, title in PICTURES.items():
                 data = _read_png(Path(folder) / name)
                 if data and self._picture_bytes + len(data) <= MAX_PICTURE_BYTES:
                     self._picture_bytes += len(data)
-                    found.append(Picture(title, data))
-        return found
+                    pictures.append(Picture(title, data))
+        return pictures
 
 
 def _read_compiled(path: Path) -> Mapping[str, Any]:
@@ -234,7 +234,7 @@ def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _read_registered(step: StepFacts) -> list[Registered]:
-    found = []
+    models = []
     for folder in step.outputs.values():
         document = read_json(Path(folder) / "registration.json", _MAX_JSON_BYTES)
         if document is not None and "name" in document:
@@ -246,8 +246,8 @@ def _read_registered(step: StepFacts) -> list[Registered]:
                 reason=str(document.get("reason") or ""),
                 gate=step.record.parameters.get("gate", ""),
             )
-            found.append(registered)
-    return found
+            models.append(registered)
+    return models
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -297,11 +297,11 @@ def _make_command(record: RunRecord, request: Mapping[str, Any]) -> str:
 def _make_option(name: str, value: Any, request: Mapping[str, Any]) -> Iterator[str]:
     if name in _REPEATED:
         pairs = value.items() if isinstance(value, Mapping) else ()
-        values = [f"{key}={each}" for key, each in pairs] or (value if isinstance(value, list) else [])
+        values = [f"{key}={item}" for key, item in pairs] or (value if isinstance(value, list) else [])
         withheld = request.get("withheld")
         hidden = withheld if name == "settings" and isinstance(withheld, list) else []
-        for each in [*values, *(f"{key}={HIDDEN}" for key in hidden)]:
-            yield from (_REPEATED[name], str(each))
+        for pair in [*values, *(f"{key}={HIDDEN}" for key in hidden)]:
+            yield from (_REPEATED[name], str(pair))
     elif value is True:
         yield f"--{name.replace('_', '-')}"
     elif value not in (None, False, "processes") or (name == "processes" and value):
@@ -349,7 +349,7 @@ def read_job(job: TrackedDetails) -> RunFacts:
 
 def _read_job_steps(job: TrackedDetails, steps: Iterable[StepRecord]) -> dict[str, StepFacts]:
     """The steps, with pictures as long as there are not too many bytes."""
-    found, left = {}, MAX_PICTURE_BYTES
+    by_name, left = {}, MAX_PICTURE_BYTES
     for step in steps:
         facts = _read_job_step(job, step)
         kept = []
@@ -357,8 +357,8 @@ def _read_job_steps(job: TrackedDetails, steps: Iterable[StepRecord]) -> dict[st
             if len(picture.data) <= left:
                 left -= len(picture.data)
                 kept.append(picture)
-        found[step.name] = replace(facts, pictures=kept)
-    return found
+        by_name[step.name] = replace(facts, pictures=kept)
+    return by_name
 
 
 def _read_job_step(job: TrackedDetails, step: StepRecord) -> StepFacts:
@@ -447,8 +447,8 @@ class _AttemptReader:
             return
         kind, name = event["event"], str(event.get("step"))
         if kind == "run_resumed":  # what was open ended when the last runner did
-            for each in list(self.open):
-                self.close(each, self.last, "died")
+            for open_step in list(self.open):
+                self.close(open_step, self.last, "died")
         self.last = max(self.last, time)
         if kind == "step_started":
             self.close(name, time, "failed")
@@ -471,7 +471,7 @@ class _AttemptReader:
 def _name_processes(event: Event) -> list[str]:
     listed = event.get("processes")
     described = listed[:MAX_PROCESSES] if isinstance(listed, list) else []
-    return [str(each.get("name")) for each in described if isinstance(each, Mapping)]
+    return [str(process.get("name")) for process in described if isinstance(process, Mapping)]
 
 
 def read_pauses(events: Sequence[Event]) -> list[Period]:

@@ -1,4 +1,4 @@
-"""The managed identity, the login service, and the endpoints of the cloud.
+"""The managed identity, the login service, the endpoints of the cloud, and where telemetry ends.
 
 Sources: https://learn.microsoft.com/azure/app-service/overview-managed-identity (App Service's REST form),
 https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow, and
@@ -56,8 +56,8 @@ class _Identity:
 
     async def managed_token(self, request: Request) -> Response:
         """A token by App Service's form, for who has the secret of ``IDENTITY_HEADER``."""
-        given = request.headers.get("x-identity-header", "")
-        if not equal(given, secret_text(self._workspace, "identity")):
+        secret = request.headers.get("x-identity-header", "")
+        if not equal(secret, secret_text(self._workspace, "identity")):
             return _oauth_error(
                 401, "invalid_client", "X-IDENTITY-HEADER does not have this workspace's secret"
             )
@@ -178,8 +178,8 @@ _STORAGE = {"azure.com": "core.windows.net"}
 
 def _describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
     """The document of one cloud."""
-    asked = proxy_host or ""
-    _, name, portal, base, login = next(cloud for cloud in _CLOUDS if asked.endswith(cloud[0]))
+    host = proxy_host or ""
+    _, name, portal, base, login = next(cloud for cloud in _CLOUDS if host.endswith(cloud[0]))
     manager, login_url = f"https://management.{base}", f"https://{login}"
     if proxy_host is None:
         name = LOCAL  # azure-ai-ml has its own addresses for the names above

@@ -49,16 +49,16 @@ def check_schema(database: Path) -> None:
         sqlite3.DatabaseError: It is damaged.
     """
     package = find_mlflow()
-    found = _read_revision(database)
-    if package is None or found is None:
+    current = _read_revision(database)
+    if package is None or current is None:
         return
     revisions, replaced = set[str](), set[str]()
     for migration in list_migrations(package):
         for kind, revision in _REVISION.findall(untrusted.read_text(migration)):
             (revisions if kind == "revision" else replaced).add(revision)
-    if not revisions or found in revisions - replaced:
+    if not revisions or current in revisions - replaced:
         return
-    if found in revisions:
+    if current in revisions:
         raise SchemaError(
             f"an older MLflow wrote `{database}`: `mlflow db upgrade sqlite:///{database}` converts it"
         )

@@ -21,7 +21,7 @@ from worldsize.serving.page.queries.jobs import (
     list_choices,
     read_filter,
 )
-from worldsize.serving.page.queries.plan import read_graph
+from worldsize.serving.page.queries.steps import read_graph
 from worldsize.serving.page.queries.wording import trigger_words
 from worldsize.serving.page.routes import routes
 

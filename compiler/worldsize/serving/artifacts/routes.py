@@ -1,4 +1,4 @@
-"""The paths of the artifact service, by origin and container or by run."""
+"""The artifact service: its paths by origin and container or by run, and what it answers."""
 
 from __future__ import annotations
 
@@ -151,10 +151,10 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         return ArtifactContainer(workspace, sign_path(workspace, CONTAINER), origin, name)
 
     async def by_origin(request: Request) -> Response:
-        found = OF_ORIGIN.fullmatch("/" + request.path_params["rest"])
-        if found is None:
+        match = OF_ORIGIN.fullmatch("/" + request.path_params["rest"])
+        if match is None:
             raise _nothing()
-        return await answer_container(container(found[1], found[2]), request, found[3] or "")
+        return await answer_container(container(match[1], match[2]), request, match[3] or "")
 
     async def by_run(request: Request) -> Response:
         run = request.path_params["run"]
@@ -183,8 +183,8 @@ def _read_paths(document: Document) -> list[str]:
     listed = document.get("paths")
     if not isinstance(listed, list):
         raise bad_request("`paths` must be a list.")
-    paths = [each.get("path") if isinstance(each, dict) else None for each in listed]
-    texts = [each for each in paths if isinstance(each, str) and each]
+    paths = [entry.get("path") if isinstance(entry, dict) else None for entry in listed]
+    texts = [path for path in paths if isinstance(path, str) and path]
     if len(texts) != len(paths):
         raise bad_request("Each of `paths` must have a `path`.")
     return texts
@@ -199,19 +199,19 @@ async def list_all(container: ArtifactContainer, request: Request) -> Response:
     """List the artifacts; ``path`` is what theirs begin with."""
     prefix = request.query_params.get("path", "")
     return await asyncio.to_thread(
-        _list, container, prefix, lambda each: container.describe(container.path_of(each), each)
+        _list, container, prefix, lambda blob: container.describe(container.path_of(blob), blob)
     )
 
 
 async def _list_contents(container: ArtifactContainer, request: Request) -> Response:
     prefix = request.query_params.get("path", "")
     return await asyncio.to_thread(
-        _list, container, prefix, lambda each: container.content(container.path_of(each))
+        _list, container, prefix, lambda blob: container.content(container.path_of(blob))
     )
 
 
 def _list(container: ArtifactContainer, prefix: str, describe: Callable[[Blob], Document]) -> Response:
-    return answer({"value": [describe(each) for each in container.list_paths(prefix)]})
+    return answer({"value": [describe(blob) for blob in container.list_paths(prefix)]})
 
 
 async def describe(container: ArtifactContainer, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The management API of assets with versions."""
+"""The management API of assets with versions: what each kind must hold, and what cannot change."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def _list_versions(call: Call) -> Response:
     limit, skip = read_window(call)
     database = call.workspace.database
     if call.query.get("hash"):  # has this code been uploaded under any name?
-        found = assets.find_uploaded(database, call.kind, call.query["hash"])
-        return answer_page(call, [] if found is None else [found], partial(_describe_version, call))
+        asset = assets.find_uploaded(database, call.kind, call.query["hash"])
+        return answer_page(call, [] if asset is None else [asset], partial(_describe_version, call))
     if _is_curated(call.kind, call.name):
         return answer_page(call, [_curated_version(call.name)], partial(_describe_version, call))
     rows = assets.select_versions(

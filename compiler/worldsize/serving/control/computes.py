@@ -1,4 +1,4 @@
-"""The management API of computes. They are descriptions: jobs run on this machine."""
+"""Computes: those of ``worldsize.yml``, two usual ones, and what clients make. All jobs run here."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def _require(call: Call) -> Resource:
 
 def _list(call: Call) -> Response:
     wanted = call.query.get("computetype", "").lower()
-    found = list_computes(call.workspace)
+    computes = list_computes(call.workspace)
     if wanted:
-        found = choose_each(call.kind, found, lambda each: _type(each).lower() == wanted)
-    return answer_page(call, found, partial(_describe, call))
+        computes = choose_each(call.kind, computes, lambda compute: _type(compute).lower() == wanted)
+    return answer_page(call, computes, partial(_describe, call))
 
 
 def _type(compute: Resource) -> str:
@@ -103,20 +103,20 @@ def _size(properties: JsonObject) -> str:
 def _read_body(body: Mapping[str, Any]) -> JsonObject:
     properties = take_object(body, "properties")
     kind = take_text(properties, "computeType", "properties.", required=True)
-    known = next((name for name in _TYPES if name.lower() == kind.lower()), None)
-    if known is None:
+    compute_type = next((name for name in _TYPES if name.lower() == kind.lower()), None)
+    if compute_type is None:
         raise bad_request(f"`properties.computeType` `{kind[:60]}` is not a type of compute.")
     inner = take_object(properties, "properties", "properties.")
     where = "properties.properties."
-    if known in ("AmlCompute", "ComputeInstance"):
+    if compute_type in ("AmlCompute", "ComputeInstance"):
         take_text(inner, "vmSize", where, required=True)
-    if known == "AmlCompute":
+    if compute_type == "AmlCompute":
         inner = {"vmPriority": "Dedicated", **inner, "scaleSettings": _read_scale(inner)}
     take_text(inner, "vmPriority", where)
     take_text(properties, "description", "properties.", most=LONGEST_DESCRIPTION)
     kept = {key: value for key, value in properties.items() if key not in ("createdOn", "modifiedOn")}
     return {
-        "properties": {**kept, "computeType": known, "properties": inner},
+        "properties": {**kept, "computeType": compute_type, "properties": inner},
         "tags": take_texts(body, "tags"),
         "identity": take_object(body, "identity") or None,
     }
@@ -264,12 +264,16 @@ _CREATED = "2026-01-01T00:00:00.000000Z"  # of the computes that nobody made
 
 def list_computes(workspace: Workspace) -> Iterator[Resource]:
     """All computes, the project's first, one in memory at a time."""
-    given = {each.name.lower(): each for each in _given(workspace)}
+    by_name = {compute.name.lower(): compute for compute in _given(workspace)}
     described = use_each(
-        "compute", given.values(), lambda each: get_resource(workspace.database, KIND, each.name) or each
+        "compute",
+        by_name.values(),
+        lambda compute: get_resource(workspace.database, KIND, compute.name) or compute,
     )
-    others = (each for each in list_resources(workspace.database, KIND) if each.name.lower() not in given)
-    return (each for each in itertools.chain(described, others) if not _is_deleted(each))
+    others = (
+        compute for compute in list_resources(workspace.database, KIND) if compute.name.lower() not in by_name
+    )
+    return (compute for compute in itertools.chain(described, others) if not _is_deleted(compute))
 
 
 def _find_compute(workspace: Workspace, name: str) -> Resource | None:
@@ -277,7 +281,7 @@ def _find_compute(workspace: Workspace, name: str) -> Resource | None:
     made = get_resource(workspace.database, KIND, name)
     if made is not None:
         return None if _is_deleted(made) else made
-    return next((each for each in _given(workspace) if each.name.lower() == name.lower()), None)
+    return next((compute for compute in _given(workspace) if compute.name.lower() == name.lower()), None)
 
 
 def _is_deleted(resource: Resource) -> bool:

@@ -55,10 +55,12 @@ def _require(call: Call) -> Resource:
 
 def _list(call: Call) -> Response:
     category = call.query.get("category", "").lower()
-    found = list_resources(call.workspace.database, call.kind)
+    resources = list_resources(call.workspace.database, call.kind)
     if category:
-        found = filter(lambda each: str(each.body.get("category", "")).lower() == category, found)
-    return answer_page(call, found, partial(_describe, call))
+        resources = filter(
+            lambda resource: str(resource.body.get("category", "")).lower() == category, resources
+        )
+    return answer_page(call, resources, partial(_describe, call))
 
 
 def _put(call: Call) -> Response:

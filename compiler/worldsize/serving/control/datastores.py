@@ -93,8 +93,8 @@ def _default_name(workspace: Workspace) -> str:
 
 def _require(call: Call) -> Resource:
     name = (call.name or "").lower()
-    own = next((store for store in _own(call.workspace) if store.name == name), None)
-    store = own or get_resource(call.workspace.database, "datastores", name)
+    built_in = next((store for store in _own(call.workspace) if store.name == name), None)
+    store = built_in or get_resource(call.workspace.database, "datastores", name)
     if store is None:
         raise ServiceError(404, "UserError", f"Error getting datastore: {call.name} was not found.")
     return store

@@ -1,4 +1,4 @@
-"""JSON as the management API reads and writes it: bodies judged key by key, and answers."""
+"""JSON as the management API reads and writes it: bodies judged key by key, pages, who made what."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def answer_page(
             link = _link(call, {**call.query, "$skip": str(skip + count if token is None else last)})
             return answer({"value": shown} if ends else {"value": shown, "nextLink": link})
         count, last = count + 1, 0 if token is None else token(record)
-        for text in use_each(call.kind, [record], lambda each: encode(describe(each)), name):
+        for text in use_each(call.kind, [record], lambda item: encode(describe(item)), name):
             shown.append(msgspec.Raw(text))
             size += len(text)
     return answer({"value": shown})

@@ -1,4 +1,4 @@
-"""Where the data of a reference lies on this machine."""
+"""The addresses of data (the forms of ``azureml:``, the blobs of this workspace), and where it lies here."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class StorePath:
         Names such as `<WORKSPACE>`, which examples leave to be filled in, are quoted: they are not part of an
         address.
         """
-        names = (quote(each, safe="()") for each in (scope.subscription, scope.group, scope.workspace))
+        names = (quote(name, safe="()") for name in (scope.subscription, scope.group, scope.workspace))
         subscription, group, workspace = names
         return (
             f"azureml://subscriptions/{subscription}/resourcegroups/{group}"
@@ -125,10 +125,10 @@ def expand_uri(workspace: Workspace, scope: Scope, uri: str) -> str:
 def _parse_blob(workspace: Workspace, uri: str) -> tuple[str, str] | None:
     """Container and path of the address of a blob in this workspace, with or without a signature."""
     parts = urlsplit(uri)
-    own = urlsplit(workspace.endpoints.blob)
-    if parts.scheme not in ("http", "https") or parts.hostname != own.hostname:
+    endpoint = urlsplit(workspace.endpoints.blob)
+    if parts.scheme not in ("http", "https") or parts.hostname != endpoint.hostname:
         return None
-    path = parts.path.removeprefix(own.path) if parts.path.startswith(own.path) else None
+    path = parts.path.removeprefix(endpoint.path) if parts.path.startswith(endpoint.path) else None
     if path is None:
         return None
     container, _, rest = unquote(path).lstrip("/").partition("/")
@@ -143,8 +143,8 @@ def _container_of(database: Database, store: str) -> str | None:
     resource = get_resource(database, "datastores", store)
     if resource is None:
         return None
-    found = resource.body.get("containerName") or resource.body.get("filesystem")
-    return found if isinstance(found, str) else None
+    named = resource.body.get("containerName") or resource.body.get("filesystem")
+    return named if isinstance(named, str) else None
 
 
 def project_settings(workspace: Workspace) -> Settings:
@@ -205,10 +205,10 @@ def local_path(workspace: Workspace, uri: str, find: Find = find_asset) -> Path 
     place = _parse_output(workspace, uri)
     if place is not None:
         uri = place.long_form(workspace.scope)
-    found = datastore_path(workspace.home, workspace.database, uri)
-    if found is None and (blob := _parse_blob(workspace, uri)) is not None:
-        found = locate(workspace.home, *blob)
-    return found
+    local = datastore_path(workspace.home, workspace.database, uri)
+    if local is None and (blob := _parse_blob(workspace, uri)) is not None:
+        local = locate(workspace.home, *blob)
+    return local
 
 
 def datastore_path(home: Home, database: Database, uri: str) -> Path | None:
@@ -228,8 +228,8 @@ def find_data(workspace: Workspace, reference: str, find: Find = find_asset) -> 
     if name is None:
         return None
     kinds = (name.kind,) if name.kind else _BY_NAME
-    found = (find(workspace, kind, name) for kind in kinds if kind in _URIS)
-    return next((asset for asset in found if asset is not None), None)
+    candidates = (find(workspace, kind, name) for kind in kinds if kind in _URIS)
+    return next((asset for asset in candidates if asset is not None), None)
 
 
 def project_assets(workspace: Workspace) -> AssetMap:

@@ -54,26 +54,26 @@ def handle(call: Call) -> Response:
         return answer(_describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
     if call.kind not in KINDS:
         raise not_found(f"`{call.kind}` of registries")
-    found = [
-        each
-        for each in list_assets(call.workspace)
-        if each.registry == call.scope.workspace.lower() and each.kind == call.kind
+    listed = [
+        asset
+        for asset in list_assets(call.workspace)
+        if asset.registry == call.scope.workspace.lower() and asset.kind == call.kind
     ]
-    return _answer_assets(call, found)
+    return _answer_assets(call, listed)
 
 
-def _answer_assets(call: Call, found: list[RegistryAsset]) -> Response:
+def _answer_assets(call: Call, listed: list[RegistryAsset]) -> Response:
     if call.name is None:
-        names = {each.name: each for each in found}
-        return answer({"value": [_describe_container(call, each) for each in names.values()]})
-    named = [each for each in found if each.name.lower() == call.name.lower()]
+        names = {asset.name: asset for asset in listed}
+        return answer({"value": [_describe_container(call, asset) for asset in names.values()]})
+    named = [asset for asset in listed if asset.name.lower() == call.name.lower()]
     if call.versions and call.version is None:
-        return answer({"value": [_describe(call, each) for each in named]})
+        return answer({"value": [_describe(call, asset) for asset in named]})
     if not named:
         raise _missing(call)
     if call.version is None and call.label is None:
         return answer(_describe_container(call, named[-1]))
-    chosen = [each for each in named if each.version in (call.version, "*")] or (
+    chosen = [asset for asset in named if asset.version in (call.version, "*")] or (
         named[-1:] if call.label == "latest" else []
     )
     if not chosen:

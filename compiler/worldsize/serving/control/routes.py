@@ -142,8 +142,10 @@ def _check_name(kind: str, name: str) -> None:
 def _strip_prefix(raw: bytes) -> bytes:
     """A path as it is at the host of the management API."""
     path = raw.strip(b"/")
-    found = next((each for each in _PREFIXES if path.startswith(f"{each}/subscriptions/".encode())), "")
-    return path[len(found) :].lstrip(b"/")
+    prefix = next(
+        (candidate for candidate in _PREFIXES if path.startswith(f"{candidate}/subscriptions/".encode())), ""
+    )
+    return path[len(prefix) :].lstrip(b"/")
 
 
 def _make_call(workspace: Workspace, request: Request, path: ResourcePath, body: JsonObject) -> Call:

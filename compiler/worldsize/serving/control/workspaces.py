@@ -1,4 +1,4 @@
-"""The workspace itself. One workspace answers to every name, because clients write the names of their own."""
+"""The workspace, which answers to every name because clients write their own, and what lies above it."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def _workspace_guid(workspace: Workspace) -> str:
 def _describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
     """The resource of the workspace under the name that a request gave it."""
     stored = get_resource(workspace.database, "workspaces", scope.workspace)
-    given = {} if stored is None else dict(stored.body)
+    settings = {} if stored is None else dict(stored.body)
     times = (_CREATED, _CREATED) if stored is None else (stored.created, stored.modified)
-    tags = given.pop("tags", {})
+    tags = settings.pop("tags", {})
     host = urlsplit(workspace.endpoints.api).netloc
     guid = _workspace_guid(workspace)
     return {
@@ -118,7 +118,7 @@ def _describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
             "allowPublicAccessWhenBehindVnet": False,
             "privateEndpointConnections": [],
             "managedNetwork": {"isolationMode": "Disabled", "outboundRules": {}},
-            **given,
+            **settings,
         },
         "systemData": describe_times(*times),
     }
@@ -177,8 +177,8 @@ def answer_above(workspace: Workspace, method: str, segments: Sequence[str]) -> 
     if words[:1] == ["providers"]:
         return _answer_provider(words)
     if len(words) <= 2:
-        known = _subscription(segments[1] if words[1:] else workspace.scope.subscription)
-        return answer(known if words[1:] else {"value": [known]})
+        subscription = _subscription(segments[1] if words[1:] else workspace.scope.subscription)
+        return answer(subscription if words[1:] else {"value": [subscription]})
     name, inner = segments[1], words[2:]
     if inner[0] == "resourcegroups":
         return _answer_group(workspace, name, segments[3:])
@@ -248,8 +248,8 @@ def _answer_group(workspace: Workspace, subscription: str, rest: Sequence[str]) 
 
 
 def _list_containers(workspace: Workspace, word: str, subscription: str, group: str) -> Response:
-    own = Scope(subscription, group, workspace.scope.workspace)
-    return answer({"value": [_describe_workspace(workspace, own)] if word == "workspaces" else []})
+    scope = Scope(subscription, group, workspace.scope.workspace)
+    return answer({"value": [_describe_workspace(workspace, scope)] if word == "workspaces" else []})
 
 
 def _answer_of_provider(

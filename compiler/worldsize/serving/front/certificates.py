@@ -87,7 +87,7 @@ class Authority:
         """
         path = self._home.state / "certificates.pem"
         named = [Path(environment[name]) for name in BUNDLE_VARIABLES if environment.get(name)]
-        usable = [each for each in dict.fromkeys(named) if each != path and each.is_file()]
+        usable = [bundle for bundle in dict.fromkeys(named) if bundle != path and bundle.is_file()]
         texts = [untrusted.read_bytes(bundle) for bundle in usable or [Path(certifi.where())]]
         texts.append(self._certificate.public_bytes(Encoding.PEM))
         write_whole(path, b"\n".join(texts), mode=PRIVATE_FILE, follow=False)

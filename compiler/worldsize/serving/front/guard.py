@@ -1,4 +1,4 @@
-"""Who may make which request.
+"""Who may make which request, and what the server signs for it.
 
 A connection through the proxy was authenticated when it was opened; its requests need a credential where
 Azure wants one. A direct one can come from any program of this machine and from any web page that a browser
@@ -51,10 +51,10 @@ def check_proxy_credentials(workspace: Workspace, header: str) -> bool:
     if scheme.lower() != "basic":
         return False
     try:
-        given = base64.b64decode(encoded.strip(), validate=True).decode("latin-1")
+        credentials = base64.b64decode(encoded.strip(), validate=True).decode("latin-1")
     except (binascii.Error, ValueError):
         return False
-    return equal(given, f"{PROXY_USER}:{secret_text(workspace, 'proxy')}")
+    return equal(credentials, f"{PROXY_USER}:{secret_text(workspace, 'proxy')}")
 
 
 def proxy_host(connection: Mapping[str, object]) -> str | None:
@@ -142,9 +142,9 @@ class Guard:
 
     def _admit_to_page(self, request: HTTPConnection) -> Response | None:
         secret = secret_text(self._workspace, "page")
-        given = request.query_params.get("token")
-        if given is not None and request.scope["type"] == "http":
-            if not equal(given, self._workspace.token):
+        offered = request.query_params.get("token")
+        if offered is not None and request.scope["type"] == "http":
+            if not equal(offered, self._workspace.token):
                 raise ServiceError(
                     401, "AuthenticationFailed", "the token in the address is not this server's"
                 )

@@ -1,4 +1,4 @@
-"""The server's process: one home, one port, and what runs as long as it does."""
+"""The server: one home, one port, every part's routes with their errors, and what runs as long as it does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run history's paths: ``/history/v1.0/subscriptions/…``, and the data service's for outputs."""
+"""The paths of run history, and those of the data service for outputs, data assets and datastores."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def _resolve(call: RunRequest) -> Response:
 
 
 def _resolve_models(call: RunRequest) -> Response:
-    found = _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
-    return answer({"values": {name: {"path": each["uri"], **each} for name, each in found.items()}})
+    assets = _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
+    return answer({"values": {name: {"path": asset["uri"], **asset} for name, asset in assets.items()}})
 
 
 def _accept_events(call: RunRequest) -> Response:
@@ -149,18 +149,18 @@ _HOLDERS = ("", "/experiments/{experiment}", "/experimentids/{experiment}")
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes of the run history of jobs."""
     history = f"/history/v1.0{_PREFIX}"
-    found: list[BaseRoute] = []
+    all_routes: list[BaseRoute] = []
     for holder in _HOLDERS:
-        found.append(_route(workspace, "GET", f"{history}{holder}/runs", _list_runs))
+        all_routes.append(_route(workspace, "GET", f"{history}{holder}/runs", _list_runs))
         for method, action, handler in _RUN_PATHS:
-            found.append(_route(workspace, method, f"{history}{holder}/runs/{{run}}{action}", handler))
-    found.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
+            all_routes.append(_route(workspace, method, f"{history}{holder}/runs/{{run}}{action}", handler))
+    all_routes.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
     data = f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris"
     models = f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris"
-    found.append(_route(workspace, "POST", data, _resolve))
-    found.append(_route(workspace, "POST", models, _resolve_models))
-    found.append(_make_store_route(workspace))
-    return found
+    all_routes.append(_route(workspace, "POST", data, _resolve))
+    all_routes.append(_route(workspace, "POST", models, _resolve_models))
+    all_routes.append(_make_store_route(workspace))
+    return all_routes
 
 
 def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
@@ -178,15 +178,17 @@ _BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
 
 def _resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
     """The address and type of each asset by its id; ids that name nothing are left out."""
-    resolved = use_each("asset", ids, lambda each: (each, _resolve_asset(workspace, scope, each)), str)
-    return {each: found for each, found in resolved if found is not None}
+    resolved = use_each(
+        "asset", ids, lambda asset_id: (asset_id, _resolve_asset(workspace, scope, asset_id)), str
+    )
+    return {asset_id: asset for asset_id, asset in resolved if asset is not None}
 
 
 def _resolve_asset(workspace: Workspace, scope: Scope, asset_id: str) -> dict[str, Any] | None:
     job_name, name_of_output = _parse_output(asset_id)
     job = records.get_job(workspace.database, job_name) if job_name else None
     if job is not None:
-        output = next((each for each in list_outputs(job) if each.name == name_of_output), None)
+        output = next((declared for declared in list_outputs(job) if declared.name == name_of_output), None)
         if output is None:
             return None
         uri = output_uri(scope, job.name, output.name, output.type)

@@ -100,8 +100,8 @@ def _show_row(call: Call, row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _types(text: str | None) -> list[str]:
-    known = {"command": "Command", "pipeline": "Pipeline", "sweep": "Sweep"}
-    return [known.get(word.strip().lower(), word) for word in text.split(",")] if text else []
+    spellings = {"command": "Command", "pipeline": "Pipeline", "sweep": "Sweep"}
+    return [spellings.get(word.strip().lower(), word) for word in text.split(",")] if text else []
 
 
 def _schedule(query: Mapping[str, str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Runs a job in this process, and records how it ended."""
+"""Runs a job in this process, and records how its steps and the job itself go and end."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def execute_job(home: Home, database: Database, name: str, environment: str) -> 
 
 def _describe_problems(problems: Iterable[Problem | Diagnostic]) -> str:
     """Why a job cannot run here: a line for each problem, without its place in YAML that nobody wrote."""
-    return "\n".join(each.message + (f" ({each.help})" if each.help else "") for each in problems)
+    return "\n".join(problem.message + (f" ({problem.help})" if problem.help else "") for problem in problems)
 
 
 def _refuse_job(home: Home, database: Database, job: JobRecord, message: str) -> None:
@@ -116,8 +116,8 @@ def _record_best(database: Database, job: JobRecord, step: StepResult) -> None:
         return
     trial = records.child_name(job.name, step.best)
     best = {"best_child_run_id": trial, "best_data_container_id": f"dcid.{trial}", "score": str(step.score)}
-    given = {**(sweep.properties.get("properties") or {}), **best}
-    records.update_job(database, name, properties={**sweep.properties, "properties": given})
+    properties = {**(sweep.properties.get("properties") or {}), **best}
+    records.update_job(database, name, properties={**sweep.properties, "properties": properties})
 
 
 def end_job(database: Database, job: JobRecord, status: str, error: tuple[str, str] | None) -> None:
@@ -269,10 +269,10 @@ class Reporter:
 
     def _update_outer(self, job: JobRecord) -> None:
         """Give a pipeline inside the pipeline the state that follows from its steps."""
-        outer = next((each for each in self._jobs.values() if each.name == job.parent), None)
+        outer = next((candidate for candidate in self._jobs.values() if candidate.name == job.parent), None)
         if outer is None or outer.type != "Pipeline":
             return
-        states = {each.status for each in records.children(self._database, outer.name)}
+        states = {child.status for child in records.children(self._database, outer.name)}
         records.set_status(self._database, outer.name, summarise(states))
         self._update_outer(outer)
 

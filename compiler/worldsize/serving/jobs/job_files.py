@@ -1,4 +1,4 @@
-"""What a job leaves behind: its outputs at their paths in datastores, and as data and model assets."""
+"""What a job leaves behind: outputs and artifacts at their paths in datastores, and data and model assets."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def publish_outputs(home: Home, database: Database, job: JobRecord, result: RunR
     """Link the outputs of a job and those below it, and register those that have a name."""
     for name, path in result.outputs.items():  # of the pipeline itself
         _make_link(path, _output_link(home, job.name, name))
-    for each in (job, *records.descendants(database, job.name)):
-        ended = records.get_job(database, each.name)
+    for part in (job, *records.descendants(database, job.name)):
+        ended = records.get_job(database, part.name)
         completed = ended is not None and ended.status == "Completed"
-        if completed or (each.name == job.name and result.state == "succeeded"):
-            for output in list_outputs(each):
-                _publish(home, database, each, output)
+        if completed or (part.name == job.name and result.state == "succeeded"):
+            for output in list_outputs(part):
+                _publish(home, database, part, output)
 
 
 def _publish(home: Home, database: Database, job: JobRecord, output: JobOutput) -> None:
@@ -107,7 +107,7 @@ def register_output(database: Database, job: JobRecord, output: JobOutput) -> No
     """Register an output as a data or model asset, unless an earlier call did so."""
     assert output.asset_name is not None
     kind = "models" if output.type in MODELS else "data"
-    if any(each.job == job.name for each in assets.list_versions(database, kind, output.asset_name)):
+    if any(version.job == job.name for version in assets.list_versions(database, kind, output.asset_name)):
         return
     container = assets.get_container(database, kind, output.asset_name)
     version = output.asset_version or (container.next if container is not None else "1")
@@ -211,7 +211,7 @@ def _make_link(target: Path, link: Path) -> None:
 def list_logs(home: Home, name: str) -> list[str]:
     """The paths of a job's logs below its artifacts."""
     folder = artifacts_folder(home, name)
-    found = [
+    paths = [
         path for inner in ("user_logs", "azureml-logs", "logs/azureml") for path in folder.glob(f"{inner}/*")
     ]
-    return sorted(str(path.relative_to(folder)) for path in found if path.is_file())
+    return sorted(str(path.relative_to(folder)) for path in paths if path.is_file())

@@ -260,9 +260,9 @@ def _ask(workspace: Workspace, name: str) -> bool:
 
 async def _stop(workspace: Workspace, name: str) -> None:
     folder = workspace.home.jobs / name
-    asked, deadline = False, time.monotonic() + WAIT_SECONDS
+    signaled, deadline = False, time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
-        asked = asked or signal_process(folder, signal.SIGTERM)
+        signaled = signaled or signal_process(folder, signal.SIGTERM)
         job = await asyncio.to_thread(records.get_job, workspace.database, name)
         if job is None or job.has_ended:
             return

@@ -95,12 +95,12 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     declared = job.properties.get("outputs")
     shown: dict[str, Any] = {}
     for output in list_outputs(job):
-        given = declared.get(output.name) if isinstance(declared, Mapping) else None
-        given = given if isinstance(given, Mapping) else {}
+        settings = declared.get(output.name) if isinstance(declared, Mapping) else None
+        settings = settings if isinstance(settings, Mapping) else {}
         shown[output.name] = {
             "description": None,
             "mode": "ReadWriteMount",
-            **given,
+            **settings,
             "jobOutputType": output.type,
             "uri": output.uri or output_uri(scope, job.name, output.name, output.type),
         }
@@ -115,12 +115,16 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
 
 def run_properties(job: JobRecord) -> dict[str, str]:
     """The properties of a job's run, with those that the service adds."""
-    given = job.properties.get("properties")
-    own = {str(name): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+    properties = job.properties.get("properties")
+    submitted = (
+        {str(name): str(value) for name, value in properties.items()}
+        if isinstance(properties, Mapping)
+        else {}
+    )
     kind = {"Pipeline": "azureml.PipelineRun", "Sweep": "azureml.HyperDrive"}.get(
         job.type, "azureml.CommandRun"
     )
     added = {"azureml.runsource": kind, "ContentSnapshotId": job.name, "_azureml.ClusterName": ""}
     if job.parent is not None:
         added |= {"azureml.pipelinerunid": job.root, "azureml.moduleName": job.display_name}
-    return {**added, **own}
+    return {**added, **submitted}

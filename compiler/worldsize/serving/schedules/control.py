@@ -66,12 +66,12 @@ def _put(call: Call) -> Response:
     database, name = call.workspace.database, call.name or ""
     properties = _read_properties(call)
     read_trigger(properties["trigger"], records.read_time(now()))
-    known = name.lower() in map(str.lower, records.list_states(database))
+    exists = name.lower() in map(str.lower, records.list_states(database))
     schedule = records.read_schedule(put_resource(database, KIND, name, properties))
-    if not known and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
+    if not exists and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
         # Documented: without a start time the first job starts at once.
         records.claim(database, schedule.name, schedule.created.replace(microsecond=0))
-    return answer(_describe(call, schedule), 200 if known else 201)
+    return answer(_describe(call, schedule), 200 if exists else 201)
 
 
 def _read_properties(call: Call) -> JsonObject:
@@ -95,8 +95,12 @@ def _read_properties(call: Call) -> JsonObject:
 
 def _delete(call: Call) -> Response:
     database, name = call.workspace.database, call.name or ""
-    found = [*use_each("schedule", [name], lambda each: records.get_schedule(database, each), str)]
-    schedule = found[0] if found else None  # one that cannot be read can be deleted
+    readable = [
+        *use_each(
+            "schedule", [name], lambda schedule_name: records.get_schedule(database, schedule_name), str
+        )
+    ]
+    schedule = readable[0] if readable else None  # one that cannot be read can be deleted
     if schedule is not None and schedule.enabled:
         raise bad_request(f"Schedule `{schedule.name}` is enabled: only a disabled schedule can be deleted.")
     return Response(status_code=200 if delete_resource(database, KIND, name) else 204)

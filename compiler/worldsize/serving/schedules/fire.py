@@ -1,4 +1,4 @@
-"""The timer: starts the jobs of schedules when they are due.
+"""The timer: starts the jobs of schedules when they are due, from their stored definitions.
 
 A firing is in the database before anything is done for it, and its job's name follows from it. So a due
 time never starts two jobs, and what a killed server had begun goes on with the next start. Due times that
@@ -87,19 +87,21 @@ class _Timer:
         for name in self._next.keys() - states.keys():
             del self._next[name]
         for name, modified in states.items():
-            known = self._next.get(name)
-            if known is not None and known[0] == modified and (known[1] is None or known[1] > now):
+            entry = self._next.get(name)
+            if entry is not None and entry[0] == modified and (entry[1] is None or entry[1] > now):
                 continue
             self._next.pop(name, None)
             with contained("schedule", name):
                 schedule = records.get_schedule(database, name)
-                due = None if known is None or known[0] != modified else known[1]
+                due = None if entry is None or entry[0] != modified else entry[1]
                 fires = schedule is not None and schedule.enabled and not schedule.note
                 claimed = self._claim_due(schedule, due, looked, now) if schedule and fires else None
                 self._next[name] = (modified, claimed)
         room = _MOST_AT_ONCE - len(self._firings)
         waiting = records.unfinished_firings(database, _MOST_AT_ONCE)
-        new = [each for each in waiting if (each.schedule, each.due) not in self._firings][: max(room, 0)]
+        new = [firing for firing in waiting if (firing.schedule, firing.due) not in self._firings][
+            : max(room, 0)
+        ]
         return [pair for firing in new if (pair := self._with_schedule(firing)) is not None]
 
     def _with_schedule(self, firing: Firing) -> tuple[Firing, ScheduleRecord | None] | None:
@@ -228,8 +230,8 @@ def _find(workspace: Workspace, source: str) -> Mapping[str, Any]:
 
 
 def _merge(source: Mapping[str, Any], changes: JsonObject) -> JsonObject:
-    given = {key: value for key, value in changes.items() if value not in (None, "", {}, [])}
-    merged = {key: value for key, value in source.items() if key not in _OF_A_RUN} | given
+    changed = {key: value for key, value in changes.items() if value not in (None, "", {}, [])}
+    merged = {key: value for key, value in source.items() if key not in _OF_A_RUN} | changed
     for key in _MERGED:
         merged[key] = {**(source.get(key) or {}), **take_object(changes, key)}
     return merged

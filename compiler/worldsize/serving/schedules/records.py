@@ -97,7 +97,7 @@ def list_schedules(
     values = {"kind": KIND, "disabled": 0 if enabled else -1}
     rows = database.rows(_LIST, values, _BRIEF if brief else ROW)
     schedules = use_each("schedule", use_each("schedule", rows, read_resource), read_schedule)
-    return (each for each in schedules if enabled in (None, each.enabled))
+    return (schedule for schedule in schedules if enabled in (None, schedule.enabled))
 
 
 def list_states(database: Database) -> dict[str, str]:

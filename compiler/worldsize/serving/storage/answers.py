@@ -1,4 +1,4 @@
-"""What the answers of the blob service have in common: its headers, and its XML."""
+"""What the answers of the blob service have in common: headers, XML, and the content of blobs."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ MAX_HASHED = 4 << 20  # bytes of a range whose MD5 a client may ask for
 
 def _parse_range(text: str | None, size: int) -> tuple[int, int] | None:
     """The first byte of a range and the one after its last; None for the whole blob."""
-    found = RANGE.fullmatch(text.replace(" ", "")) if text else None
-    if found is None or found.groups() == ("", ""):
+    match = RANGE.fullmatch(text.replace(" ", "")) if text else None
+    if match is None or match.groups() == ("", ""):
         return None
-    first, last = found.groups()
+    first, last = match.groups()
     if not first:
         start, end = max(size - int(last), 0), size
     else:
@@ -107,8 +107,8 @@ async def send_blob(request: Request, blob: Blob) -> Response:
     """The answer to GET and HEAD."""
     headers = {**_service_headers(request), **_blob_headers(blob)}
     md5 = blob.properties.content_md5
-    asked = request.headers.get("x-ms-range") or request.headers.get("range")
-    part = _parse_range(asked, blob.size) if request.method == "GET" else None
+    requested = request.headers.get("x-ms-range") or request.headers.get("range")
+    part = _parse_range(requested, blob.size) if request.method == "GET" else None
     start, end = part or (0, blob.size)
     headers["Content-Length"] = str(end - start)
     if part is None:

@@ -139,8 +139,7 @@ async def copy(call: BlobRequest) -> Response:
     """Copy Blob and Put Blob From URL, done when it is answered."""
     headers = call.request.headers
     source = _source_blob(call.workspace, headers["x-ms-copy-source"])
-    given = _read_properties(headers, whole=False)
-    metadata = given.metadata or source.properties.metadata
+    metadata = _read_properties(headers, whole=False).metadata or source.properties.metadata
     with temporary_file(call.workspace.home) as file:
         await _copy_content(source, str(file))
         properties = dataclasses.replace(source.properties, metadata=metadata)
@@ -208,9 +207,9 @@ async def _put_metadata(call: BlobRequest) -> Response:
 
 async def _put_properties(call: BlobRequest) -> Response:
     """Set Blob Properties: those that are not given are cleared."""
-    given = _read_properties(call.request.headers, whole=False)
+    properties = _read_properties(call.request.headers, whole=False)
     return await _change(
-        call, lambda before: dataclasses.replace(given, metadata=before.metadata, blocks=before.blocks)
+        call, lambda before: dataclasses.replace(properties, metadata=before.metadata, blocks=before.blocks)
     )
 
 
@@ -335,16 +334,16 @@ def read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
     Raises:
         StorageError: 400, for a name that is no identifier, or for too much.
     """
-    found = {
+    metadata = {
         name.lower()[len(METADATA) :]: value
         for name, value in headers.items()
         if name.lower().startswith(METADATA)
     }
-    if any(METADATA_NAME.fullmatch(name) is None for name in found):
+    if any(METADATA_NAME.fullmatch(name) is None for name in metadata):
         raise StorageError(400, "InvalidMetadata", "The name of a metadata is not a valid identifier.")
-    if sum(len(name) + len(value) for name, value in found.items()) > MAX_METADATA:
+    if sum(len(name) + len(value) for name, value in metadata.items()) > MAX_METADATA:
         raise StorageError(400, "MetadataTooLarge", f"The metadata exceeds {MAX_METADATA} bytes.")
-    return found
+    return metadata
 
 
 def _read_properties(headers: Mapping[str, str], *, whole: bool) -> BlobProperties:
@@ -354,7 +353,7 @@ def _read_properties(headers: Mapping[str, str], *, whole: bool) -> BlobProperti
         content_type or DEFAULT_TYPE,
         headers.get("x-ms-blob-content-md5"),
         read_metadata(headers),
-        {stored: headers[given] for given, stored in STORED.items() if headers.get(given)},
+        {stored: headers[header] for header, stored in STORED.items() if headers.get(header)},
     )
 
 
@@ -394,8 +393,8 @@ def _names(tags: str | None, blob: Blob) -> bool:
     """Whether a list of ETags has the blob's."""
     if tags is None:
         return False
-    given = {each.strip().removeprefix("W/").strip('"') for each in tags.split(",")}
-    return "*" in given or blob.etag.strip('"') in given
+    etags = {tag.strip().removeprefix("W/").strip('"') for tag in tags.split(",")}
+    return "*" in etags or blob.etag.strip('"') in etags
 
 
 def _modified_since(headers: Mapping[str, str], blob: Blob) -> bool:

@@ -57,8 +57,8 @@ def staged_blocks(home: Home, container: str, path: str) -> list[tuple[str, int]
     folder = _staging_folder(home, container, path)
     if not folder.is_dir():
         return []
-    found = [(bytes.fromhex(each.name).decode(), each.stat().st_size) for each in folder.iterdir()]
-    return sorted(found)
+    blocks = [(bytes.fromhex(file.name).decode(), file.stat().st_size) for file in folder.iterdir()]
+    return sorted(blocks)
 
 
 def discard_blocks(home: Home, container: str, path: str) -> None:
@@ -153,16 +153,16 @@ def read_block_list(text: bytes) -> list[tuple[str, str]]:
     Raises:
         StorageError: 400, for a body that is not a list of blocks.
     """
-    found = _BlockList()
+    listed = _BlockList()
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler = found.start, found.end
-    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = found.text, found.refuse
+    parser.StartElementHandler, parser.EndElementHandler = listed.start, listed.end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = listed.text, listed.refuse
     try:
         parser.Parse(text, True)
     except expat.ExpatError:
         raise _bad_document() from None
-    return found.blocks
+    return listed.blocks
 
 
 def _bad_document() -> StorageError:

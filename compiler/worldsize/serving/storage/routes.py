@@ -128,7 +128,7 @@ def _add_items(parent: ET.Element, page: Page, blobs: list[Blob], *, wants_metad
     """Add the blobs and the shared beginnings of names, in the order of their names."""
     items: list[tuple[str, Blob | None]] = [(blob.name, blob) for blob in blobs]
     items += [(prefix, None) for prefix in page.prefixes]
-    for name, blob in sorted(items, key=lambda each: each[0]):
+    for name, blob in sorted(items, key=lambda item: item[0]):
         if blob is None:
             add_child(add_child(parent, "BlobPrefix"), "Name", name)
         else:

@@ -59,12 +59,12 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
             if artifact is not None:
                 return await _answer_artifact(workspace, request, artifact[1] or "")
             return await forward(workspace, request, rest, ArtifactUris(workspace.home, None))
-        found = SCOPE.fullmatch(rest)
-        if found is None:
+        match = SCOPE.fullmatch(rest)
+        if match is None:
             raise ServiceError(404, "NotFound", "The path names no workspace, or nothing of MLflow.")
         host = urlsplit(workspace.endpoints.api).netloc
-        base = f"azureml://{host}/artifact/v2.0/{found[1]}"
-        return await forward(workspace, request, found[2], ArtifactUris(workspace.home, base))
+        base = f"azureml://{host}/artifact/v2.0/{match[1]}"
+        return await forward(workspace, request, match[2], ArtifactUris(workspace.home, base))
 
     return [
         Route("/mlflow/v1.0/{rest:path}", answer, methods=METHODS),
@@ -189,9 +189,9 @@ def _headers(request: Request) -> dict[str, str]:
 
 def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
     """The search that answers a list of experiments."""
-    given: dict[str, Any] = {**request.query_params, **_json_object(call.body)}
-    wanted: dict[str, Any] = {key: given[key] for key in ("view_type", "page_token") if key in given}
-    most = str(given.get("max_results", "1000"))
+    values: dict[str, Any] = {**request.query_params, **_json_object(call.body)}
+    wanted: dict[str, Any] = {key: values[key] for key in ("view_type", "page_token") if key in values}
+    most = str(values.get("max_results", "1000"))
     wanted["max_results"] = int(most) if most.isdecimal() and len(most) < 10 else 1000
     path = call.path.replace("experiments/list", "experiments/search")
     return MlflowCall("POST", path, "", json.dumps(wanted).encode(), {"content-type": "application/json"})
@@ -208,9 +208,9 @@ def _list_artifacts(
     Raises:
         ServiceError: 400, the artifacts are outside of the home, or the path leads there.
     """
-    given = {**_json_object(call.body), **request.query_params}
-    owner = str(model or given.get("run_id") or given.get("run_uuid") or "")
-    folder = str(given.get("artifact_directory_path" if model else "path") or "")
+    values = {**_json_object(call.body), **request.query_params}
+    owner = str(model or values.get("run_id") or values.get("run_uuid") or "")
+    folder = str(values.get("artifact_directory_path" if model else "path") or "")
     call = MlflowCall("GET", call.path, "" if model else urlencode({"run_id": owner}), b"", call.headers)
     root = artifact_uri(workspace.home.root, owner)
     if root is None:
@@ -219,7 +219,7 @@ def _list_artifacts(
         raise bad_request(f"The artifacts of `{owner}` are outside of the home: `{root[:200]}`.")
     files = list_folder(workspace, f"{owner}/{folder}")
     above = f"{folder.strip('/')}/" if folder.strip("/") else ""
-    return call, {"root_uri": root, "files": [{**each, "path": above + each["path"]} for each in files]}
+    return call, {"root_uri": root, "files": [{**file, "path": above + file["path"]} for file in files]}
 
 
 def _log_batch(call: MlflowCall) -> MlflowCall:
@@ -292,10 +292,12 @@ def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:
     after = None
     while after != "":
         page = list_blobs(workspace.home, CONTAINER, prefix=prefix, delimiter="/", after=after or "")
-        files += [{"path": each.removeprefix(prefix).strip("/"), "is_dir": True} for each in page.prefixes]
         files += [
-            {"path": each.name.removeprefix(prefix), "is_dir": False, "file_size": each.size}
-            for each in page.blobs
+            {"path": folder.removeprefix(prefix).strip("/"), "is_dir": True} for folder in page.prefixes
+        ]
+        files += [
+            {"path": blob.name.removeprefix(prefix), "is_dir": False, "file_size": blob.size}
+            for blob in page.blobs
         ]
         after = page.after
     return files

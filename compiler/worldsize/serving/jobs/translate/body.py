@@ -1,4 +1,4 @@
-"""A JSON object of a request, whose keys clients spell in camel case, and in snake case inside pipelines."""
+"""Reads a job's body: keys in camel case, in snake case inside pipelines; ports; and what ids refer to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Body:
 
     def __init__(self, value: object, where: str = "properties") -> None:
         self.where = where
-        self._members = {_squash(name): each for name, each in as_object(value, where).items()}
+        self._members = {_squash(name): member for name, member in as_object(value, where).items()}
 
     def get(self, name: str) -> Any:
         """A member as it is, or None."""
@@ -244,10 +244,10 @@ class References:
         """An environment as YAML has it: with what it is built from, if the workspace knows that."""
         if not reference:
             return None
-        found = self.lookup.environment(reference)
-        if found is None:
+        environment = self.lookup.environment(reference)
+        if environment is None:
             return _with_prefix(reference)
-        return describe_environment(found, self) or _with_prefix(reference)
+        return describe_environment(environment, self) or _with_prefix(reference)
 
 
 def describe_environment(properties: Mapping[str, Any], references: References) -> dict[str, Any] | None:

@@ -199,11 +199,11 @@ class GraphWriter:
         if reference in self._open or len(self._open) > MAX_DEPTH:
             raise bad_request(f"`{where}` uses a component that contains itself.")
         if reference not in self._known:
-            found = self.references.lookup.component(reference)
-            if found is None:
+            component = self.references.lookup.component(reference)
+            if component is None:
                 return reference if not reference.startswith("/") else f"azureml:{reference}"
             self._open.append(reference)
-            document = self._read_component(Body(found, "componentSpec"))
+            document = self._read_component(Body(component, "componentSpec"))
             self._open.pop()
             self._known[reference] = self._add_file(document)
         return f"{folder}{self._known[reference]}"
@@ -265,7 +265,7 @@ def _read_list(text: str, where: str) -> list[Any]:
 
 def _without_limits(value: Any, where: str) -> Body:
     """A sweep's node without its limits, which are not those of a command."""
-    return Body({name: each for name, each in as_object(value, where).items() if name != "limits"}, where)
+    return Body({name: member for name, member in as_object(value, where).items() if name != "limits"}, where)
 
 
 DISTRIBUTIONS = {"pytorch": "pytorch", "mpi": "mpi", "tensorflow": "tensorflow", "ray": "ray"}

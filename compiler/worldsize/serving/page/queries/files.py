@@ -78,7 +78,7 @@ def resolve_inside(home: Home, base: Path, path: str) -> Path | None:
         resolved = (base / path).resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
         return None
-    allowed = any(resolved.is_relative_to(each.resolve()) for each in data_folders(home))
+    allowed = any(resolved.is_relative_to(folder.resolve()) for folder in data_folders(home))
     return resolved if allowed else None
 
 
@@ -92,16 +92,16 @@ def list_folder(home: Home, base: Path, path: str = "") -> list[Entry]:
 
 
 def _scan(home: Home, base: Path, folder: Path, path: str) -> Iterator[Entry]:
-    with os.scandir(folder) as found:
-        for index, each in enumerate(found):
+    with os.scandir(folder) as entries:
+        for index, entry in enumerate(entries):
             if index >= MAX_ENTRIES:
                 return
-            inner = f"{path}/{each.name}" if path else each.name
+            inner = f"{path}/{entry.name}" if path else entry.name
             real = resolve_inside(home, base, inner)
             if real is None:
                 continue
             status = real.stat()
-            yield Entry(flatten(each.name), inner, stat.S_ISDIR(status.st_mode), status.st_size)
+            yield Entry(flatten(entry.name), inner, stat.S_ISDIR(status.st_mode), status.st_size)
 
 
 def preview_file(path: Path) -> Preview:
@@ -243,8 +243,8 @@ def list_entries(home: Home, job: JobRecord, path: str) -> list[Entry]:
     key, _, rest = path.partition("/")
     for root in _roots(home, job):
         if root.key == key:
-            found = list_folder(home, root.folder, rest)
-            return [Entry(each.name, f"{key}/{each.path}", each.folder, each.size) for each in found]
+            entries = list_folder(home, root.folder, rest)
+            return [Entry(entry.name, f"{key}/{entry.path}", entry.folder, entry.size) for entry in entries]
     return []
 
 

@@ -1,4 +1,4 @@
-"""What MLflow knows of the runs of jobs, which bear the jobs' names."""
+"""What MLflow knows of the runs of jobs: at the job itself, or at the one whose outputs it reused."""
 
 from __future__ import annotations
 

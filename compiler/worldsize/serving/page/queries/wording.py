@@ -1,4 +1,4 @@
-"""How states, times, durations and values are said on every page."""
+"""How states, times, durations, values and triggers are said on every page."""
 
 from __future__ import annotations
 
@@ -120,4 +120,4 @@ def trigger_words(trigger: Mapping[str, Any]) -> str:
 
 def _words(document: Mapping[str, Any], key: str) -> list[str]:
     value = document.get(key)
-    return [str(each) for each in value[:31]] if isinstance(value, list) else []
+    return [str(item) for item in value[:31]] if isinstance(value, list) else []

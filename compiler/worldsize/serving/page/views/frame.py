@@ -215,8 +215,8 @@ class Form:
     @property
     def faults(self) -> dict[str, str]:
         """Why fields cannot have the values that they hold."""
-        found = {name: check_value(field, self.values[name]) for name, field in self._fields.items()}
-        return {name: fault for name, fault in found.items() if fault is not None}
+        checked = {name: check_value(field, self.values[name]) for name, field in self._fields.items()}
+        return {name: fault for name, fault in checked.items() if fault is not None}
 
 
 def _draw(field: Field) -> ValueElement[Any]:
@@ -225,7 +225,7 @@ def _draw(field: Field) -> ValueElement[Any]:
         return ui.checkbox(field.name, value=field.default.lower() == "true")
     if field.choices:
         choices = dict.fromkeys(field.choices)
-        options = {each: each for each in choices}
+        options = {choice: choice for choice in choices}
         if field.optional:
             options = {"": "Not set", **options}
         value = field.default if field.default in options else None

@@ -16,7 +16,7 @@ from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.page.queries.files import file_url, find_output, list_entries, list_roots
 from worldsize.serving.page.queries.jobs import get_ancestors
 from worldsize.serving.page.queries.logs import Log, LogTail, choose_log, list_logs, run_folder, step_names
-from worldsize.serving.page.queries.plan import StepPlan, read_plans
+from worldsize.serving.page.queries.steps import StepPlan, read_plans
 from worldsize.serving.page.queries.wording import (
     NONE,
     document_words,
@@ -41,7 +41,10 @@ async def draw_job(workspace: Workspace, name: str, tab: str) -> None:
         frame.not_found(workspace, f"Job {name}", "Jobs")
         return
     above = await asyncio.to_thread(get_ancestors, workspace.database, job)
-    crumbs = [("Jobs", "/"), *((each.display_name, frame.address("jobs", each.name)) for each in above)]
+    crumbs = [
+        ("Jobs", "/"),
+        *((ancestor.display_name, frame.address("jobs", ancestor.name)) for ancestor in above),
+    ]
     with frame.frame(workspace, job.display_name, "Jobs", crumbs):
         await Header(workspace, job).refresh()
         await _show_tabs(workspace, job, tab if tab in VIEWS else "overview")
@@ -218,19 +221,19 @@ class LogView:
             self._busy = False
 
     async def _look(self) -> None:
-        found = await asyncio.to_thread(list_logs, self._workspace.home, self._job)
-        if {log.key for log in found} != self._logs.keys():
-            self._logs = {log.key: log for log in found}
-            single = len({log.step for log in found}) == 1
+        logs = await asyncio.to_thread(list_logs, self._workspace.home, self._job)
+        if {log.key for log in logs} != self._logs.keys():
+            self._logs = {log.key: log for log in logs}
+            single = len({log.step for log in logs}) == 1
             self._choice.set_options(
-                {log.key: log.process if single else f"{log.step} · {log.process}" for log in found}
+                {log.key: log.process if single else f"{log.step} · {log.process}" for log in logs}
             )
-            if not self._key and found:
+            if not self._key and logs:
                 run = await asyncio.to_thread(load_run, self._workspace.home.runs / self._job.root)
-                self._choice.set_value(choose_log(found, run).key)
+                self._choice.set_value(choose_log(logs, run).key)
         for element in (self._choice, self._box, self._download):
-            element.set_visibility(bool(found))
-        self._empty.set_visibility(not found)
+            element.set_visibility(bool(logs))
+        self._empty.set_visibility(not logs)
         if self._tail is not None:
             job = get_job(self._workspace.database, self._job.name)
             final = job is None or job.has_ended
@@ -294,12 +297,12 @@ def _show_plan(plan: StepPlan) -> None:
         rows = [
             {
                 "id": str(number),
-                "quantity": text_cell(each.label),
-                "value": text_cell(each.value),
-                "formula": text_cell(each.formula),
-                "source": text_cell(each.source),
+                "quantity": text_cell(row.label),
+                "value": text_cell(row.value),
+                "formula": text_cell(row.formula),
+                "source": text_cell(row.source),
             }
-            for number, each in enumerate(plan.rows)
+            for number, row in enumerate(plan.rows)
         ]
         show_table(f"Derivations of {plan.step}", _DERIVED, rows, empty="")
     if not plan.processes:
@@ -308,12 +311,12 @@ def _show_plan(plan: StepPlan) -> None:
     frame.heading(ran + (f", attempt {plan.attempts}" if plan.attempts > 1 else ""), 3)
     rows = [
         {
-            "id": each.name,
-            "name": text_cell(each.name),
-            "rank": text_cell(each.rank),
-            "node": text_cell(each.node),
+            "id": process.name,
+            "name": text_cell(process.name),
+            "rank": text_cell(process.rank),
+            "node": text_cell(process.node),
         }
-        for each in plan.processes
+        for process in plan.processes
     ]
     if len(rows) > 1:
         show_table(f"Processes of {plan.step}", _PROCESSES, rows, empty="")

@@ -1,4 +1,4 @@
-"""The list of jobs: filtered, by pages, and as it changes."""
+"""Jobs: a filtered list by pages as it changes, and several compared."""
 
 from __future__ import annotations
 
@@ -79,9 +79,15 @@ class JobList:
             )
             search.classes("ws-grow").props(f"outlined dense clearable debounce={SEARCH_SECONDS * 1000:.0f}")
             search.props["maxlength"] = 200
-            self._choice("State", "status", {each: cut(status_words(each)) for each in choices["status"]})
-            self._choice("Experiment", "experiment", {each: cut(each) for each in choices["experiment"]})
-            self._choice("Type", "type", {each: cut(type_words(each)) for each in choices["type"]})
+            self._choice(
+                "State", "status", {status: cut(status_words(status)) for status in choices["status"]}
+            )
+            self._choice(
+                "Experiment",
+                "experiment",
+                {experiment: cut(experiment) for experiment in choices["experiment"]},
+            )
+            self._choice("Type", "type", {kind: cut(type_words(kind)) for kind in choices["type"]})
         with ui.element("div").classes("ws-row"):
             self._count = ui.label().classes("ws-soft ws-grow").props("role=status")
             self._compare = frame.button("", self._open_comparison)
@@ -99,25 +105,25 @@ class JobList:
         """Read the list again."""
         wanted = self._wanted
         with collect_unreadable() as faults:
-            found = await asyncio.to_thread(find_jobs, self._database, wanted)
-            set_rows(self._table, [*use_each("job", found.jobs, _job_row)])
+            page = await asyncio.to_thread(find_jobs, self._database, wanted)
+            set_rows(self._table, [*use_each("job", page.jobs, _job_row)])
         if wanted == self._wanted:
-            self._wanted = replace(wanted, page=found.page)
+            self._wanted = replace(wanted, page=page.page)
         self._note.set_text(say_unreadable(faults))
-        self._count.set_text(plural(found.total, "job"))
-        self._pages.set_visibility(found.pages > 1)
-        self._page.set_text(f"Page {found.page} of {found.pages}")
-        self._previous.set_enabled(found.page > 1)
-        self._next.set_enabled(found.page < found.pages)
+        self._count.set_text(plural(page.total, "job"))
+        self._pages.set_visibility(page.pages > 1)
+        self._page.set_text(f"Page {page.page} of {page.pages}")
+        self._previous.set_enabled(page.page > 1)
+        self._next.set_enabled(page.page < page.pages)
 
     def _choice(self, label: str, name: str, choices: dict[str, str]) -> None:
-        given: str = getattr(self._wanted, name)
-        if given and given not in choices:
-            choices = {given: given, **choices}
+        value: str = getattr(self._wanted, name)
+        if value and value not in choices:
+            choices = {value: value, **choices}
         select = ui.select(
             {"": f"Any {label.lower()}", **choices},
             label=label,
-            value=given,
+            value=value,
             on_change=lambda event: self._narrow(**{name: event.value}),
         )
         select.props("outlined dense options-dense")
@@ -166,15 +172,15 @@ MAX_JOBS, MAX_STEPS = 12, 50  # and of each
 
 async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
     """The page that compares jobs."""
-    found = [*use_each("job", [*dict.fromkeys(names)][:100], partial(get_job, workspace.database), str)]
-    jobs = [job for job in found if job is not None][:MAX_JOBS]
+    records = [*use_each("job", [*dict.fromkeys(names)][:100], partial(get_job, workspace.database), str)]
+    jobs = [job for job in records if job is not None][:MAX_JOBS]
     with frame.frame(workspace, "Compare jobs", "Jobs", [("Jobs", "/")]):
         frame.heading("Compare jobs", 1)
         if not jobs:
             frame.empty("Choose two jobs or more in the list of jobs.")
             return
-        if len(found) > MAX_JOBS:
-            ui.label(f"The first {MAX_JOBS} of {len(found)} jobs are compared.").classes("ws-soft")
+        if len(records) > MAX_JOBS:
+            ui.label(f"The first {MAX_JOBS} of {len(records)} jobs are compared.").classes("ws-soft")
         await _show_comparison(workspace, jobs)
 
 

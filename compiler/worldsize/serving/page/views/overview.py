@@ -16,7 +16,7 @@ from worldsize.serving.jobs.records import JobRecord, children, get_job
 from worldsize.serving.page.queries.assets import KINDS
 from worldsize.serving.page.queries.jobs import steps_of_run
 from worldsize.serving.page.queries.logs import run_folder
-from worldsize.serving.page.queries.plan import Node, find_component, read_graph, step_body
+from worldsize.serving.page.queries.steps import Node, find_component, read_graph, step_body
 from worldsize.serving.page.queries.tracking import read_run, tracked_ids
 from worldsize.serving.page.queries.wording import (
     cut,
@@ -153,7 +153,7 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
     with ui.element("div").classes("ws-columns"):
         for key, title in (("inputs", "Inputs"), ("outputs", "Outputs")):
             ports = mapping_of(properties, key)
-            frame.fact_panel(title, {name: _port_words(each) for name, each in ports.items()})
+            frame.fact_panel(title, {name: _port_words(port) for name, port in ports.items()})
         details = {title: refer(text) for key, title in _DETAILS if (text := text_of(properties, key))}
         settings = {name: value_words(value) for name, value in _settings(properties).items()}
         frame.fact_panel("Details", {**details, **settings})

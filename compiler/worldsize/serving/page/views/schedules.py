@@ -140,7 +140,7 @@ class ScheduleView:
         self._switch.set_text("Disable" if schedule.enabled else "Enable")
         nothing = "This schedule does not fire." if schedule.enabled else "A disabled schedule does not fire."
         zone = schedule.trigger().zone if due else None
-        self._next.set_text("\n".join(_local_moment(each, zone) for each in due) or nothing)
+        self._next.set_text("\n".join(_local_moment(moment, zone) for moment in due) or nothing)
 
     def _look(self) -> tuple[ScheduleRecord | None, list[datetime]]:
         schedule = get_schedule(self._workspace.database, self._name)

@@ -1,4 +1,4 @@
-"""The plan behind a step: the derivations of a compiled spec, and the processes that ran."""
+"""The steps of a pipeline: their graph, the inputs of each, and the plan and processes behind it."""
 
 from __future__ import annotations
 
@@ -85,19 +85,19 @@ def _step_plan(
         rows=tuple(
             list_rows(
                 Derivation(
-                    text_of(each, "quantity"),
-                    each.get("value", ""),
-                    text_of(each, "formula"),
-                    text_of(each, "source"),
+                    text_of(derivation, "quantity"),
+                    derivation.get("value", ""),
+                    text_of(derivation, "formula"),
+                    text_of(derivation, "source"),
                 )
-                for each in (derivations if isinstance(derivations, list) else [])
-                if isinstance(each, Mapping)
+                for derivation in (derivations if isinstance(derivations, list) else [])
+                if isinstance(derivation, Mapping)
             )
         ),
         processes=tuple(
-            _process(each)
-            for each in (listed if isinstance(listed, list) else [])
-            if isinstance(each, Mapping)
+            _process(process)
+            for process in (listed if isinstance(listed, list) else [])
+            if isinstance(process, Mapping)
         ),
         attempts=len(attempts),
     )
@@ -158,7 +158,7 @@ def read_graph(job: JobRecord, steps: Mapping[str, JobRecord], run: RunRecord | 
         }
     else:
         bound = dict(_bound_steps(mapping_of(job.properties, "jobs")))
-        names = {prefix + name: tuple(prefix + each for each in needs) for name, needs in bound.items()}
+        names = {prefix + name: tuple(prefix + need for need in needs) for name, needs in bound.items()}
     return [_node(name, prefix, needs, steps.get(name), run) for name, needs in names.items()]
 
 
@@ -178,20 +178,24 @@ def _node(
 
 
 def _inside(needs: tuple[str, ...], prefix: str) -> Iterator[str]:
-    return (each for each in needs if each.startswith(prefix))
+    return (need for need in needs if need.startswith(prefix))
 
 
 def _bound_steps(nodes: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     for name, node in nodes.items():
         inputs = mapping_of(node, "inputs") if isinstance(node, Mapping) else {}
         texts = (
-            str(each.get("value") or each.get("uri") or "")
-            for each in inputs.values()
-            if isinstance(each, Mapping)
+            str(port.get("value") or port.get("uri") or "")
+            for port in inputs.values()
+            if isinstance(port, Mapping)
         )
-        bound = (each for text in texts for each in binding.find_expressions(text))
-        needs = dict.fromkeys(each.step for each in bound if each.step is not None and each.side == "outputs")
-        yield name, [each for each in needs if each in nodes and each != name]
+        bound = (expression for text in texts for expression in binding.find_expressions(text))
+        needs = dict.fromkeys(
+            expression.step
+            for expression in bound
+            if expression.step is not None and expression.side == "outputs"
+        )
+        yield name, [need for need in needs if need in nodes and need != name]
 
 
 KIND = "components"
@@ -215,7 +219,7 @@ def step_body(database: Database, job: JobRecord) -> dict[str, Any]:
     spec = {} if component is None else mapping_of(component.properties, "componentSpec")
     said = {"command": spec.get("command"), "environmentId": spec.get("environment")}
     more = {name: spec.get(name) for name in ("distribution", "resources")}
-    return {name: each for name, each in {**said, **more, **node}.items() if each is not None}
+    return {name: value for name, value in {**said, **more, **node}.items() if value is not None}
 
 
 def step_fields(database: Database, properties: Mapping[str, Any]) -> dict[str, list[Field]]:
@@ -226,11 +230,11 @@ def step_fields(database: Database, properties: Mapping[str, Any]) -> dict[str, 
             continue
         component = find_component(database, text_of(node, "componentId"))
         spec = {} if component is None else mapping_of(component.properties, "componentSpec")
-        known = {field.name: field for field in component_fields(spec)}
+        declared = {field.name: field for field in component_fields(spec)}
         values = dict(_values(node))
         if values:
             fields[step] = [
-                replace(known.get(name, Field(name, "")), default=value) for name, value in values.items()
+                replace(declared.get(name, Field(name, "")), default=value) for name, value in values.items()
             ]
     return fields
 
@@ -247,7 +251,7 @@ def change_steps(properties: Mapping[str, Any], changes: Mapping[str, Mapping[st
 
 def _values(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The inputs of a step that are values, and not bound to something else."""
-    for name, each in mapping_of(node, "inputs").items():
-        value = each.get("value") if isinstance(each, Mapping) else None
+    for name, port in mapping_of(node, "inputs").items():
+        value = port.get("value") if isinstance(port, Mapping) else None
         if isinstance(value, str | int | float) and "${{" not in str(value):
             yield name, str(value).lower() if isinstance(value, bool) else str(value)

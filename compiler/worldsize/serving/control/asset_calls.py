@@ -19,7 +19,7 @@ from worldsize.serving.control.call import Call, Handler, Handlers, answer_besid
 from worldsize.serving.control.document import (
     JsonObject,
     answer_page,
-    describe_times,
+    describe_resource,
     read_window,
     take_about,
     take_flag,
@@ -145,13 +145,13 @@ def _describe_version_row(call: Call, row: sqlite3.Row) -> JsonObject:
 
 
 def _describe_version(call: Call, asset: Asset) -> JsonObject:
-    return {
-        "id": f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
-        "name": asset.version,
-        "type": f"Microsoft.MachineLearningServices/workspaces/{asset.kind}/versions",
-        "properties": {**asset.properties, "isArchived": asset.archived, **_job(asset)},
-        "systemData": describe_times(asset.created, asset.modified),
-    }
+    return describe_resource(
+        f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
+        f"workspaces/{asset.kind}/versions",
+        asset.version,
+        {**asset.properties, "isArchived": asset.archived, **_job(asset)},
+        (asset.created, asset.modified),
+    )
 
 
 def _job(asset: Asset) -> Mapping[str, Any]:
@@ -163,30 +163,20 @@ def _describe_row(call: Call, row: sqlite3.Row) -> JsonObject:
 
 
 def _describe_container(call: Call, container: Container) -> JsonObject:
-    return {
-        "id": f"{call.scope.id}/{container.kind}/{container.name}",
-        "name": container.name,
-        "type": f"Microsoft.MachineLearningServices/workspaces/{container.kind}",
-        "properties": {
-            "description": None,
-            "tags": {},
-            "properties": {},
-            **container.properties,
-            "isArchived": container.archived,
-            "latestVersion": container.latest,
-            "nextVersion": container.next,
-            "provisioningState": "Succeeded",
-            **_data_type(container),
-        },
-        "systemData": describe_times(container.created, container.modified),
+    properties = {
+        "description": None,
+        "tags": {},
+        "properties": {},
+        **container.properties,
+        "isArchived": container.archived,
+        "latestVersion": container.latest,
+        "nextVersion": container.next,
+        "provisioningState": "Succeeded",
     }
-
-
-def _data_type(container: Container) -> Mapping[str, Any]:
-    """A data container says of what type its versions are."""
-    if container.kind != "data":
-        return {}
-    return {"dataType": container.data_type or "uri_folder"}
+    if container.kind == "data":  # of what type its versions are
+        properties["dataType"] = container.data_type or "uri_folder"
+    id_, kind = f"{call.scope.id}/{container.kind}/{container.name}", f"workspaces/{container.kind}"
+    return describe_resource(id_, kind, container.name, properties, (container.created, container.modified))
 
 
 def _describe(call: Call) -> str:

@@ -12,7 +12,7 @@ from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     JsonObject,
     answer_page,
-    describe_times,
+    describe_resource,
     take_about,
     take_object,
     take_text,
@@ -88,13 +88,10 @@ def _describe(call: Call, resource: Resource, more: Mapping[str, Any] | None = N
     else:
         properties = {"category": "UserDefined", "status": "Active", **properties}
     kind = _TYPES[call.kind]
-    return {
-        "id": f"{call.scope.id}/{kind}/{resource.name}",
-        "name": resource.name,
-        "type": f"Microsoft.MachineLearningServices/workspaces/{kind}",
-        "properties": properties,
-        "systemData": describe_times(resource.created, resource.modified),
-    }
+    id_, name = f"{call.scope.id}/{kind}/{resource.name}", resource.name
+    return describe_resource(
+        id_, f"workspaces/{kind}", name, properties, (resource.created, resource.modified)
+    )
 
 
 HANDLERS: Handlers = {

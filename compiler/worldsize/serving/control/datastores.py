@@ -11,7 +11,7 @@ from worldsize.serving.control.call import Call, Handlers
 from worldsize.serving.control.document import (
     JsonObject,
     answer_page,
-    describe_times,
+    describe_resource,
     take_about,
     take_flag,
     take_object,
@@ -155,13 +155,8 @@ def _describe(call: Call, store: Resource) -> JsonObject:
         "subscriptionId": call.scope.subscription,
         "resourceGroup": call.scope.group,
     }
-    return {
-        "id": f"{call.scope.id}/datastores/{store.name}",
-        "name": store.name,
-        "type": "Microsoft.MachineLearningServices/workspaces/datastores",
-        "properties": properties,
-        "systemData": describe_times(store.created, store.modified),
-    }
+    id_, kind = f"{call.scope.id}/datastores/{store.name}", "workspaces/datastores"
+    return describe_resource(id_, kind, store.name, properties, (store.created, store.modified))
 
 
 HANDLERS: Handlers = {

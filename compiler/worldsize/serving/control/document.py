@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -20,6 +20,7 @@ from worldsize.serving.database import MOST_VALUES, TOO_MANY, Item, check_values
 from worldsize.serving.errors import ServiceError, answer, bad_request, encode
 
 JsonObject: TypeAlias = dict[str, Any]
+Value = TypeVar("Value")
 LARGEST_BODY = 4 << 20  # bytes, as Azure Resource Manager has it
 _SMALL = 64 << 10  # bytes of a body that is read beside any number of others, and parsed at once
 _LARGE_AT_ONCE = 8
@@ -100,6 +101,9 @@ async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
     return bytes(body)
 
 
+# Each `take_` function raises a ServiceError of status 400 that names a wrong key.
+
+
 def take_about(
     properties: Mapping[str, Any], where: str = "properties.", *, description: int = LONGEST_DESCRIPTION
 ) -> JsonObject:
@@ -109,9 +113,6 @@ def take_about(
         properties: Of the body.
         where: Their path in it.
         description: The most characters of the description.
-
-    Raises:
-        ServiceError: 400 that names the key.
     """
     for key, most in _TEXTS.items():
         take_text(properties, key, where, most=most)
@@ -119,51 +120,34 @@ def take_about(
     return {key: take_texts(properties, key, where) for key in ("tags", "properties")}
 
 
-def take_object(body: Mapping[str, Any], key: str, where: str = "") -> JsonObject:
-    """The object at ``key``, empty if it is missing or null.
-
-    Raises:
-        ServiceError: 400 that names the key.
-    """
+def _take(body: Mapping[str, Any], key: str, where: str, kind: type[Value], words: str) -> Value | None:
     value = body.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise bad_request(f"`{where}{key}` must be an object, not {_describe(value)}.")
+    if value is not None and not isinstance(value, kind):
+        raise bad_request(f"`{where}{key}` must be {words}, not {_describe(value)}.")
     return value
+
+
+def take_object(body: Mapping[str, Any], key: str, where: str = "") -> JsonObject:
+    """The object at ``key``, empty if it is missing or null."""
+    return _take(body, key, where, dict, "an object") or {}
 
 
 def take_text(
-    body: Mapping[str, Any],
-    key: str,
-    where: str = "",
-    *,
-    required: bool = False,
-    most: int = LARGEST_BODY,
+    body: Mapping[str, Any], key: str, where: str = "", *, required: bool = False, most: int = LARGEST_BODY
 ) -> str:
-    """The text at ``key``, empty if it is missing or null.
-
-    Raises:
-        ServiceError: 400 that names the key, which has another type, is required or is too long.
-    """
-    value = body.get(key)
-    if value is None or value == "":
-        if required:
-            raise bad_request(f"`{where}{key}` is required.")
-        return ""
-    if not isinstance(value, str):
-        raise bad_request(f"`{where}{key}` must be text, not {_describe(value)}.")
-    if len(value) > most:
-        raise bad_request(f"`{where}{key}` has {len(value):,} characters, of which {most:,} are allowed.")
-    return value
+    """The text at ``key``, which may be required and is not too long; empty if it is missing or null."""
+    text = _take(body, key, where, str, "text") or ""
+    if required and not text:
+        raise bad_request(f"`{where}{key}` is required.")
+    if len(text) > most:
+        raise bad_request(f"`{where}{key}` has {len(text):,} characters, of which {most:,} are allowed.")
+    return text
 
 
 def take_time(text: str, where: str, zone: tzinfo = timezone.utc) -> datetime:
     """A time of ISO 8601; without an offset on the clock of ``zone``.
 
-    Raises:
-        ServiceError: 400 that names the key: it is not a time, or so near the beginning of the calendar that
-            no week and no time zone can be counted from it.
+    One so near the beginning of the calendar that no week and no time zone can be counted from it is wrong.
     """
     try:
         moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" else text)
@@ -178,23 +162,12 @@ def take_time(text: str, where: str, zone: tzinfo = timezone.utc) -> datetime:
 
 
 def take_flag(body: Mapping[str, Any], key: str, where: str = "") -> bool:
-    """The true or false at ``key``, false if it is missing or null.
-
-    Raises:
-        ServiceError: 400 that names the key.
-    """
-    value = body.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise bad_request(f"`{where}{key}` must be true or false, not {_describe(value)}.")
-    return bool(value)
+    """The true or false at ``key``, false if it is missing or null."""
+    return _take(body, key, where, bool, "true or false") or False
 
 
 def take_count(body: Mapping[str, Any], key: str, where: str = "", *, default: int) -> int:
-    """The whole number from 0 at ``key``.
-
-    Raises:
-        ServiceError: 400 that names the key.
-    """
+    """The whole number from 0 at ``key``."""
     value = body.get(key)
     if value is None:
         return default
@@ -207,9 +180,6 @@ def take_texts(body: Mapping[str, Any], key: str, where: str = "") -> dict[str, 
     """The object of texts at ``key``, such as tags, empty if it is missing or null.
 
     Numbers and truth values become texts, as the service makes them: azure-ai-ml sends ``hash_version`` so.
-
-    Raises:
-        ServiceError: 400 that names the key.
     """
     entries = take_object(body, key, where)
     if len(entries) > MOST_TAGS:
@@ -247,13 +217,21 @@ def user_name() -> str:
         return "worldsize"
 
 
-def describe_times(created: str, modified: str) -> JsonObject:
-    """``systemData`` of a resource.
+def describe_resource(
+    id_: str, kind: str, name: str, properties: JsonObject, times: tuple[str, str]
+) -> JsonObject:
+    """A resource as Azure Resource Manager writes it; ``times`` are those of creation and change."""
+    return {
+        "id": id_,
+        "name": name,
+        "type": f"Microsoft.MachineLearningServices/{kind}",
+        "properties": properties,
+        "systemData": describe_times(*times),
+    }
 
-    Args:
-        created: Time in UTC, as the service writes it.
-        modified: The same.
-    """
+
+def describe_times(created: str, modified: str) -> JsonObject:
+    """``systemData`` of a resource; times are in UTC, as the service writes them."""
     return {
         "createdAt": created,
         "createdBy": user_name(),

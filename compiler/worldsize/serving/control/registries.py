@@ -17,7 +17,7 @@ from worldsize.base import untrusted
 from worldsize.facts import curated
 from worldsize.serving.control.assets import KINDS
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, describe_times
+from worldsize.serving.control.document import JsonObject, describe_resource, describe_times
 from worldsize.serving.control.paths import asset_entries
 from worldsize.serving.errors import ServiceError, answer, not_found
 from worldsize.serving.workspace import LOCATION, Workspace
@@ -27,6 +27,7 @@ _REFERENCE = re.compile(
     r"(?:/(?:versions|labels)/(?P<version>[^/]+))?/?"
 )
 _CREATED = "2026-01-01T00:00:00.000000Z"
+_SAID: JsonObject = {"description": None, "tags": {}, "properties": {}, "isArchived": False}  # of an asset
 _IMAGE = "mcr.microsoft.com/azureml/curated/"
 
 
@@ -153,39 +154,21 @@ def _id(call: Call, asset: RegistryAsset) -> str:
 
 def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
-    return {
-        "id": _id(call, asset),
-        "name": asset.name,
-        "type": f"Microsoft.MachineLearningServices/registries/{asset.kind}",
-        "properties": {
-            "description": None,
-            "tags": {},
-            "properties": {},
-            "isArchived": False,
-            "latestVersion": version,
-            "nextVersion": None,
-            **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
-        },
-        "systemData": describe_times(_CREATED, _CREATED),
+    properties = {
+        **_SAID,
+        "latestVersion": version,
+        "nextVersion": None,
+        **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
     }
+    kind = f"registries/{asset.kind}"
+    return describe_resource(_id(call, asset), kind, asset.name, properties, (_CREATED, _CREATED))
 
 
 def _describe(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
-    return {
-        "id": f"{_id(call, asset)}/versions/{version}",
-        "name": version,
-        "type": f"Microsoft.MachineLearningServices/registries/{asset.kind}/versions",
-        "properties": {
-            "description": None,
-            "tags": {},
-            "properties": {},
-            "isArchived": False,
-            "isAnonymous": False,
-            **_content(asset, f"{_id(call, asset)}/versions/{version}"),
-        },
-        "systemData": describe_times(_CREATED, _CREATED),
-    }
+    id_, kind = f"{_id(call, asset)}/versions/{version}", f"registries/{asset.kind}/versions"
+    properties = {**_SAID, "isAnonymous": False, **_content(asset, id_)}
+    return describe_resource(id_, kind, version, properties, (_CREATED, _CREATED))
 
 
 def _content(asset: RegistryAsset, uri: str) -> JsonObject:

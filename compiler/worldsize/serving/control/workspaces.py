@@ -283,10 +283,8 @@ def _answer_location(
         learned = project_settings(workspace).vm_sizes.values()
         return answer({"value": [_size(size) for size in (*sizes, *learned)]})
     families = sorted({size.family for size in sizes})
-    if what == "usages":
-        return answer({"value": [_usage(base, location, family) for family in families]})
-    if what == "quotas":
-        return answer({"value": [_quota(base, location, family) for family in families]})
+    if what in ("usages", "quotas"):
+        return answer({"value": [_limit(base, what, location, family) for family in families]})
     raise not_found(f"`{what[:60]}` of the location {location[:60]}")
 
 
@@ -308,22 +306,15 @@ def _size(size: VmSize) -> JsonObject:
     }
 
 
-def _usage(base: str, location: str, family: str) -> JsonObject:
-    """A family's use: no instance of Azure is ever in use, and nothing limits how many may be described."""
-    name = {"value": f"standard{family}Family", "localizedValue": f"Standard {family} Family Cluster vCPUs"}
-    return {**_limit(base, "usages", location, name["value"]), "currentValue": 0, "name": name}
-
-
-def _quota(base: str, location: str, family: str) -> JsonObject:
-    name = {"value": f"standard{family}Family", "localizedValue": f"Standard {family} Family Cluster vCPUs"}
-    return {**_limit(base, "quotas", location, name["value"]), "name": name}
-
-
 def _limit(base: str, what: str, location: str, family: str) -> JsonObject:
+    """A family's quota or use: no instance of Azure is ever in use, and none is limited in number."""
+    name = {"value": f"standard{family}Family", "localizedValue": f"Standard {family} Family Cluster vCPUs"}
     return {
-        "id": f"{base}/{what}/{family}",
+        "id": f"{base}/{what}/{name['value']}",
         "amlWorkspaceLocation": location,
         "type": f"Microsoft.MachineLearningServices/{what}",
         "unit": "Count",
         "limit": -1,  # none is set
+        **({"currentValue": 0} if what == "usages" else {}),
+        "name": name,
     }

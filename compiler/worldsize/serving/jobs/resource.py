@@ -43,17 +43,17 @@ def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
 def _defaults(job: JobRecord) -> dict[str, Any]:
     """Keys that clients read and bodies may lack."""
     defaults: dict[str, Any] = dict.fromkeys(_NULLS)
+    command: dict[str, Any] = {
+        "command": "",
+        "environmentId": "",
+        "environmentVariables": {},
+        "codeId": None,
+    }
     if job.type == "Command":
-        defaults |= {"command": "", "environmentId": "", "environmentVariables": {}, "codeId": None}
+        defaults |= command
     if job.type == "Sweep":  # of a node: clients read these of a job
-        trial: dict[str, Any] = {
-            "command": "",
-            "environmentId": "",
-            "environmentVariables": {},
-            "codeId": None,
-        }
         sampling = {"samplingAlgorithmType": "Random"}
-        defaults |= {"trial": trial, "searchSpace": {}, "samplingAlgorithm": sampling, "objective": None}
+        defaults |= {"trial": command, "searchSpace": {}, "samplingAlgorithm": sampling, "objective": None}
         defaults |= {"earlyTermination": None, "limits": None}
     if job.type == "Pipeline":
         defaults |= {"jobs": {}, "settings": {}, "sourceJobId": None}
@@ -63,25 +63,11 @@ def _defaults(job: JobRecord) -> dict[str, Any]:
 def _show_services(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The addresses of a job: its page, and where its metrics are."""
     host = workspace.endpoints.api.partition("://")[2]
+    tracking, studio = f"azureml://{host}/mlflow/v1.0{scope.id}?", page_address(workspace, scope, job)
+    nothing = dict.fromkeys(("status", "errorMessage", "properties", "nodes"))
     return {
-        "Tracking": {
-            "jobServiceType": "Tracking",
-            "port": None,
-            "endpoint": f"azureml://{host}/mlflow/v1.0{scope.id}?",
-            "status": None,
-            "errorMessage": None,
-            "properties": None,
-            "nodes": None,
-        },
-        "Studio": {
-            "jobServiceType": "Studio",
-            "port": None,
-            "endpoint": page_address(workspace, scope, job),
-            "status": None,
-            "errorMessage": None,
-            "properties": None,
-            "nodes": None,
-        },
+        name: {"jobServiceType": name, "port": None, "endpoint": endpoint, **nothing}
+        for name, endpoint in (("Tracking", tracking), ("Studio", studio))
     }
 
 

@@ -12,7 +12,7 @@ from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
     answer_page,
-    describe_times,
+    describe_resource,
     take_about,
     take_flag,
     take_object,
@@ -133,21 +133,18 @@ def _read_schedule_time(call: Call) -> datetime:
 
 
 def _describe(call: Call, schedule: ScheduleRecord) -> JsonObject:
-    return {
-        "id": f"{call.scope.id}/schedules/{schedule.name}",
-        "name": schedule.name,
-        "type": "Microsoft.MachineLearningServices/workspaces/schedules",
-        "properties": {
-            "description": None,
-            "displayName": schedule.name,
-            **{key: value for key, value in schedule.properties.items() if value is not None},
-            "tags": schedule.properties.get("tags") or {},
-            "properties": schedule.properties.get("properties") or {},
-            "isEnabled": schedule.enabled,
-            "provisioningState": "Succeeded",
-        },
-        "systemData": describe_times(_service_time(schedule.created), _service_time(schedule.modified)),
+    properties = {
+        "description": None,
+        "displayName": schedule.name,
+        **{key: value for key, value in schedule.properties.items() if value is not None},
+        "tags": schedule.properties.get("tags") or {},
+        "properties": schedule.properties.get("properties") or {},
+        "isEnabled": schedule.enabled,
+        "provisioningState": "Succeeded",
     }
+    id_ = f"{call.scope.id}/schedules/{schedule.name}"
+    times = _service_time(schedule.created), _service_time(schedule.modified)
+    return describe_resource(id_, "workspaces/schedules", schedule.name, properties, times)
 
 
 def _service_time(moment: datetime) -> str:

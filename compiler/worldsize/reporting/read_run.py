@@ -27,14 +27,7 @@ from worldsize.reporting.curves import (
     reported_curves,
 )
 from worldsize.reporting.measures import measure_training
-from worldsize.reporting.model import (
-    Attempt,
-    Period,
-    Picture,
-    Registered,
-    RunFacts,
-    StepFacts,
-)
+from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunFacts, StepFacts
 from worldsize.reporting.quantities import compare_with_plan
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import HOME, show_path

@@ -18,14 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.control.document import read_body
 from worldsize.serving.errors import answer
-from worldsize.serving.front.guard import (
-    CLIENT,
-    TOKEN_SECONDS,
-    equal,
-    issue_token,
-    proxy_host,
-    secret_text,
-)
+from worldsize.serving.front.guard import CLIENT, TOKEN_SECONDS, equal, issue_token, proxy_host, secret_text
 from worldsize.serving.front.peers import admit
 from worldsize.serving.workspace import TENANT, Workspace
 

@@ -11,14 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control import (
-    asset_calls,
-    computes,
-    connections,
-    datastores,
-    registries,
-    workspaces,
-)
+from worldsize.serving.control import asset_calls, computes, connections, datastores, registries, workspaces
 from worldsize.serving.control.assets import KINDS
 from worldsize.serving.control.call import (
     Call,

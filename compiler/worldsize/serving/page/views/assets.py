@@ -23,14 +23,7 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
-from worldsize.serving.page.queries.wording import (
-    LONG,
-    cut,
-    document_words,
-    mapping_of,
-    text_of,
-    time_words,
-)
+from worldsize.serving.page.queries.wording import LONG, cut, document_words, mapping_of, text_of, time_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
 from worldsize.serving.page.views.frame import Form

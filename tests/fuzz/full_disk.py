@@ -36,8 +36,8 @@ from serving import make_workspace, start
 from starlette.testclient import TestClient
 
 from worldsize import __main__ as program
-from worldsize.serving.app import make_app
-from worldsize.serving.front.tokens import issue_token
+from worldsize.serving.front.guard import issue_token
+from worldsize.serving.front.server import make_app
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.workspace import Workspace
 

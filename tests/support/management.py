@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ import httpx
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from worldsize.serving.control.call import Call, Handlers, answer_beside, find_handler
 from worldsize.serving.control.routes import routes
 from worldsize.serving.database import Database
 from worldsize.serving.errors import ServiceError
@@ -50,3 +54,23 @@ class Management:
         wanted = (200, 201) if status is None else (status,)
         assert answer.status_code in wanted, answer.text
         return answer.json()
+
+
+def ask_handlers(
+    handlers: Handlers, workspace: Workspace, method: str, kind: str, name: str | None, **rest: Any
+) -> tuple[int, Any]:
+    """The status and the document that the handlers of one kind answer, without a route."""
+    base = "https://management.azure.com"
+    call = Call(
+        workspace.scope, "workspaces", kind, name, workspace=workspace, base=base, method=method, **rest
+    )
+
+    async def answer() -> Any:
+        try:
+            handle = partial(find_handler(call, handlers), call)
+            return await answer_beside(call.workspace, call.method, handle)
+        except ServiceError as error:
+            return error.response()
+
+    response = asyncio.run(answer())
+    return response.status_code, json.loads(response.body) if response.body else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import re
 import time
@@ -15,9 +16,10 @@ from click.testing import CliRunner, Result
 
 from worldsize.base.wording import format_age, format_size
 from worldsize.cli.main import main
-from worldsize.reporting.attempts import read_attempts, read_pauses
+from worldsize.reporting.read_run import read_attempts, read_pauses
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.record import folder
+from worldsize.running.record.details import name_values
 from worldsize.running.record.events import EventLog, scan_events
 from worldsize.running.record.folder import find_runner, hold_lock
 from worldsize.running.record.history import load_run
@@ -352,3 +354,8 @@ def test_ages(seconds: float, said: str) -> None:
 )
 def test_sizes(count: int, said: str) -> None:
     assert format_size(count) == said
+
+
+def test_metrics_are_named_with_and_without_their_step_and_infinities_are_left_out() -> None:
+    metrics = [("train", {"loss": 1.0, "worst": math.inf}), ("evaluate", {"loss": 2.0})]
+    assert name_values(metrics) == {"loss": 2.0, "train.loss": 1.0, "evaluate.loss": 2.0}

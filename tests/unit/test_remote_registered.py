@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from worldsize.documents.errors import SpecError
-from worldsize.remote.registered import check_registered, fill_components
-from worldsize.remote.targets import Target, load_target
+from worldsize.remote.targets import Target, check_registered, fill_components, load_target
 from worldsize.running import RunError
 
 TRAIN = {

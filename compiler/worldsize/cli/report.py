@@ -13,8 +13,7 @@ from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.reporting.charts import can_draw
 from worldsize.reporting.page import NO_PICTURES, render_page
-from worldsize.reporting.read_job import read_job
-from worldsize.reporting.read_run import read_run
+from worldsize.reporting.read_run import read_job, read_run
 from worldsize.reporting.write import FILE, write_page
 from worldsize.running.model.folder import show_path
 

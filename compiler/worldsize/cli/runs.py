@@ -14,7 +14,7 @@ from worldsize.base.wording import format_duration
 from worldsize.cli import common, runs_filter, speed_view, workspace_options
 from worldsize.cli.runs_filter import Filter
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.reporting.run_metrics import read_run_metrics
+from worldsize.reporting.curves import read_run_metrics
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import list_runs, load_runs

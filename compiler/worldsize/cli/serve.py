@@ -152,7 +152,7 @@ def _announce(opened: Opened, *, quiet: bool) -> None:
 
 async def _finish(workspace: Workspace, *, keep_jobs: bool) -> None:
     """Cancel the jobs that still run, unless they are to go on."""
-    from worldsize.serving.front.ending import cancel_jobs
+    from worldsize.serving.front.command import cancel_jobs
 
     if not keep_jobs and (count := await cancel_jobs(workspace)):
         common.say(f"worldsize: canceled {plural(count, 'job')}; --keep-jobs lets them go on", err=True)

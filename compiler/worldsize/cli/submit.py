@@ -21,7 +21,7 @@ from worldsize.cli.run import choose_view, exit_on_refusal
 from worldsize.cli.show import document
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.text import is_terminal
-from worldsize.remote import client, jobs, recording, registered, report, targets, watch
+from worldsize.remote import client, jobs, recording, targets, watch
 from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.jobs import find_studio
 from worldsize.remote.names import WorkspaceNames
@@ -117,7 +117,7 @@ def command(azure: WorkspaceChoice, *, dry_run: bool, **options: Any) -> None:
         out = request.output or Path(temporary) / "pipeline"
         settings = common.parse_settings(request.settings)
         names = _find_names(azure, dry_run=dry_run)
-        known: dict[str, Any] = {} if dry_run else {"fill": registered.make_filler(names)}
+        known: dict[str, Any] = {} if dry_run else {"fill": targets.make_filler(names)}
         target = targets.load_target(request.spec, out, settings, schedule=request.schedule, **known)
         warnings = [each for each in target.warnings if each.severity != "info"]
         if warnings and not request.quiet:
@@ -170,7 +170,7 @@ def _fold_uploads(paths: Sequence[str]) -> list[str]:
 def _submit(names: WorkspaceNames, target: Target, request: Request) -> None:
     with explain_errors(names.shown):
         rest = Rest(names)
-        registered.check_registered(rest, target)
+        targets.check_registered(rest, target)
         missing = client.find_missing(rest, target.compute_names)
         client.require_creatable(target, missing, create=request.create_compute)
         ml_client = client.make_client(names, rest.credential)
@@ -270,7 +270,7 @@ def _follow(rest: Rest, ml_client: Any, name: str, request: Request) -> NoReturn
 
 
 def _show_result(job: RemoteJob, request: Request, *, succeeded: bool) -> None:
-    text = report.render_result(job, steps=request.quiet or not is_terminal(sys.stdout))
+    text = watch.render_result(job, steps=request.quiet or not is_terminal(sys.stdout))
     common.say(text, err=not succeeded)
     if succeeded:
         _show_speeds(job)

@@ -46,14 +46,14 @@ class RemoteSize:
     @property
     def settings(self) -> dict[str, str | float]:
         """What ``worldsize.yml`` says of it."""
-        told: dict[str, float | None] = {
+        amounts: dict[str, float | None] = {
             "gpus": self.gpus,
             "vcpus": self.vcpus,
             "memory_gib": self.memory_gib,
         }
         return {
             key: int(value) if value == int(value) else value
-            for key, value in told.items()
+            for key, value in amounts.items()
             if value is not None
         }
 
@@ -80,13 +80,13 @@ def read_clusters(rest: Rest, sizes: Sequence[RemoteSize] = ()) -> list[RemoteCl
         size = inner.get("vmSize")
         if str(outer.get("computeType")).lower() != "amlcompute" or not isinstance(size, str):
             continue
-        known = vm_sizes.lookup(size)
+        vm_size = vm_sizes.lookup(size)
         scale = inner.get("scaleSettings") or {}
         tier = TIERS.get(str(inner.get("vmPriority")).lower(), "dedicated")
         clusters.append(
             RemoteCluster(
                 str(document["name"]),
-                known.name if known else names.get(size.lower(), size),
+                vm_size.name if vm_size else names.get(size.lower(), size),
                 int(scale.get("maxNodeCount") or 0),
                 tier,
             )
@@ -186,11 +186,11 @@ def _write_entry(path: str, text: str, key: str, name: str, settings: Mapping[st
         return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{key}:\n  {entry}\n"
     if not isinstance(block, yaml.Mapping):
         raise RemoteError(f"`{key}` of `{path}` is not a mapping", "remove it, and run the command again")
-    known = block.get(name)
-    if known is None:
+    existing = block.get(name)
+    if existing is None:
         return insert_entry(text, block, entry)
-    if not isinstance(known, yaml.Mapping):
-        return text[: known.start] + f"{{{line}}}" + text[known.end :]
+    if not isinstance(existing, yaml.Mapping):
+        return text[: existing.start] + f"{{{line}}}" + text[existing.end :]
     for word, value in settings.items():
         text = _write_setting(path, text, (key, name, word), value)
     return text

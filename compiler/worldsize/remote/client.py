@@ -54,8 +54,8 @@ def find_missing(rest: Rest, names: Sequence[str]) -> list[str]:
     """The clusters among ``names`` that the workspace does not have."""
     if not names:
         return []
-    known = {str(compute["name"]).lower() for compute in rest.list("/computes")}
-    return [name for name in names if name.lower() not in known]
+    existing = {str(compute["name"]).lower() for compute in rest.list("/computes")}
+    return [name for name in names if name.lower() not in existing]
 
 
 def require_creatable(target: Target, missing: Sequence[str], *, create: bool) -> None:

@@ -59,7 +59,7 @@ def _explain(error: Exception, workspace: str) -> RemoteError | None:
 
     if isinstance(error, core.ClientAuthenticationError):
         if error.status_code in (401, 403):
-            return RemoteError(f"{workspace} refuses these credentials: {read_message(error)}", _ROLE)
+            return RemoteError(f"{workspace} refuses these credentials: {_read_message(error)}", _ROLE)
         return RemoteError("there are no credentials for Azure", _LOG_IN)
     if isinstance(error, core.HttpResponseError):
         return _explain_answer(error, workspace)
@@ -87,7 +87,7 @@ def _explain_invalid(message: str) -> RemoteError:
 
 
 def _explain_answer(error: Any, workspace: str) -> RemoteError:
-    message, code = read_message(error), read_code(error)
+    message, code = _read_message(error), _read_code(error)
     if "quota" in code.lower() or "quota" in message.lower():
         return RemoteError(message, _QUOTA)
     if error.status_code in (401, 403):
@@ -100,12 +100,12 @@ def _explain_answer(error: Any, workspace: str) -> RemoteError:
     return RemoteError(message or f"{workspace} answered with status {error.status_code}")
 
 
-def read_code(error: Any) -> str:
+def _read_code(error: Any) -> str:
     """The code of an answer of Azure, such as ``ResourceNotFound``; empty if it has none."""
     return str(getattr(getattr(error, "error", None), "code", None) or "")
 
 
-def read_message(error: Any) -> str:
+def _read_message(error: Any) -> str:
     """The message of an answer of Azure, without what azure-core adds to it."""
     inner = getattr(error, "error", None)
     return _clean(str(getattr(inner, "message", None) or getattr(error, "message", None) or error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +21,7 @@ from worldsize.remote.rest import Rest
 from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
 from worldsize.resolving.measured_case import SPEED, Speed
 from worldsize.running.model.results import Registration
+from worldsize.running.record.details import name_values
 from worldsize.running.record.history import RunRecord, StepRecord
 
 THREADS = 8  # requests at a time
@@ -64,9 +64,9 @@ class RemoteStep:
     def record(self) -> StepRecord:
         """The step as a record."""
         inputs = self.node.get("inputs") or {}
-        values = {name: each.get("value") for name, each in inputs.items() if isinstance(each, dict)}
-        bound = (each for value in values.values() for each in binding.find_expressions(str(value)))
-        needs = (each.step for each in bound if each.step is not None)
+        values = {name: port.get("value") for name, port in inputs.items() if isinstance(port, dict)}
+        bound = (part for value in values.values() for part in binding.find_expressions(str(value)))
+        needs = (part.step for part in bound if part.step is not None)
         values = {name: self.given.get(str(value), value) for name, value in values.items()}
         return StepRecord(
             name=self.name,
@@ -151,7 +151,7 @@ class RemoteJob:
         """The models that the steps have registered, or did not."""
         from azure.core.exceptions import HttpResponseError
 
-        found = []
+        models = []
         for step in self.steps.values():
             inputs = step.node.get("inputs") or {}
             if step.id is None or not inputs.keys() >= {"model", "metrics"}:
@@ -159,8 +159,8 @@ class RemoteJob:
             if step_state(step.run) == "succeeded":
                 name = str((inputs.get("model_name") or {}).get("value") or step.name)
                 with contextlib.suppress(HttpResponseError):  # the log is gone
-                    found.append(read_registration(self.rest, step.id, name))
-        return [each for each in found if each is not None]
+                    models.append(_read_registration(self.rest, step.id, name))
+        return [model for model in models if model is not None]
 
     def fitted(self) -> Mapping[str, Fitted]:
         """The steps that ran with other processes than planned."""
@@ -169,7 +169,7 @@ class RemoteJob:
         if all(step.processes == 1 for step in self.steps.values()):
             return {}
         with contextlib.suppress(HttpResponseError):  # a log that is gone says nothing
-            return read_fitted(self.rest, self.name)
+            return _read_fitted(self.rest, self.name)
         return {}
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
@@ -183,13 +183,8 @@ class RemoteJob:
 
     def run_metrics(self) -> dict[str, float]:
         """The newest values by name, and by ``step.name``; of several steps the last one counts."""
-        found: dict[str, float] = {}
-        for name, step in self.steps.items():
-            logged = self._logged.get(step.id or "")
-            for metric, value in logged.metrics.items() if logged is not None else ():
-                if math.isfinite(value):
-                    found[metric] = found[f"{name}.{metric}"] = value
-        return found
+        logged = ((name, self._logged.get(step.id or "")) for name, step in self.steps.items())
+        return name_values((name, values.metrics) for name, values in logged if values is not None)
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The end of the log of a step that failed."""
@@ -208,8 +203,8 @@ class RemoteJob:
 
     def predicted_speeds(self) -> dict[str, Speed]:
         """As :meth:`speeds`, without a request for a job of which no speed was predicted."""
-        told = (step.node.get("inputs") or {} for step in self.steps.values())
-        return self.speeds() if any(prediction.SPEED in inputs for inputs in told) else {}
+        all_inputs = (step.node.get("inputs") or {} for step in self.steps.values())
+        return self.speeds() if any(prediction.SPEED in inputs for inputs in all_inputs) else {}
 
     def parameters(self, step: StepRecord) -> Mapping[str, str]:
         """The parameters that the step has logged to MLflow."""
@@ -237,16 +232,16 @@ class RemoteJob:
         if name is None or logged is None or not (logged.metrics or logged.parameters):
             return {}
         with ThreadPoolExecutor(THREADS) as pool:
-            found = zip(paths, pool.map(partial(self.rest.artifact, name), paths), strict=True)
-            return {path: content for path, content in found if content is not None}
+            contents = zip(paths, pool.map(partial(self.rest.artifact, name), paths), strict=True)
+            return {path: content for path, content in contents if content is not None}
 
     def _read_history(self, name: str, metric: str) -> list[tuple[float, float]]:
         from azure.core.exceptions import HttpResponseError
 
         try:
             points = [
-                (float(each.get("step") or 0), float(each["value"]))
-                for each in itertools.islice(self.rest.metric_history(name, metric), MAX_POINTS)
+                (float(point.get("step") or 0), float(point["value"]))
+                for point in itertools.islice(self.rest.metric_history(name, metric), MAX_POINTS)
             ]
         except (HttpResponseError, KeyError, TypeError, ValueError):  # its last value is shown without it
             return []
@@ -266,7 +261,7 @@ class RemoteJob:
         except HttpResponseError:  # nothing was logged
             return _Logged({}, {})
         metrics = {str(metric["key"]): float(metric["value"]) for metric in data.get("metrics") or []}
-        parameters = {str(each["key"]): str(each.get("value")) for each in data.get("params") or []}
+        parameters = {str(param["key"]): str(param.get("value")) for param in data.get("params") or []}
         return _Logged(metrics, parameters)
 
 
@@ -286,7 +281,7 @@ def read_job(rest: Rest, name: str) -> RemoteJob:
     Raises:
         HttpResponseError: There is no such job, or the service refuses to show it.
     """
-    document = newest_job(rest) if name == "last" else rest.manage(f"/jobs/{quote(name, safe='')}")
+    document = _newest_job(rest) if name == "last" else rest.manage(f"/jobs/{quote(name, safe='')}")
     run = rest.run(document["name"])
     return RemoteJob(rest, document, run, read_steps(rest, document, run))
 
@@ -297,12 +292,8 @@ def refresh(job: RemoteJob) -> RemoteJob:
     return RemoteJob(job.rest, job.document, run, read_steps(job.rest, job.document, run))
 
 
-def newest_job(rest: Rest) -> Mapping[str, Any]:
-    """The newest job of the workspace.
-
-    Raises:
-        RemoteError: There is none.
-    """
+def _newest_job(rest: Rest) -> Mapping[str, Any]:
+    """The newest job of the workspace."""
     jobs = _list_jobs(rest, 1)
     if not jobs:
         raise RemoteError(f"there is no job in {rest.names.shown}")
@@ -323,8 +314,8 @@ def list_jobs(rest: Rest, last: int | None) -> list[RemoteJob]:
 
 def _list_jobs(rest: Rest, last: int | None) -> list[Mapping[str, Any]]:
     """The bodies of jobs, the oldest first; the service lists the newest first."""
-    found = list(itertools.islice(rest.list("/jobs", listViewType="ActiveOnly"), last))
-    return sorted(found, key=lambda document: str((document.get("systemData") or {}).get("createdAt")))
+    documents = list(itertools.islice(rest.list("/jobs", listViewType="ActiveOnly"), last))
+    return sorted(documents, key=lambda document: str((document.get("systemData") or {}).get("createdAt")))
 
 
 def _summarise(rest: Rest, document: Mapping[str, Any]) -> RemoteJob:
@@ -345,10 +336,10 @@ def read_steps(rest: Rest, document: Mapping[str, Any], run: Mapping[str, Any]) 
         name = str(properties.get("displayName") or document["name"])
         return {name: RemoteStep(name, properties, run)}
     inputs = properties.get("inputs") or {}
-    given = {
-        f"${{{{parent.inputs.{name}}}}}": each.get("value", each.get("uri")) for name, each in inputs.items()
+    values = {
+        f"${{{{parent.inputs.{name}}}}}": port.get("value", port.get("uri")) for name, port in inputs.items()
     }
-    steps = {name: RemoteStep(name, node, given=given) for name, node in nodes.items()}
+    steps = {name: RemoteStep(name, node, given=values) for name, node in nodes.items()}
     titles = {str(node["display_name"]): name for name, node in nodes.items() if _has_title(node)}
     for title, child in _walk_children(rest, str(document["name"])):
         outer, dot, inner = title.partition(".")
@@ -415,26 +406,26 @@ class Fitted(NamedTuple):
 def parse_registration(lines: Iterable[str], name: str) -> Registration | None:
     """What the built-in component `register` has written: the version, or why there is none."""
     for line in lines:
-        if found := _REGISTERED.fullmatch(line):
-            return Registration(found["name"], found["version"])
-        if found := _DECLINED.fullmatch(line):
-            return Registration(name, None, found["reason"])
+        if match := _REGISTERED.fullmatch(line):
+            return Registration(match["name"], match["version"])
+        if match := _DECLINED.fullmatch(line):
+            return Registration(name, None, match["reason"])
     return None
 
 
-def read_registration(rest: Rest, run: str, name: str) -> Registration | None:
+def _read_registration(rest: Rest, run: str, name: str) -> Registration | None:
     """The model of a step that has succeeded; None if its log does not name one."""
     return parse_registration(logs.last_lines(rest, run, LAST_LINES), name)
 
 
 def parse_fitted(lines: Iterable[str]) -> dict[str, Fitted]:
     """The steps that run with other processes than planned, by name."""
-    found = filter(None, map(_FITTED.fullmatch, lines))
-    return {each["step"]: Fitted(int(each["count"]), each["text"]) for each in found}
+    matches = filter(None, map(_FITTED.fullmatch, lines))
+    return {match["step"]: Fitted(int(match["count"]), match["text"]) for match in matches}
 
 
-def read_fitted(rest: Rest, job: str) -> Mapping[str, Fitted]:
+def _read_fitted(rest: Rest, job: str) -> Mapping[str, Fitted]:
     """The same of a job; a workspace in Azure runs what was planned, and has no such lines."""
     files = rest.run_details(job).get("logFiles") or {}
     followers = (logs.RemoteFollower(rest, files[path]) for path in NOTICES if path in files)
-    return parse_fitted(line for each in followers for line in each.lines(final=True))
+    return parse_fitted(line for follower in followers for line in follower.lines(final=True))

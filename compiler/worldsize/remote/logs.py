@@ -52,9 +52,9 @@ class RemoteLogs:
 
 def name_processes(files: Mapping[str, str]) -> dict[str, str]:
     """The paths of the logs that commands have written, by the name of the process."""
-    own = [path for path in files if path.startswith(OF_USERS)] or list(files)
+    paths = [path for path in files if path.startswith(OF_USERS)] or list(files)
     named = {}
-    for path in own:
+    for path in paths:
         stem = PurePosixPath(path).stem
         rank = _RANK.search(stem)
         named[f"rank-{int(rank[1])}" if rank else stem] = path

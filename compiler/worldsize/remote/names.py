@@ -71,20 +71,20 @@ def find_workspace(
         RemoteError: A name is missing, or the file cannot be read.
     """
     options = {"subscription": subscription, "group": group, "workspace": workspace}
-    given = {name: value for name, value in options.items() if value}
-    found = {
-        name: next(value for each in variables if (value := environment.get(each)))
+    chosen = {name: value for name, value in options.items() if value}
+    inherited = {
+        name: next(value for variable in variables if (value := environment.get(variable)))
         for name, variables in VARIABLES.items()
-        if any(environment.get(each) for each in variables)
+        if any(environment.get(variable) for variable in variables)
     }
-    if len(found) < len(options) and len(given) < len(options):
+    if len(inherited) < len(options) and len(chosen) < len(options):
         file = _find_config(folder or Path.cwd())
-        found = {**found, **_read_config(file)} if file is not None else found
-    names = {**found, **given}
+        inherited = {**inherited, **_read_config(file)} if file is not None else inherited
+    names = {**inherited, **chosen}
     missing = [OPTIONS[name] for name in options if name not in names]
     if missing:
         raise RemoteError(
-            f"which workspace is meant? {join_words([f'`{each}`' for each in missing], 'and')}"
+            f"which workspace is meant? {join_words([f'`{name}`' for name in missing], 'and')}"
             f" {'is' if len(missing) == 1 else 'are'} not given",
             "add the options, or download `config.json` from the workspace's page into this folder;"
             " without a workspace, `worldsize serve -- worldsize submit …` submits to one on this machine",

@@ -188,14 +188,14 @@ def _read_tier(meter: Mapping[str, Any]) -> Tier | None:
     return "low_priority" if name.endswith(" Spot") else "dedicated"
 
 
-def write_prices(path: Path, known: Refreshed, read: Refreshed, names: Mapping[str, str]) -> None:
+def write_prices(path: Path, earlier: Refreshed, read: Refreshed, names: Mapping[str, str]) -> None:
     """Write the prices that were read, and those known before of other regions, to a project's file.
 
     A reader sees the old file or the new one. The folder is made if it is missing.
 
     Args:
         path: The file.
-        known: What it has now.
+        earlier: What it has now.
         read: What was read. It replaces everything known of the regions that it has.
         names: The sizes as Azure writes them, by their names in small letters.
 
@@ -203,7 +203,7 @@ def write_prices(path: Path, known: Refreshed, read: Refreshed, names: Mapping[s
         RemoteError: The file cannot be written; it is as it was.
     """
     regions = {key[1] for key in read}
-    kept = {key: price for key, price in known.items() if key[1] not in regions}
+    kept = {key: price for key, price in earlier.items() if key[1] not in regions}
     text = format_prices({**kept, **read}, names)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

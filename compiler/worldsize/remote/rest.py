@@ -107,8 +107,14 @@ class Rest:
             page = self._get(following)
 
     def _history(self, path: str) -> str:
-        base = self._services.get("history") or self._services["api"]
-        return f"{base.rstrip('/')}/history/v1.0{quote(self.names.id)}{path}"
+        return f"{self._service('history')}/history/v1.0{quote(self.names.id)}{path}"
+
+    def _tracking(self, operation: str) -> str:
+        base = f"{self._service('mlflow')}/mlflow/v2.0{quote(self.names.id)}"
+        return f"{base}/api/2.0/mlflow/{operation}"
+
+    def _service(self, name: str) -> str:
+        return (self._services.get(name) or self._services["api"]).rstrip("/")
 
     def run(self, name: str) -> Any:
         """A run of the run history: a job, a step of a pipeline, or a trial of a sweep."""
@@ -133,17 +139,15 @@ class Rest:
 
     def tracked_run(self, name: str) -> Any:
         """The run as MLflow knows it: its metrics and parameters."""
-        base = self._services.get("mlflow") or self._services["api"]
-        url = f"{base.rstrip('/')}/mlflow/v2.0{quote(self.names.id)}/api/2.0/mlflow/runs/get"
+        url = self._tracking("runs/get")
         return self._get(url, {"run_id": name})["run"]
 
     def metric_history(self, name: str, metric: str) -> Iterator[Any]:
         """The values of one metric that a run has logged to MLflow, page by page."""
-        base = self._services.get("mlflow") or self._services["api"]
-        path = f"/mlflow/v2.0{quote(self.names.id)}/api/2.0/mlflow/metrics/get-history"
+        url = self._tracking("metrics/get-history")
         query = {"run_id": name, "metric_key": metric, "max_results": "10000"}
         for _ in range(MAX_PAGES):
-            page = self._get(base.rstrip("/") + path, query)
+            page = self._get(url, query)
             yield from page.get("metrics") or []
             token = page.get("next_page_token")
             if not token:
@@ -154,11 +158,11 @@ class Rest:
         """A file that a run has logged to MLflow; None if there is none, or if the service refuses it."""
         from azure.core.exceptions import HttpResponseError
 
-        base = (self._services.get("history") or self._services["api"]).rstrip("/")
+        base = self._service("history")
         folder = f"/artifact/v2.0{quote(self.names.id)}/artifacts/ExperimentRun/dcid.{quote(name, safe='')}"
         try:
-            found = self._get(f"{base}{folder}/contentinfo", {"path": path})
-            return self.read_bytes(str(found["contentUri"])) or None
+            content = self._get(f"{base}{folder}/contentinfo", {"path": path})
+            return self.read_bytes(str(content["contentUri"])) or None
         except (HttpResponseError, KeyError, TypeError):
             return None
 

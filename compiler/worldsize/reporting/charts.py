@@ -49,10 +49,10 @@ def choose_charts(curves: Mapping[str, Curve]) -> list[Chart]:
         ("Samples per second", ("samples_per_second", "predicted_samples_per_second")),
         ("Learning rate", ("learning_rate",)),
     ):
-        found = {name: left.pop(name) for name in names[:MAX_SERIES] if name in left}
-        if found:
-            alone = title == SCORES and len(found) == 1  # without a key, the title says what it is
-            charts.append(Chart(next(iter(found)) if alone else title, found))
+        chosen = {name: left.pop(name) for name in names[:MAX_SERIES] if name in left}
+        if chosen:
+            alone = title == SCORES and len(chosen) == 1  # without a key, the title says what it is
+            charts.append(Chart(next(iter(chosen)) if alone else title, chosen))
     return charts + [Chart(name, {name: points}) for name, points in left.items()]
 
 

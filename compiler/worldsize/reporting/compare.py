@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from worldsize.base.wording import show_number
 from worldsize.planning.estimates import prediction
-from worldsize.reporting.curves import read_tracked
-from worldsize.reporting.run_metrics import find_original, read_run_metrics
+from worldsize.reporting.curves import find_original, read_run_metrics, read_tracked
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
@@ -51,14 +50,14 @@ def compare_runs(first: RunRecord, second: RunRecord) -> list[Difference]:
     Of a step that only one of them has, its state is told and no more.
     """
     shared = list(find_shared_steps(first, second))
-    found = _compare("run", _describe(first), _describe(second))
-    found += _compare("parameters", _parameters(first, shared), _parameters(second, shared))
+    differences = _compare("run", _describe(first), _describe(second))
+    differences += _compare("parameters", _parameters(first, shared), _parameters(second, shared))
     parts = _parts(first), _parts(second)
-    found += _compare_parts(*parts)
-    found += _compare("environment", _environment(first), _environment(second))
-    found += _compare_processes(first, second, shared)
-    found += _compare("metrics", _metrics(first, shared), _metrics(second, shared))
-    return sorted(found, key=lambda each: SECTIONS.index(each.section))
+    differences += _compare_parts(*parts)
+    differences += _compare("environment", _environment(first), _environment(second))
+    differences += _compare_processes(first, second, shared)
+    differences += _compare("metrics", _metrics(first, shared), _metrics(second, shared))
+    return sorted(differences, key=lambda difference: SECTIONS.index(difference.section))
 
 
 def _compare(
@@ -98,14 +97,14 @@ def _parameters(run: RunRecord, steps: Iterable[str]) -> dict[str, str | float]:
 
 def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
     """The digests of what each step consisted of, by step and part, without its parameters."""
-    found: dict[tuple[str, str], str] = {}
+    digests: dict[tuple[str, str], str] = {}
     for name in filter(is_file_name, run.steps):
         source, original = find_original(run.root, name)
         parts = (read_json(run.root.parent / source / "steps" / original / MADE) or {}).get("parts")
-        values = {f"{_INPUT}{each}`" for each in run.steps[name].parameters}
+        values = {f"{_INPUT}{parameter}`" for parameter in run.steps[name].parameters}
         if isinstance(parts, Mapping):
-            found |= {(name, str(part)): str(parts[part]) for part in parts if str(part) not in values}
-    return found
+            digests |= {(name, str(part)): str(parts[part]) for part in parts if str(part) not in values}
+    return digests
 
 
 def _compare_parts(
@@ -145,8 +144,8 @@ def _compare_processes(first: RunRecord, second: RunRecord, steps: Iterable[str]
 
 def _metrics(run: RunRecord, steps: Iterable[str]) -> dict[str, str | float]:
     """The metrics by step, where the step is known; the time of the run last."""
-    known = tuple(f"{step}." for step in steps)
-    by_step = {name: value for name, value in read_run_metrics(run).items() if name.startswith(known)}
+    prefixes = tuple(f"{step}." for step in steps)
+    by_step = {name: value for name, value in read_run_metrics(run).items() if name.startswith(prefixes)}
     return {**by_step, "seconds": round(run.seconds, 1)}
 
 

@@ -1,4 +1,4 @@
-"""Reads the curves of a training: from MLflow's database, else from the reports for the live view."""
+"""Reads curves and last metrics of runs: from MLflow's database, else from reports for the live view."""
 
 from __future__ import annotations
 
@@ -13,8 +13,13 @@ from typing import Any, TypeVar
 
 from worldsize.base import untrusted
 from worldsize.reporting.model import RankSample
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.record.details import LocalDetails, name_values
+from worldsize.running.record.history import RunRecord
+from worldsize.running.record.json_files import is_file_name
+from worldsize.running.reuse.store import read_original
 from worldsize.showing.curves import Curve, is_finite, prepare_curves
-from worldsize.tracking.runs import read_latest_metrics
+from worldsize.tracking.runs import find_steps, read_latest_metrics
 
 Value = TypeVar("Value")
 
@@ -40,9 +45,9 @@ def read_tracked_values(home: Path, run: str) -> dict[str, float]:
     return {name: value for name, value in values.items() if is_finite(value)}
 
 
-def make_curves(found: Mapping[str, Curve]) -> dict[str, Curve]:
+def make_curves(curves: Mapping[str, Curve]) -> dict[str, Curve]:
     """The curves that can be drawn, without those that say nothing of the training."""
-    shown = {name: points for name, points in found.items() if name not in _LEFT_OUT}
+    shown = {name: points for name, points in curves.items() if name not in _LEFT_OUT}
     return dict(islice(prepare_curves(shown, MAX_POINTS).items(), MAX_CURVES))
 
 
@@ -55,8 +60,10 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
 
 def read_earlier_reports(step: Path) -> list[dict[str, Any]]:
     """The records of a step's attempts before the last, the oldest first."""
-    folders = sorted(step.glob("logs/attempt-*"), key=lambda each: (len(each.name), each.name))
-    return [report for each in folders[-MAX_ATTEMPTS:] for report in read_reports(each / "progress.jsonl")]
+    folders = sorted(step.glob("logs/attempt-*"), key=lambda folder: (len(folder.name), folder.name))
+    return [
+        report for folder in folders[-MAX_ATTEMPTS:] for report in read_reports(folder / "progress.jsonl")
+    ]
 
 
 def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
@@ -73,7 +80,7 @@ def reported_curves(reports: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
 
     A restarted training goes back to its checkpoint: what the attempt before it did from there on is dropped.
     """
-    found: dict[str, dict[float, float]] = {}
+    curves: dict[str, dict[float, float]] = {}
     last: dict[str, float] = {}
     newest = -math.inf
     for report in reports:
@@ -81,17 +88,19 @@ def reported_curves(reports: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
         if step is None:
             continue
         if step < newest:
-            found = {name: {at: y for at, y in points.items() if at < step} for name, points in found.items()}
+            curves = {
+                name: {at: y for at, y in points.items() if at < step} for name, points in curves.items()
+            }
         newest = step
-        for name, each in report.items():
-            value = _number(each)
+        for name, reported in report.items():
+            value = _number(reported)
             if value is None or name in _NO_METRICS:
                 continue
             if name.startswith("validation_") and last.get(name) == value:
                 continue
             last[name] = value
-            found.setdefault(name, {})[step] = value
-    return make_curves({name: sorted(points.items()) for name, points in found.items()})
+            curves.setdefault(name, {})[step] = value
+    return make_curves({name: sorted(points.items()) for name, points in curves.items()})
 
 
 def read_rank_samples(reports: Sequence[Mapping[str, Any]]) -> list[RankSample]:
@@ -112,8 +121,8 @@ def read_rank_samples(reports: Sequence[Mapping[str, Any]]) -> list[RankSample]:
 
 def _rank_sample(report: Mapping[str, Any]) -> RankSample | None:
     listed = report.get("computed_seconds")
-    times = [_number(each) for each in listed] if isinstance(listed, list) else []
-    computed = [each for each in times if each is not None and each >= 0]
+    times = [_number(seconds) for seconds in listed] if isinstance(listed, list) else []
+    computed = [seconds for seconds in times if seconds is not None and seconds >= 0]
     time, trained = _number(report.get("time")), _number(report.get("trained_seconds"))
     if time is None or trained is None or not computed or len(computed) != len(times):
         return None
@@ -127,3 +136,35 @@ def _number(value: Any) -> float | None:
         return float(value) if math.isfinite(value) else None
     except OverflowError:  # an integer of hundreds of digits
         return None
+
+
+def read_run_metrics(run: RunRecord) -> dict[str, float]:
+    """The last value of each metric by name, and by ``step.name``; of several steps the last one counts.
+
+    What a step wrote to its ``metrics.json`` counts more than what was logged.
+    """
+    home = run.root.absolute().parent.parent
+    originals = {name: find_original(run.root, name) for name in run.steps}
+    tracked = {
+        source: read_tracked(find_steps, home, source)
+        for source in {source for source, _ in originals.values()}
+    }
+    logged = {
+        name: read_tracked_values(home, tracked[source][step])
+        for name, (source, step) in originals.items()
+        if step in tracked[source]
+    }
+    details = LocalDetails(run)
+    written = {name: details.metrics(step) for name, step in run.steps.items()}
+    return name_values([*logged.items(), *written.items()])
+
+
+def find_original(root: Path, step: str) -> tuple[str, str]:
+    """The run and the step that did the work of a step: its own, unless it was reused.
+
+    Args:
+        root: The folder of the run.
+        step: The name of the step, which may contain anything.
+    """
+    original = read_original(RunFolder(root).step(step)) if is_file_name(step) else None
+    return (root.name, step) if original is None else (original.run, original.step)

@@ -62,8 +62,8 @@ def section(title: str, content: str, *, anchor: str) -> str:
 
 def badge(state: str) -> str:
     """The state of a run or a step, by word and colour."""
-    known = state if state in TONES else "other"
-    return f'<span class="state {known}">{escape(WORDS.get(state, state))}</span>'
+    tone = state if state in TONES else "other"
+    return f'<span class="state {tone}">{escape(WORDS.get(state, state))}</span>'
 
 
 TONES = frozenset({"succeeded", "reused", "failed", "stopped", "interrupted", "died", "running", "waiting"})

@@ -36,9 +36,9 @@ def measure_training(reports: Sequence[Mapping[str, Any]]) -> Trained | None:
     last: tuple[float, float] | None = None
     for report in reports:
         now = report.get("step"), report.get("trained_seconds")
-        if not all(isinstance(each, int | float) and 0 <= each < 1e12 for each in now):
+        if not all(isinstance(value, int | float) and 0 <= value < 1e12 for value in now):
             continue
-        step, trained = (float(each) for each in now if each is not None)
+        step, trained = (float(value) for value in now if value is not None)
         if last is not None and step > last[0] and trained >= last[1]:
             steps += step - last[0]
             seconds += trained - last[1]
@@ -68,7 +68,7 @@ def compare_measures(
     speeds = [value for _, value in curves.get(SPEED, ())]
     speed = sorted(speeds)[len(speeds) // 2] if speeds else logged.get(SPEED)
     prediction = read_prediction(parameters)
-    known = prediction.samples_per_second if prediction is not None else None
+    predicted = prediction.samples_per_second if prediction is not None else None
     size, ranks = str(topology.get("instance_type") or ""), topology.get("world_size")
     if prediction is not None:
         size, ranks = prediction.instance_type, prediction.world_size
@@ -76,17 +76,19 @@ def compare_measures(
     batch, steps = (
         literals.parse_number(parameters.get(n, "")) for n in ("global_batch_size", "total_steps")
     )
-    step_time = _divide(batch, known)
+    step_time = _divide(batch, predicted)
     compare = partial(_compare, other=other)
     ended = trained is not None and (steps is None or trained.reached >= steps)
     total = trained.total if trained is not None and ended else None
-    found = [
-        compare("samples per second (median)", known, speed, show_digits, bare=logged.get(PREDICTED_SPEED)),
+    quantities = [
+        compare(
+            "samples per second (median)", predicted, speed, show_digits, bare=logged.get(PREDICTED_SPEED)
+        ),
         compare("time of a training step", step_time, _step_time(trained, batch, speed), format_seconds),
         compare("time of all training steps", _scale(step_time, steps), total, format_seconds),
     ]
     planned = literals.parse_number(parameters.get(PREDICTION, "")) or logged.get("memory_predicted_bytes")
-    return [*found, _compare_memory(planned, logged.get(MEMORY), other)]
+    return [*quantities, _compare_memory(planned, logged.get(MEMORY), other)]
 
 
 def _step_time(trained: Trained | None, batch: float | None, speed: float | None) -> float | None:
@@ -120,7 +122,9 @@ def _compare(
 
 def _compare_memory(planned: float | None, measured: float | None, other: str) -> Quantity:
     name = "peak memory of a process"
-    expected, actual = ("" if each is None else format_size(round(each)) for each in (planned, measured))
+    expected, actual = (
+        "" if amount is None else format_size(round(amount)) for amount in (planned, measured)
+    )
     if not planned or measured is None:
         return Quantity(name, expected, actual)
     if other:

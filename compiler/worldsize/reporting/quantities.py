@@ -54,18 +54,18 @@ def compare_with_plan(
         return []
     started = len(attempts[-1].names) if attempts else 0
     world = parameters.get("world_size") or (str(started) if started else "")
-    found = [Quantity("processes", _show(topology.get("world_size")), world)]
+    quantities = [Quantity("processes", _show(topology.get("world_size")), world)]
     instances = " × ".join(
         _show(topology[name]) for name in ("instance_count", "instance_type") if topology.get(name)
     )
-    found.append(Quantity("instances", instances, machine if attempts else ""))
+    quantities.append(Quantity("instances", instances, machine if attempts else ""))
     values = [(name, _show(parameters.get(name))) for name in _SET]
     values += [(name, _count(name, parameters, curves)) for name in _COUNTED]
-    found += [Quantity(label_quantity(name), _show(training.get(name)), value) for name, value in values]
-    found += compare_measures(parameters, topology, logged, curves, trained)
-    seconds = sum(each.period.end - each.period.start for each in attempts)
-    found.append(Quantity("time of the step", "", format_duration(seconds) if attempts else ""))
-    return [each for each in found if each.planned or each.actual]
+    quantities += [Quantity(label_quantity(name), _show(training.get(name)), value) for name, value in values]
+    quantities += compare_measures(parameters, topology, logged, curves, trained)
+    seconds = sum(attempt.period.end - attempt.period.start for attempt in attempts)
+    quantities.append(Quantity("time of the step", "", format_duration(seconds) if attempts else ""))
+    return [quantity for quantity in quantities if quantity.planned or quantity.actual]
 
 
 def _count(name: str, parameters: Mapping[str, str], curves: Mapping[str, Curve]) -> str:

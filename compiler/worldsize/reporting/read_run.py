@@ -1,11 +1,11 @@
-"""Reads a run of this machine for its report; what is missing or damaged is left out."""
+"""Reads a run for its report, of this machine or of a workspace; what is missing or damaged is left out."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from worldsize.base.wording import plural
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
-from worldsize.reporting.attempts import read_attempts, read_pauses
 from worldsize.reporting.curves import (
+    MAX_CURVES,
+    find_original,
     make_curves,
+    parse_reports,
     read_earlier_reports,
     read_rank_samples,
     read_reports,
@@ -25,18 +27,11 @@ from worldsize.reporting.curves import (
     reported_curves,
 )
 from worldsize.reporting.measures import measure_training
-from worldsize.reporting.model import (
-    Attempt,
-    Picture,
-    Registered,
-    RunFacts,
-    StepFacts,
-)
+from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunFacts, StepFacts
 from worldsize.reporting.quantities import compare_with_plan
-from worldsize.reporting.run_metrics import find_original
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import HOME, show_path
-from worldsize.running.record.details import LocalDetails
+from worldsize.running.record.details import LocalDetails, TrackedDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
@@ -103,7 +98,7 @@ class _Reader:
             environment=describe_environment(
                 record, request, read_tracked(runs.read_shared_tags, self.home, record.id)
             ),
-            registered=[each for step in steps.values() for each in read_registered(step)],
+            registered=[model for step in steps.values() for model in _read_registered(step)],
             sweeps=self.sweeps,
             pauses=read_pauses(self.events),
             notes=list(self._notes()),
@@ -191,14 +186,14 @@ class _Reader:
 
     def _pictures(self, outputs: Mapping[str, str]) -> list[Picture]:
         """The pictures that `evaluate` has written, as long as there are not too many bytes."""
-        found = []
+        pictures = []
         for folder in outputs.values():
             for name, title in PICTURES.items():
                 data = _read_png(Path(folder) / name)
                 if data and self._picture_bytes + len(data) <= MAX_PICTURE_BYTES:
                     self._picture_bytes += len(data)
-                    found.append(Picture(title, data))
-        return found
+                    pictures.append(Picture(title, data))
+        return pictures
 
 
 def _read_compiled(path: Path) -> Mapping[str, Any]:
@@ -212,11 +207,11 @@ def _read_compiled(path: Path) -> Mapping[str, Any]:
 def _read_png(path: Path) -> bytes | None:
     with untrusted.passed_over():
         data = untrusted.read_bytes(path, MAX_PICTURE_BYTES)
-        return data if is_png(data) else None
+        return data if _is_png(data) else None
     return None
 
 
-def is_png(data: bytes) -> bool:
+def _is_png(data: bytes) -> bool:
     """Whether the content of a file is a picture that a browser shows as it is."""
     return data.startswith(_PNG)
 
@@ -231,9 +226,8 @@ def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def read_registered(step: StepFacts) -> list[Registered]:
-    """What the step has registered, or why it has not."""
-    found = []
+def _read_registered(step: StepFacts) -> list[Registered]:
+    models = []
     for folder in step.outputs.values():
         document = read_json(Path(folder) / "registration.json", _MAX_JSON_BYTES)
         if document is not None and "name" in document:
@@ -245,8 +239,8 @@ def read_registered(step: StepFacts) -> list[Registered]:
                 reason=str(document.get("reason") or ""),
                 gate=step.record.parameters.get("gate", ""),
             )
-            found.append(registered)
-    return found
+            models.append(registered)
+    return models
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -296,11 +290,11 @@ def _make_command(record: RunRecord, request: Mapping[str, Any]) -> str:
 def _make_option(name: str, value: Any, request: Mapping[str, Any]) -> Iterator[str]:
     if name in _REPEATED:
         pairs = value.items() if isinstance(value, Mapping) else ()
-        values = [f"{key}={each}" for key, each in pairs] or (value if isinstance(value, list) else [])
+        values = [f"{key}={item}" for key, item in pairs] or (value if isinstance(value, list) else [])
         withheld = request.get("withheld")
         hidden = withheld if name == "settings" and isinstance(withheld, list) else []
-        for each in [*values, *(f"{key}={HIDDEN}" for key in hidden)]:
-            yield from (_REPEATED[name], str(each))
+        for pair in [*values, *(f"{key}={HIDDEN}" for key in hidden)]:
+            yield from (_REPEATED[name], str(pair))
     elif value is True:
         yield f"--{name.replace('_', '-')}"
     elif value not in (None, False, "processes") or (name == "processes" and value):
@@ -324,3 +318,163 @@ def _find_seeds(record: RunRecord) -> Iterator[str]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+NOTE = "Logs are in the workspace, and are not part of this page."
+RANK_TIMES = "rank_times.jsonl"  # what trainers log at the end of a training
+MAX_BYTES = 4_000_000  # of a file that is read from the workspace
+
+
+def read_job(job: TrackedDetails) -> RunFacts:
+    """What a workspace tells of a job. Its steps' metrics are read with their histories."""
+    record = job.record
+    seeds = ", ".join(_find_seeds(record))
+    return RunFacts(
+        record=record,
+        steps=_read_job_steps(job, record.steps.values()),
+        read_at=datetime.now(timezone.utc),
+        links=job.links(),
+        outputs=job.outputs(),
+        environment=[("seeds", seeds)] if seeds else [],
+        notes=[NOTE],
+    )
+
+
+def _read_job_steps(job: TrackedDetails, steps: Iterable[StepRecord]) -> dict[str, StepFacts]:
+    """The steps, with pictures as long as there are not too many bytes."""
+    by_name, left = {}, MAX_PICTURE_BYTES
+    for step in steps:
+        facts = _read_job_step(job, step)
+        kept = []
+        for picture in facts.pictures:
+            if len(picture.data) <= left:
+                left -= len(picture.data)
+                kept.append(picture)
+        by_name[step.name] = replace(facts, pictures=kept)
+    return by_name
+
+
+def _read_job_step(job: TrackedDetails, step: StepRecord) -> StepFacts:
+    curves = make_curves(job.histories(step, MAX_CURVES))
+    metrics = dict(job.metrics(step))
+    attempts = _find_attempt(step)
+    parameters = {**job.parameters(step), **step.parameters}
+    files = {
+        name: content
+        for name, content in job.artifacts(step, [*PICTURES, RANK_TIMES]).items()
+        if len(content) <= MAX_BYTES
+    }
+    lines = files.get(RANK_TIMES, b"").decode("utf-8", errors="replace").splitlines()
+    reports = list(parse_reports(lines))
+    return StepFacts(
+        record=step,
+        attempts=attempts,
+        metrics={} if curves else metrics,
+        logged=metrics,
+        outputs=job.step_outputs(step),
+        curves=curves,
+        ranks=read_rank_samples(reports),
+        pictures=[
+            Picture(title, files[name])
+            for name, title in PICTURES.items()
+            if name in files and _is_png(files[name])
+        ],
+        quantities=compare_with_plan(
+            {}, parameters, attempts, metrics, curves, trained=measure_training(reports), machine=""
+        ),
+        last_lines=job.last_lines(step, LAST_LINES),
+    )
+
+
+def _find_attempt(step: StepRecord) -> list[Attempt]:
+    if step.started is None:
+        return []
+    end = step.started + timedelta(seconds=step.seconds)
+    if step.state == "running":
+        end = datetime.now(timezone.utc)
+    return [Attempt(Period(step.started.timestamp(), end.timestamp()), step.state, {}, step.processes)]
+
+
+MAX_PROCESSES = 4096  # of one step
+Event = Mapping[str, Any]
+
+
+def read_time(event: Event) -> float | None:
+    """When an event happened; None if its time is damaged."""
+    try:
+        time = datetime.fromisoformat(str(event.get("time")))
+        return (time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def read_attempts(events: Sequence[Event], *, now: float | None) -> dict[str, list[Attempt]]:
+    """The attempts of each step, the oldest first.
+
+    Args:
+        events: Of the run.
+        now: The end of attempts that still run; None where the run is over, so that the time of the last
+            event ends them.
+    """
+    reader = _AttemptReader()
+    for event in events:
+        reader.read(event)
+    end = now if now is not None else reader.last
+    for name in list(reader.open):
+        reader.close(name, end, "running" if now is not None else "died")
+    return reader.attempts
+
+
+class _AttemptReader:
+    """Collects attempts while it reads events in their order."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[str, list[Attempt]] = {}
+        self.open: dict[str, tuple[float, list[str], dict[str, float]]] = {}
+        self.last = 0.0
+
+    def read(self, event: Event) -> None:
+        """Note what an event says."""
+        time = read_time(event)
+        if time is None:
+            return
+        kind, name = event["event"], str(event.get("step"))
+        if kind == "run_resumed":  # what was open ended when the last runner did
+            for open_step in list(self.open):
+                self.close(open_step, self.last, "died")
+        self.last = max(self.last, time)
+        if kind == "step_started":
+            self.close(name, time, "failed")
+            self.open[name] = (time, _name_processes(event), {})
+        elif kind == "process_ended" and name in self.open:
+            self.open[name][2][str(event.get("process"))] = time
+        elif kind == "step_restarts":
+            self.close(name, time, "failed")
+        elif kind == "step_ended":
+            self.close(name, time, str(event.get("state")))
+
+    def close(self, name: str, end: float, state: str) -> None:
+        """End the open attempt of a step, if there is one."""
+        if name in self.open:
+            start, names, ended = self.open.pop(name)
+            attempt = Attempt(Period(start, max(start, end)), state, ended, names)
+            self.attempts.setdefault(name, []).append(attempt)
+
+
+def _name_processes(event: Event) -> list[str]:
+    listed = event.get("processes")
+    described = listed[:MAX_PROCESSES] if isinstance(listed, list) else []
+    return [str(process.get("name")) for process in described if isinstance(process, Mapping)]
+
+
+def read_pauses(events: Sequence[Event]) -> list[Period]:
+    """The times between the last event of a runner and the resumption of its run."""
+    pauses, last = [], None
+    for event in events:
+        time = read_time(event)
+        if time is None:
+            continue
+        if event["event"] == "run_resumed" and last is not None and time > last:
+            pauses.append(Period(last, time))
+        last = time if last is None else max(last, time)
+    return pauses

@@ -16,8 +16,8 @@ MAX_TRIALS = 10_000
 
 def read_sweeps(root: Path, steps: Iterable[str], events: Sequence[Mapping[str, Any]]) -> list[SweepFacts]:
     """The sweeps of a run: by what each has written at its end, else by the events until now."""
-    found = [_read_written(root, name) or _read_events(name, events) for name in steps if is_file_name(name)]
-    return [sweep for sweep in found if sweep is not None]
+    sweeps = [_read_written(root, name) or _read_events(name, events) for name in steps if is_file_name(name)]
+    return [sweep for sweep in sweeps if sweep is not None]
 
 
 def _read_written(root: Path, step: str) -> SweepFacts | None:
@@ -26,9 +26,9 @@ def _read_written(root: Path, step: str) -> SweepFacts | None:
         return None
     listed = document.get("trials")
     trials = [
-        _read_trial(each)
-        for each in (listed if isinstance(listed, list) else [])[:MAX_TRIALS]
-        if isinstance(each, Mapping)
+        _read_trial(trial)
+        for trial in (listed if isinstance(listed, list) else [])[:MAX_TRIALS]
+        if isinstance(trial, Mapping)
     ]
     best = document.get("best")
     return SweepFacts(
@@ -49,7 +49,9 @@ def _read_events(step: str, events: Sequence[Mapping[str, Any]]) -> SweepFacts |
             continue
         if event["event"] in ("trial_made", "trial_ended"):
             trials[name] = {"state": "running", **event, "name": name}
-    return SweepFacts(step, "", "", None, [_read_trial(each) for each in trials.values()]) if trials else None
+    return (
+        SweepFacts(step, "", "", None, [_read_trial(trial) for trial in trials.values()]) if trials else None
+    )
 
 
 def _read_trial(document: Mapping[str, Any]) -> TrialFacts:
@@ -59,7 +61,9 @@ def _read_trial(document: Mapping[str, Any]) -> TrialFacts:
     return TrialFacts(
         name=str(document.get("name") or document.get("step") or ""),
         state=str(document.get("state") or ""),
-        values={str(name): str(each) for name, each in values.items()} if isinstance(values, Mapping) else {},
+        values={str(name): str(drawn) for name, drawn in values.items()}
+        if isinstance(values, Mapping)
+        else {},
         value=float(value) if number and value is not None else None,
     )
 

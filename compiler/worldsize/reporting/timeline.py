@@ -29,9 +29,9 @@ class Axis:
 
     def __init__(self, period: Period, pauses: Sequence[Period]) -> None:
         self.start = period.start
-        self.pauses = [each for each in pauses if each.start >= period.start and each.end <= period.end]
+        self.pauses = [pause for pause in pauses if pause.start >= period.start and pause.end <= period.end]
         self.active = max(
-            period.end - period.start - sum(each.end - each.start for each in self.pauses), 1e-3
+            period.end - period.start - sum(pause.end - pause.start for pause in self.pauses), 1e-3
         )
         self._pause = self.active * PAUSE_SHARE
         self.whole = self.active + self._pause * len(self.pauses)
@@ -39,11 +39,11 @@ class Axis:
     def place(self, time: float) -> float:
         """The position of a time, in percent."""
         passed = time - self.start
-        for each in self.pauses:
-            if time >= each.end:
-                passed -= each.end - each.start - self._pause
-            elif time > each.start:
-                passed -= (time - each.start) * (1 - self._pause / (each.end - each.start))
+        for pause in self.pauses:
+            if time >= pause.end:
+                passed -= pause.end - pause.start - self._pause
+            elif time > pause.start:
+                passed -= (time - pause.start) * (1 - self._pause / (pause.end - pause.start))
         return min(max(100 * passed / self.whole, 0.0), 100.0)
 
     def style(self, period: Period) -> str:
@@ -54,12 +54,13 @@ class Axis:
 
 def render_timeline(facts: RunFacts) -> str:
     """The timeline as a list, one step and rank a line; empty if no step has started."""
-    attempts = [each for step in facts.steps.values() for each in step.attempts]
+    attempts = [attempt for step in facts.steps.values() for attempt in step.attempts]
     if not attempts:
         return ""
     started = facts.record.started.timestamp() if facts.record.started else attempts[0].period.start
     period = Period(
-        min(started, *(each.period.start for each in attempts)), max(each.period.end for each in attempts)
+        min(started, *(attempt.period.start for attempt in attempts)),
+        max(attempt.period.end for attempt in attempts),
     )
     axis = Axis(period, facts.pauses)
     shown = _choose_steps(list(facts.steps.values()))
@@ -70,18 +71,18 @@ def render_timeline(facts: RunFacts) -> str:
         note = f'<p class="note">The {len(shown)} of {ran} steps that took longest or failed.</p>'
     key = _render_key() if any(_count_ranks(step.ranks) > 1 for step in shown) else ""
     pauses = "".join(
-        f'<p class="note">Hatched: {format_duration(each.end - each.start)} until the run was resumed.</p>'
-        for each in axis.pauses[:3]
+        f'<p class="note">Hatched: {format_duration(pause.end - pause.start)} until the run was resumed.</p>'
+        for pause in axis.pauses[:3]
     )
-    return f'{note}<ol class="time">{lines}{render_ticks(axis)}</ol>{key}{pauses}'
+    return f'{note}<ol class="time">{lines}{_render_ticks(axis)}</ol>{key}{pauses}'
 
 
-def render_ticks(axis: Axis) -> str:
+def _render_ticks(axis: Axis) -> str:
     """Times since the start below the bars; none where pauses are cut out, after which they would not fit."""
     if axis.pauses:
         return ""
     days = 86400.0 * math.ceil(axis.active / 86400 / MAX_TICKS)
-    step = next((each for each in _STEPS if axis.active / each <= MAX_TICKS), days)
+    step = next((seconds for seconds in _STEPS if axis.active / seconds <= MAX_TICKS), days)
     times = [step * number for number in range(int(axis.active / step) + 1)]
     ticks = "".join(
         f'<i style="left:{axis.place(axis.start + time):.3f}%">{_show_tick(time)}</i>' for time in times
@@ -116,9 +117,9 @@ def _walk(below: Mapping[str, Sequence[StepFacts]], parent: str) -> Iterator[Ste
 
 
 def _render_step(step: StepFacts, axis: Axis) -> str:
-    bars = "".join(_bar(each, axis) for each in step.attempts)
-    pauses = "".join(f'<i class="pause" style="{axis.style(each)}"></i>' for each in axis.pauses)
-    seconds = sum(each.period.end - each.period.start for each in step.attempts)
+    bars = "".join(_bar(attempt, axis) for attempt in step.attempts)
+    pauses = "".join(f'<i class="pause" style="{axis.style(pause)}"></i>' for pause in axis.pauses)
+    seconds = sum(attempt.period.end - attempt.period.start for attempt in step.attempts)
     took = format_duration(seconds)
     first = step.attempts[0].period.start - axis.start
     again = f", {plural(len(step.attempts), 'attempt')}" if len(step.attempts) > 1 else ""
@@ -199,11 +200,11 @@ class Share:
 def divide(before: RankSample, after: RankSample) -> list[Share]:
     """Divide the time of each rank between two samples."""
     trained = after.trained - before.trained
-    own = [max(late - early, 0.0) for early, late in zip(before.computed, after.computed, strict=True)]
+    computed = [max(late - early, 0.0) for early, late in zip(before.computed, after.computed, strict=True)]
     if trained <= 0:
-        return [Share(0.0, 0.0)] * len(own)
-    whole, slowest = max(trained, *own), max(own)
-    return [Share(each / whole, (slowest - each) / whole) for each in own]
+        return [Share(0.0, 0.0)] * len(computed)
+    whole, slowest = max(trained, *computed), max(computed)
+    return [Share(seconds / whole, (slowest - seconds) / whole) for seconds in computed]
 
 
 def _render_key() -> str:
@@ -223,12 +224,12 @@ def render_ranks(samples: Sequence[RankSample]) -> str:
     trained = 0.0
     for before, after in intervals:
         seconds = max(after.trained - before.trained, 0.0)
-        own = [late - early for early, late in zip(before.computed, after.computed, strict=True)]
+        per_rank = [late - early for early, late in zip(before.computed, after.computed, strict=True)]
         trained += seconds
-        slowest[own.index(max(own))] += 1
-        for rank, each in enumerate(own):
-            computed[rank] += each
-            waited[rank] += max(own) - each
+        slowest[per_rank.index(max(per_rank))] += 1
+        for rank, spent in enumerate(per_rank):
+            computed[rank] += spent
+            waited[rank] += max(per_rank) - spent
     rows = [
         (
             f"rank {rank}",

@@ -32,7 +32,7 @@ VERSION = 1
 MOST_VALUES = 100_000  # of a body or a record
 TOO_MANY = f"The body has more than {MOST_VALUES:,} values."
 _DEEPEST = 100  # levels of it; Python's own limit is ten times this
-_NO_BRACKETS = bytes(each for each in range(256) if each not in b"[]{}")
+_NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 BUSY_SECONDS = 30.0  # how long a writer waits for another
 
@@ -144,10 +144,10 @@ _collected: ContextVar[list[Unreadable] | None] = ContextVar("unreadable", defau
 @contextlib.contextmanager
 def collect_unreadable() -> Iterator[list[Unreadable]]:
     """What :func:`contained` left out in the block, also in threads that the block started."""
-    found: list[Unreadable] = []
-    token = _collected.set(found)
+    unreadable: list[Unreadable] = []
+    token = _collected.set(unreadable)
     try:
-        yield found
+        yield unreadable
     finally:
         _collected.reset(token)
 
@@ -165,8 +165,8 @@ def contained(kind: str, name: object) -> Iterator[None]:
     except Exception as error:  # whatever an older version or another program has written
         fault = Unreadable(kind, str(name)[:300], _say(error)[:300])
         _log_once(fault)
-        if (found := _collected.get()) is not None:
-            found.append(fault)
+        if (collected := _collected.get()) is not None:
+            collected.append(fault)
 
 
 def _say(error: Exception) -> str:
@@ -253,11 +253,11 @@ def check_values(document: object) -> None:
     count = 0
     for _ in range(_DEEPEST):
         inner: list[object] = []
-        for each in level:
-            if isinstance(each, dict):
-                inner += each.values()
-            elif isinstance(each, list):
-                inner += each
+        for value in level:
+            if isinstance(value, dict):
+                inner += value.values()
+            elif isinstance(value, list):
+                inner += value
         level = inner
         count += len(level)
         if count > MOST_VALUES:
@@ -324,8 +324,8 @@ class Database:
         Where a query has to sort, SQLite would sort whole rows, whose bodies may have megabytes each.
         """
         listed = self.connection.execute(ids, values).fetchall()
-        found = (self.connection.execute(row, (each["id"],)).fetchone() for each in listed)
-        return (each for each in found if each is not None)
+        selected = (self.connection.execute(row, (entry["id"],)).fetchone() for entry in listed)
+        return (record for record in selected if record is not None)
 
     def read_one(
         self, kind: str, query: str, values: Iterable[object], read: Callable[[sqlite3.Row], Result]

@@ -1,15 +1,27 @@
-"""The errors that the service answers, in the shape that Azure's clients read."""
+"""What the service answers: JSON documents, and errors in the shape that Azure's clients read."""
 
 from __future__ import annotations
 
 import logging
 import sqlite3
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from worldsize.base.wording import MACHINE_ERRORS, describe_os_error
 
 if TYPE_CHECKING:
-    from starlette.responses import JSONResponse
+    from starlette.responses import Response
+
+encode = msgspec.json.Encoder().encode
+
+
+def answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    from starlette.responses import Response  # the processes of jobs answer nobody
+
+    return Response(encode(document), status, headers, media_type="application/json")
 
 
 class ServiceError(Exception):
@@ -20,12 +32,10 @@ class ServiceError(Exception):
         self.status = status
         self.code = code
 
-    def response(self) -> JSONResponse:
+    def response(self) -> Response:
         """The answer of Azure Resource Manager."""
-        from starlette.responses import JSONResponse  # the processes of jobs answer nobody
-
         document = {"error": {"code": self.code, "message": str(self), "details": []}}
-        return JSONResponse(document, self.status, {"x-ms-error-code": self.code})
+        return answer(document, self.status, {"x-ms-error-code": self.code})
 
 
 # Errors of the machine in SQLite's words (sqlite3ErrStr), whose codes Python 3.10 does not have.

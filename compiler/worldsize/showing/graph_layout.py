@@ -34,7 +34,7 @@ def place_steps(needs: Mapping[str, Iterable[str]]) -> Layout:
             what would close a cycle.
     """
     edges = {
-        name: [each for each in dict.fromkeys(wanted) if each in needs] for name, wanted in needs.items()
+        name: [need for need in dict.fromkeys(wanted) if need in needs] for name, wanted in needs.items()
     }
     layers = _layers(edges)
     rows = _order(edges, layers)
@@ -50,7 +50,7 @@ def place_steps(needs: Mapping[str, Iterable[str]]) -> Layout:
         for source in wanted
         if layers[source] < layers[name]
     ]
-    paths = [_curve(*each) for each in drawn]
+    paths = [_curve(*edge) for edge in drawn]
     tips = list(dict.fromkeys(f"M {x + WIDTH // 2} {y} l -4 -7 h 8 z" for _, (x, y) in drawn))
     return Layout(positions, paths, tips, max(width, 0), 2 * MARGIN + len(rows) * (HEIGHT + GAP_Y) - GAP_Y)
 
@@ -64,13 +64,13 @@ def _layers(edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
         while stack:
             name = stack[-1]
             open_steps.add(name)
-            waiting = [each for each in edges[name] if each not in layers and each not in open_steps]
+            waiting = [need for need in edges[name] if need not in layers and need not in open_steps]
             if waiting:
                 stack.append(waiting[0])
                 continue
             stack.pop()
             open_steps.discard(name)
-            layers[name] = max((layers[each] + 1 for each in edges[name] if each in layers), default=0)
+            layers[name] = max((layers[need] + 1 for need in edges[name] if need in layers), default=0)
     return layers
 
 
@@ -86,7 +86,9 @@ def _order(edges: Mapping[str, Sequence[str]], layers: Mapping[str, int]) -> lis
         neighbours = edges if sweep % 2 == 0 else users
         place = {name: index - len(row) / 2 for row in rows for index, name in enumerate(row)}
         for row in rows:
-            row.sort(key=lambda name: _mean([place[each] for each in neighbours[name]], place[name]))
+            row.sort(
+                key=lambda name: _mean([place[neighbour] for neighbour in neighbours[name]], place[name])
+            )
     return rows
 
 

@@ -49,16 +49,16 @@ def check_schema(database: Path) -> None:
         sqlite3.DatabaseError: It is damaged.
     """
     package = find_mlflow()
-    found = _read_revision(database)
-    if package is None or found is None:
+    current = _read_revision(database)
+    if package is None or current is None:
         return
     revisions, replaced = set[str](), set[str]()
     for migration in list_migrations(package):
         for kind, revision in _REVISION.findall(untrusted.read_text(migration)):
             (revisions if kind == "revision" else replaced).add(revision)
-    if not revisions or found in revisions - replaced:
+    if not revisions or current in revisions - replaced:
         return
-    if found in revisions:
+    if current in revisions:
         raise SchemaError(
             f"an older MLflow wrote `{database}`: `mlflow db upgrade sqlite:///{database}` converts it"
         )
@@ -69,7 +69,7 @@ def check_schema(database: Path) -> None:
 
 def _read_revision(database: Path) -> str | None:
     """The revision of a database's schema; None if there is none, or if it cannot be read now."""
-    with open_to_read(database) as connection:
+    with _open_to_read(database) as connection:
         if connection is None:
             return None
         try:
@@ -128,12 +128,8 @@ def _prepare(home: Path) -> None:
 
 
 @contextlib.contextmanager
-def open_to_read(database: Path) -> Iterator[sqlite3.Connection | None]:
-    """A connection that only reads; None where there is no file.
-
-    Raises:
-        UnreadableError: It is not a file: SQLite would wait for a pipe.
-    """
+def _open_to_read(database: Path) -> Iterator[sqlite3.Connection | None]:
+    """A connection that only reads; None where there is no file."""
     untrusted.check_file(database)
     if not database.exists():
         yield None
@@ -155,7 +151,7 @@ def open_to_write(home: Path) -> Iterator[sqlite3.Connection]:
 
 def query(home: Path, text: str, *values: str) -> list[sqlite3.Row]:
     """The rows of a query, at most :data:`MAX_ROWS`; none before MLflow has made the table."""
-    with untrusted.passed_over(), open_to_read(home / DATABASE) as connection:
+    with untrusted.passed_over(), _open_to_read(home / DATABASE) as connection:
         if connection is None:
             return []
         try:

@@ -35,10 +35,10 @@ def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVe
         "SELECT name, version, COALESCE(storage_location, source) AS location, run_id, description,"
         " creation_time, last_updated_time FROM model_versions WHERE current_stage <> ?"
     )
-    found = {}
+    versions = {}
     for row in registry.execute(query, (DELETED,)):
         name, number = row["name"], row["version"]
-        found[name, str(number)] = ModelVersion(
+        versions[name, str(number)] = ModelVersion(
             name,
             str(number),
             row["location"] or "",
@@ -48,7 +48,7 @@ def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVe
             row["creation_time"] or 0,
             row["last_updated_time"] or row["creation_time"] or 0,
         )
-    return found
+    return versions
 
 
 def write_version(registry: sqlite3.Connection, version: ModelVersion) -> None:

@@ -14,7 +14,7 @@ from tests.run.serving.test_jobs import HEAD
 from tests.support.serving import Served, serving
 
 from worldsize.running.prepare.machine import detect_machine
-from worldsize.serving.jobs import artifacts
+from worldsize.serving.jobs import job_files
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]
 
@@ -93,7 +93,7 @@ def test_a_job_without_a_plan_keeps_its_processes_and_says_so(report: dict[str, 
     logs = {name: text for name, text in report["hand"].items() if "std_log_process" in name}
     assert sorted(logs.values()) == [f"rank {rank} of 8\n" for rank in range(8)]
     if detect_machine().slots < 8:
-        assert "8 processes share" in report["hand"][f"artifacts/{artifacts.NOTICES_LOG}"]
+        assert "8 processes share" in report["hand"][f"artifacts/{job_files.NOTICES_LOG}"]
 
 
 def test_the_outputs_of_a_step_are_shown_and_downloaded(report: dict[str, Any], served: Served) -> None:
@@ -161,7 +161,7 @@ def test_a_compiled_pipeline_is_planned_down(served: Served) -> None:
     waited = served.run(sys.executable, "-c", WAIT, timeout=300)
     assert json.loads(waited.stdout.splitlines()[-1]) == "Completed", waited.stderr
     home = served.home / "serve" / "blobs" / "azureml" / "ExperimentRun" / "dcid.digits"
-    log = (home / artifacts.PIPELINE_LOG).read_text()
+    log = (home / job_files.PIPELINE_LOG).read_text()
     slots = detect_machine().slots
     if slots < 8:
         assert "train: planned for 8 processes (2 × 4), running" in log

@@ -9,7 +9,7 @@ import pytest
 from management import ROOT, Management
 
 from worldsize.serving.control import assets
-from worldsize.serving.control.uris import StorePath, parse_store_path
+from worldsize.serving.control.paths import StorePath, parse_store_path
 from worldsize.serving.workspace import Scope
 
 DATA = {"dataUri": "azureml://datastores/workspaceblobstore/paths/a/", "dataType": "uri_folder"}

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from management import Management
 
-from worldsize.serving.control.parse import parse_resource, split_path
-from worldsize.serving.control.paths import datastore_path, local_path
-from worldsize.serving.control.uris import parse_asset
+from worldsize.serving.control.call import parse_resource, split_path
+from worldsize.serving.control.paths import datastore_path, local_path, parse_asset
 from worldsize.serving.errors import ServiceError
 
 LONG = "azureml://subscriptions/s/resourcegroups/g/workspaces/w"

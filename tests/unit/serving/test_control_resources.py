@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from management import GROUP, ROOT, Management
 
-from worldsize.serving.control.project import project_settings
+from worldsize.serving.control.paths import project_settings
 from worldsize.serving.jobs.submit import WorkspaceLookup, describe_project
-from worldsize.serving.jobs.translate.lookup import References
+from worldsize.serving.jobs.translate.body import References
 
 STORE = {
     "datastoreType": "AzureBlob",
@@ -271,3 +271,18 @@ def test_what_only_azure_has_is_an_empty_list_or_refused_in_a_sentence(managemen
         error = management.get(f"/genericasset{ROOT}/{path}", 404)["error"]
         assert error["message"] == "worldsize serve does not offer search indexes."
     assert management.ask("PUT", f"/genericasset{ROOT}/indexes/i/versions/1", {}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["datastores", "computes", "connections", "jobs", "schedules", "data", ""])
+def test_a_method_that_a_path_does_not_have_is_refused(management: Management, path: str) -> None:
+    answer = management.ask("POST", path, {})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "MethodNotAllowed")
+
+
+@pytest.mark.parametrize(
+    "path", ["datastores/a", "computes/a", "connections/a", "jobs/a", "schedules/a", "data/a"]
+)
+def test_an_action_that_there_is_not_is_refused_by_its_name(management: Management, path: str) -> None:
+    answer = management.ask("POST", f"{path}/explode", {})
+    assert answer.status_code == 404
+    assert "`explode`" in answer.json()["error"]["message"]

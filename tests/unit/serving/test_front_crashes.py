@@ -20,8 +20,8 @@ pytest.importorskip("uvicorn", reason="pip install 'worldsize[serve]'")
 import uvicorn
 
 from worldsize.serving.front import peers
-from worldsize.serving.front.crashes import CrashGuard
 from worldsize.serving.front.listener import Listener, bind
+from worldsize.serving.front.server import CrashGuard
 
 
 async def _fail(_request: Request) -> Response:

@@ -16,7 +16,7 @@ from worldsize.serving.front.environment import (
     format_exports,
     make_endpoints,
 )
-from worldsize.serving.front.tokens import verify_token
+from worldsize.serving.front.guard import verify_token
 from worldsize.serving.front.tunnel import UpstreamError, find_upstream
 from worldsize.serving.workspace import Scope, Workspace
 

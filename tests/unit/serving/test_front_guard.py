@@ -18,9 +18,9 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from worldsize.cli.main import main
-from worldsize.serving.app import PARTS
-from worldsize.serving.front import tokens
+from worldsize.serving.front import guard
 from worldsize.serving.front.guard import OPEN, Guard, check_proxy_credentials, cookie_name
+from worldsize.serving.front.server import PARTS
 from worldsize.serving.workspace import Workspace
 
 PORT = 12345
@@ -50,7 +50,7 @@ def client(workspace: Workspace) -> TestClient:
 
 
 def bearer(workspace: Workspace) -> dict[str, str]:
-    return {"Authorization": f"Bearer {tokens.issue_token(workspace, 'https://management.azure.com')}"}
+    return {"Authorization": f"Bearer {guard.issue_token(workspace, 'https://management.azure.com')}"}
 
 
 def test_the_management_api_needs_a_token_of_ours(client: TestClient, workspace: Workspace) -> None:
@@ -61,14 +61,14 @@ def test_the_management_api_needs_a_token_of_ours(client: TestClient, workspace:
 
 
 def test_a_token_that_was_changed_or_is_old_is_refused(workspace: Workspace) -> None:
-    token = tokens.issue_token(workspace, "a", {"exp": 1})
-    assert not tokens.verify_token(workspace, token)
-    head, payload, signature = tokens.issue_token(workspace, "a").split(".")
+    token = guard.issue_token(workspace, "a", {"exp": 1})
+    assert not guard.verify_token(workspace, token)
+    head, payload, signature = guard.issue_token(workspace, "a").split(".")
     other = base64.urlsafe_b64encode(b'{"exp": 9999999999, "aud": "b"}').rstrip(b"=").decode()
-    assert not tokens.verify_token(workspace, f"{head}.{other}.{signature}")
-    assert not tokens.verify_token(workspace, f"{head}.{payload}.")
-    assert not tokens.verify_token(workspace, "é")
-    assert tokens.verify_token(workspace, f"{head}.{payload}.{signature}")
+    assert not guard.verify_token(workspace, f"{head}.{other}.{signature}")
+    assert not guard.verify_token(workspace, f"{head}.{payload}.")
+    assert not guard.verify_token(workspace, "é")
+    assert guard.verify_token(workspace, f"{head}.{payload}.{signature}")
 
 
 @pytest.mark.parametrize("host", ["example.org", "example.org:12345", "127.0.0.1", "127.0.0.1:1", ""])
@@ -90,7 +90,7 @@ def test_another_origin_is_refused(client: TestClient, workspace: Workspace, ori
 
 
 def test_storage_takes_a_signature_for_its_container(client: TestClient, workspace: Workspace) -> None:
-    query = tokens.sign_path(workspace, "azureml")
+    query = guard.sign_path(workspace, "azureml")
     path = "/blob/a.blob.core.windows.net/azureml/folder/file"
     assert client.get(f"{path}?{query}").status_code == 200
     assert client.get(f"{path}?{query}&comp=metadata").status_code == 200
@@ -104,8 +104,8 @@ def test_storage_takes_a_signature_for_its_container(client: TestClient, workspa
 
 def test_an_expired_signature_is_refused(workspace: Workspace) -> None:
     end = "2001-01-01T00:00:00Z"
-    query = {"se": end, "sig": tokens._path_signature(workspace, "azureml", end)}
-    assert not tokens.verify_path(workspace, "azureml", query)
+    query = {"se": end, "sig": guard._path_signature(workspace, "azureml", end)}
+    assert not guard.verify_path(workspace, "azureml", query)
 
 
 def test_the_page_needs_its_token_once_and_its_cookie_after(client: TestClient, workspace: Workspace) -> None:
@@ -144,7 +144,7 @@ def test_the_token_in_an_address_leads_nowhere_else(client: TestClient, workspac
 def test_a_web_socket_needs_the_cookie_too(client: TestClient, workspace: Workspace) -> None:
     with pytest.raises(WebSocketDisconnect), client.websocket_connect(SOCKET):
         pass
-    client.cookies.set(cookie_name(PORT), tokens.secret_text(workspace, "page"))
+    client.cookies.set(cookie_name(PORT), guard.secret_text(workspace, "page"))
     with client.websocket_connect(SOCKET):
         pass
     with (
@@ -215,7 +215,7 @@ def test_a_forgotten_credential_is_answered_as_azure_does(
 
 
 def test_the_proxy_takes_its_own_user_and_secret_only(workspace: Workspace) -> None:
-    secret = tokens.secret_text(workspace, "proxy")
+    secret = guard.secret_text(workspace, "proxy")
 
     def header(text: str) -> str:
         return "Basic " + base64.b64encode(text.encode()).decode()
@@ -234,12 +234,12 @@ def test_the_proxy_takes_its_own_user_and_secret_only(workspace: Workspace) -> N
 
 
 def test_secrets_of_several_purposes_differ(workspace: Workspace) -> None:
-    texts = {tokens.secret_text(workspace, name) for name in ("proxy", "identity", "page")}
+    texts = {guard.secret_text(workspace, name) for name in ("proxy", "identity", "page")}
     assert len(texts | {workspace.token}) == 4
 
 
 def test_the_cookie_opens_no_route_but_the_pages(client: TestClient, workspace: Workspace) -> None:
-    client.cookies.set(cookie_name(PORT), tokens.secret_text(workspace, "page"))
+    client.cookies.set(cookie_name(PORT), guard.secret_text(workspace, "page"))
     parts = [part for part in PARTS if not part.endswith(".page.routes")]
     served = [route for part in parts for route in importlib.import_module(part).routes(workspace)]
     paths = [re.sub(r"\{[^}]*\}", "x", route.path) for route in served]

@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("uvicorn", reason="pip install 'worldsize[serve]'")
 
 from worldsize.serving.front.certificates import Authority
+from worldsize.serving.front.guard import secret_text
 from worldsize.serving.front.peers import Peers
-from worldsize.serving.front.tokens import secret_text
 from worldsize.serving.front.tunnel import Tunnel, Upstream
 from worldsize.serving.workspace import Workspace
 

@@ -11,8 +11,8 @@ from starlette.datastructures import QueryParams
 from starlette.testclient import TestClient
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.front.tokens import verify_path
-from worldsize.serving.history.stores import routes
+from worldsize.serving.front.guard import verify_path
+from worldsize.serving.history.routes import routes
 
 
 def test_a_datastore_has_a_signature_that_opens_its_container(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ import pytest
 from worldsize.azureml import yaml_dump
 from worldsize.checking import check
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.jobs.translate.body import Body
+from worldsize.serving.jobs.translate.body import Body, References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
-from worldsize.serving.jobs.translate.lookup import References
 
 BODIES = Path(__file__).parent / "bodies"
 NAMES = sorted(path.stem for path in BODIES.glob("*.json"))

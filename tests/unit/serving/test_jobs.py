@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from management import ask_handlers
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
@@ -19,17 +19,14 @@ from worldsize.running.prepare.machine import Machine
 from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.artifacts.folders import find_artifact
 from worldsize.serving.control import assets
-from worldsize.serving.control.call import Call
-from worldsize.serving.errors import ServiceError
 from worldsize.serving.history.routes import routes
-from worldsize.serving.jobs import artifacts, records
-from worldsize.serving.jobs.control import handle
-from worldsize.serving.jobs.execution import describe_failure
-from worldsize.serving.jobs.outputs import list_outputs, register_output
+from worldsize.serving.jobs import job_files, records
+from worldsize.serving.jobs.control import HANDLERS
+from worldsize.serving.jobs.execution import describe_failure, summarise
+from worldsize.serving.jobs.job_files import list_outputs, register_output
 from worldsize.serving.jobs.plan import count_slots
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, prepare_process
 from worldsize.serving.jobs.queue import DIED, Queue
-from worldsize.serving.jobs.reporter import summarise
 from worldsize.serving.workspace import Workspace
 
 BASE = "https://management.azure.com"
@@ -43,16 +40,7 @@ COMMAND = {
 
 def request(workspace: Workspace, method: str, name: str | None = None, **rest: Any) -> tuple[int, Any]:
     """One request; its status and its document."""
-    call = Call(workspace, workspace.scope, BASE, method, "jobs", name, **rest)
-
-    async def answer() -> Any:
-        try:
-            return await handle(call)
-        except ServiceError as error:
-            return error.response()
-
-    response = asyncio.run(answer())
-    return response.status_code, json.loads(response.body)
+    return ask_handlers(HANDLERS, workspace, method, "jobs", name, **rest)
 
 
 def submit(workspace: Workspace, name: str, **changes: Any) -> tuple[int, Any]:
@@ -279,13 +267,13 @@ def test_what_a_job_logs_to_mlflow_is_among_its_artifacts(workspace: Workspace) 
     step = RunFolder(workspace.home.runs / "whole").step("one")
     step.logs.mkdir(parents=True)
     (step.logs / "rank-0.log").write_text("a line\n")
-    artifacts.link_step(workspace.home, "one", step, [])
+    job_files.link_step(workspace.home, "one", step, [])
     logged = chosen_artifacts(workspace.home.artifacts, "one")  # where MLflow's client writes
     (logged / "model").mkdir()
     (logged / "model" / "MLmodel").write_text("flavors: {}\n")
-    folder = artifacts.artifacts_folder(workspace.home, "one")
+    folder = job_files.artifacts_folder(workspace.home, "one")
     assert (folder / "model" / "MLmodel").read_text() == "flavors: {}\n"
-    assert (folder / artifacts.COMMAND_LOG).read_text() == "a line\n"
+    assert (folder / job_files.COMMAND_LOG).read_text() == "a line\n"
     found = find_artifact(workspace.home, logged / "model")
     assert found is not None
     assert (workspace.home.blobs / "azureml" / found / "MLmodel").is_file()
@@ -294,7 +282,7 @@ def test_what_a_job_logs_to_mlflow_is_among_its_artifacts(workspace: Workspace) 
 def test_the_history_has_details_children_and_outputs(workspace: Workspace) -> None:
     pipeline(workspace, "whole")
     records.set_status(workspace.database, "whole", "Failed", error=("UserError", "no luck"))
-    artifacts.append_log(workspace.home, "whole", artifacts.PIPELINE_LOG, "a line\n")
+    job_files.append_log(workspace.home, "whole", job_files.PIPELINE_LOG, "a line\n")
     client = TestClient(Starlette(routes=routes(workspace)))
     history = f"/history/v1.0{workspace.scope.id}"
     details = client.get(f"{history}/runs/whole/details").json()
@@ -373,10 +361,10 @@ def test_a_pipeline_inside_a_pipeline_follows_its_steps(states: set[str], expect
 
 
 def test_logs_have_the_service_s_names() -> None:
-    assert list(artifacts.name_logs(["rank-0.log"])) == [("rank-0.log", "user_logs/std_log.txt")]
+    assert list(job_files.name_logs(["rank-0.log"])) == [("rank-0.log", "user_logs/std_log.txt")]
     alone = [("rank-0.log", "user_logs/std_log_process_00.txt")]
-    assert list(artifacts.name_logs(["rank-0.log"], 2)) == alone, "rank 1 has written nothing yet"
-    names = dict(artifacts.name_logs(["ps-0.log", "worker-0.log", "worker-11.log"]))
+    assert list(job_files.name_logs(["rank-0.log"], 2)) == alone, "rank 1 has written nothing yet"
+    names = dict(job_files.name_logs(["ps-0.log", "worker-0.log", "worker-11.log"]))
     assert names == {
         "ps-0.log": "user_logs/std_log_process_00_ps.txt",
         "worker-0.log": "user_logs/std_log_process_00.txt",

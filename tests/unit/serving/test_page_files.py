@@ -14,17 +14,19 @@ from starlette.testclient import TestClient
 from worldsize.serving.database import Database
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.home import Home
-from worldsize.serving.jobs.outputs import _copy_into
+from worldsize.serving.jobs.job_files import _copy_into
 from worldsize.serving.jobs.records import JobRecord, insert
 from worldsize.serving.page.queries.files import (
     PREVIEW_BYTES,
     file_url,
+    find_output,
+    list_entries,
     list_folder,
+    list_roots,
     preview_file,
     resolve_inside,
 )
 from worldsize.serving.page.queries.logs import TAIL_BYTES, LogTail, list_logs
-from worldsize.serving.page.queries.outputs import find_output, list_entries, list_roots
 from worldsize.serving.page.routes import routes
 from worldsize.serving.workspace import Endpoints, Workspace
 

@@ -16,7 +16,7 @@ from worldsize.serving.page.queries.forms import (
     component_fields,
     job_fields,
 )
-from worldsize.serving.page.queries.plan import read_plans
+from worldsize.serving.page.queries.steps import read_plans
 from worldsize.serving.page.views.metrics import LONGEST_NAME, fit_names
 
 SPEC: dict[str, Any] = {

@@ -12,7 +12,6 @@ from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.serving.database import Database
 from worldsize.serving.jobs.records import JobRecord, insert
 from worldsize.serving.page.queries import wording
-from worldsize.serving.page.queries.graph import read_graph
 from worldsize.serving.page.queries.jobs import (
     PAGE_SIZE,
     JobFilter,
@@ -22,7 +21,8 @@ from worldsize.serving.page.queries.jobs import (
     list_choices,
     read_filter,
 )
-from worldsize.serving.page.queries.triggers import trigger_words
+from worldsize.serving.page.queries.steps import read_graph
+from worldsize.serving.page.queries.wording import trigger_words
 from worldsize.serving.page.routes import routes
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from management import ask_handlers
 
-from worldsize.serving.control.call import Call
-from worldsize.serving.errors import ServiceError
 from worldsize.serving.jobs.records import JobRecord, get_job, list_in_state
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.schedules import fire, records
-from worldsize.serving.schedules.control import handle
+from worldsize.serving.schedules.control import HANDLERS
 from worldsize.serving.workspace import Workspace
 
 COMPONENT = {
@@ -38,16 +36,7 @@ CRON: dict[str, Any] = {"triggerType": "Cron", "expression": "0 3 * * 1", "start
 
 def request(workspace: Workspace, method: str, name: str | None = None, **rest: Any) -> tuple[int, Any]:
     """One request; its status and its document."""
-    call = Call(workspace, workspace.scope, "https://management.azure.com", method, "schedules", name, **rest)
-    response = asyncio.run(run(call))
-    return response.status_code, json.loads(response.body) if response.body else None
-
-
-async def run(call: Call) -> Any:
-    try:
-        return await handle(call)
-    except ServiceError as error:
-        return error.response()
+    return ask_handlers(HANDLERS, workspace, method, "schedules", name, **rest)
 
 
 def body(definition: Any = PIPELINE, trigger: Any = CRON, **properties: Any) -> dict[str, Any]:

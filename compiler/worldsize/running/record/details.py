@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +39,23 @@ class RunDetails(Protocol):
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The last lines that the process which failed has written."""
+
+
+class TrackedDetails(RunDetails, Protocol):
+    """The details of a run that is elsewhere, with what its steps have logged to MLflow there."""
+
+    @property
+    def record(self) -> RunRecord:
+        """The run."""
+
+    def parameters(self, step: StepRecord) -> Mapping[str, str]:
+        """The parameters that a step has logged, by name."""
+
+    def histories(self, step: StepRecord, limit: int) -> Mapping[str, Sequence[tuple[float, float]]]:
+        """The training steps and values of at most ``limit`` metrics of a step, by name."""
+
+    def artifacts(self, step: StepRecord, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """The contents of those of these files that a step has logged."""
 
 
 class LocalDetails:
@@ -93,3 +111,13 @@ class LocalDetails:
         log = self._run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log"
         lines = last_lines(log, count) if step.last_lines is None else step.last_lines[-count:]
         return [flatten(line.expandtabs()) for line in lines]
+
+
+def name_values(metrics: Iterable[tuple[str, Mapping[str, float]]]) -> dict[str, float]:
+    """The finite metrics of steps by name, and by ``step.name``; of several steps the last one counts."""
+    values: dict[str, float] = {}
+    for step, by_name in metrics:
+        for name, value in by_name.items():
+            if math.isfinite(value):
+                values[name] = values[f"{step}.{name}"] = value
+    return values

@@ -1,24 +1,37 @@
-"""The paths of the artifact service, by origin and container or by run."""
+"""The artifact service: its paths by origin and container or by run, and what it answers."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.artifacts.folders import CONTAINER, RUN_CONTAINER, RUN_ID, RUNS
-from worldsize.serving.artifacts.service import ArtifactContainer, Document
+from worldsize.serving.artifacts.folders import (
+    CONTAINER,
+    RUN_CONTAINER,
+    RUN_ID,
+    RUNS,
+    blob_path,
+    find_run_folder,
+    prepare_run_folder,
+    unknown_artifact,
+)
 from worldsize.serving.control.document import read_object
-from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path
-from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, put_blob
-from worldsize.serving.storage.download import send_blob
+from worldsize.serving.storage.answers import send_blob
+from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, put_blob, read_blob
+from worldsize.serving.storage.files import blob_name
+from worldsize.serving.storage.listing import list_blobs
 from worldsize.serving.storage.uploads import received_body
-from worldsize.serving.workspace import Workspace
+from worldsize.serving.workspace import ARTIFACT_STORE, Workspace
 
 METHODS = ["GET", "POST", "DELETE"]
 PREFIX = r"/subscriptions/[^/]+/resourcegroups/[^/]+/providers/[^/]+/workspaces/[^/]+/"
@@ -30,6 +43,107 @@ OF_RUN = (
 )
 
 
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactContainer:
+    """Artifacts of one origin: a run's, or those of one upload.
+
+    Args:
+        workspace: The workspace.
+        signature: The query string with which a client reaches their blobs.
+        origin: ``ExperimentRun``, ``LocalUpload``, …
+        name: ``dcid.<run>`` for a run.
+    """
+
+    workspace: Workspace
+    signature: str
+    origin: str
+    name: str
+
+    def blob(self, path: str) -> str:
+        """The blob of an artifact."""
+        return blob_path(self.origin, self.name, blob_name(path))
+
+    def prepare(self) -> None:
+        """Make the folder, where that is not for the first upload to do."""
+        if self._run is not None:
+            prepare_run_folder(self.workspace.home, self._run)
+
+    def find(self, path: str) -> Blob:
+        """An artifact that exists.
+
+        Raises:
+            ServiceError: 404.
+        """
+        self._show()
+        blob = read_blob(self.workspace, CONTAINER, self.blob(path))
+        if blob is None:
+            raise unknown_artifact(path)
+        return blob
+
+    def list_paths(self, prefix: str = "") -> Iterator[Blob]:
+        """The artifacts whose paths begin with a text, in the order of their paths."""
+        self._show()
+        start = f"{self.origin}/{self.name}/"
+        after: str | None = None
+        while after != "":
+            page = list_blobs(self.workspace.home, CONTAINER, prefix=start + prefix, after=after or "")
+            yield from page.blobs
+            after = page.after
+
+    def path_of(self, blob: Blob) -> str:
+        """The path of an artifact in the container."""
+        return blob.name.removeprefix(f"{self.origin}/{self.name}/")
+
+    def describe(self, path: str, blob: Blob | None = None) -> Document:
+        """The artifact itself (``ArtifactDto``)."""
+        identity = f"{self.origin}/{self.name}/{path}"
+        written = blob.modified.isoformat() if blob is not None else None
+        return {
+            "artifactId": identity,
+            "origin": self.origin,
+            "container": self.name,
+            "path": path,
+            "etag": blob.etag if blob is not None else None,
+            "createdTime": written,
+            "dataPath": {"dataStoreName": ARTIFACT_STORE, "relativePath": identity},
+            "tags": {},
+        }
+
+    def content(self, path: str) -> Document:
+        """Where a client reads or writes the artifact (``ArtifactContentInformationDto``)."""
+        uri = f"{self.workspace.endpoints.blob}/{CONTAINER}/{quote(self.blob(path))}?{self.signature}"
+        return {"contentUri": uri, "origin": self.origin, "container": self.name, "path": path, "tags": {}}
+
+    def create(self, paths: Sequence[str]) -> Document:
+        """Say where artifacts are to be uploaded; one that exists is an error: none is overwritten."""
+        self.prepare()
+        artifacts: Document = {}
+        contents: Document = {}
+        errors: Document = {}
+        for path in paths:
+            if read_blob(self.workspace, CONTAINER, self.blob(path)) is not None:
+                message = f"Resource Conflict: ArtifactId {self.origin}/{self.name}/{path} already exists."
+                errors[path] = {"error": {"code": "UserError", "message": message}}
+                continue
+            artifacts[path] = self.describe(path)
+            contents[path] = self.content(path)
+        return {"artifacts": artifacts, "artifactContentInformation": contents, "errors": errors}
+
+    @property
+    def _run(self) -> str | None:
+        """The run that the container is of."""
+        is_run = self.origin == RUNS and self.name.startswith(RUN_CONTAINER)
+        return self.name.removeprefix(RUN_CONTAINER) if is_run else None
+
+    def _show(self) -> None:
+        """Make what MLflow has stored for the run visible among the blobs."""
+        if self._run is not None:
+            find_run_folder(self.workspace.home, self._run)
+
+
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes."""
 
@@ -37,16 +151,16 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         return ArtifactContainer(workspace, sign_path(workspace, CONTAINER), origin, name)
 
     async def by_origin(request: Request) -> Response:
-        found = OF_ORIGIN.fullmatch("/" + request.path_params["rest"])
-        if found is None:
+        match = OF_ORIGIN.fullmatch("/" + request.path_params["rest"])
+        if match is None:
             raise _nothing()
-        return await answer(container(found[1], found[2]), request, found[3] or "")
+        return await answer_container(container(match[1], match[2]), request, match[3] or "")
 
     async def by_run(request: Request) -> Response:
         run = request.path_params["run"]
         if RUN_ID.fullmatch(run) is None:
             raise _nothing()
-        return await answer(
+        return await answer_container(
             container(RUNS, RUN_CONTAINER + run), request, request.path_params.get("operation", "")
         )
 
@@ -65,66 +179,58 @@ def _nothing() -> ServiceError:
 Handler = Callable[[ArtifactContainer, Request], Awaitable[Response]]
 
 
-def read_paths(document: Document) -> list[str]:
-    """The paths of an ``ArtifactPathList``.
-
-    Raises:
-        ServiceError: 400, for a body that has none.
-    """
+def _read_paths(document: Document) -> list[str]:
     listed = document.get("paths")
     if not isinstance(listed, list):
         raise bad_request("`paths` must be a list.")
-    paths = [each.get("path") if isinstance(each, dict) else None for each in listed]
-    texts = [each for each in paths if isinstance(each, str) and each]
+    paths = [entry.get("path") if isinstance(entry, dict) else None for entry in listed]
+    texts = [path for path in paths if isinstance(path, str) and path]
     if len(texts) != len(paths):
         raise bad_request("Each of `paths` must have a `path`.")
     return texts
 
 
-async def create_batch(container: ArtifactContainer, request: Request) -> Response:
-    """Name artifacts that are about to be uploaded."""
-    paths = read_paths(await read_object(request))
-    return await asyncio.to_thread(lambda: JSONResponse(container.create(paths)))
+async def _create_batch(container: ArtifactContainer, request: Request) -> Response:
+    paths = _read_paths(await read_object(request))
+    return await asyncio.to_thread(lambda: answer(container.create(paths)))
 
 
 async def list_all(container: ArtifactContainer, request: Request) -> Response:
     """List the artifacts; ``path`` is what theirs begin with."""
     prefix = request.query_params.get("path", "")
     return await asyncio.to_thread(
-        _list, container, prefix, lambda each: container.describe(container.path_of(each), each)
+        _list, container, prefix, lambda blob: container.describe(container.path_of(blob), blob)
     )
 
 
-async def list_contents(container: ArtifactContainer, request: Request) -> Response:
-    """List where the artifacts are that begin with a path."""
+async def _list_contents(container: ArtifactContainer, request: Request) -> Response:
     prefix = request.query_params.get("path", "")
     return await asyncio.to_thread(
-        _list, container, prefix, lambda each: container.content(container.path_of(each))
+        _list, container, prefix, lambda blob: container.content(container.path_of(blob))
     )
 
 
 def _list(container: ArtifactContainer, prefix: str, describe: Callable[[Blob], Document]) -> Response:
-    return JSONResponse({"value": [describe(each) for each in container.list_paths(prefix)]})
+    return answer({"value": [describe(blob) for blob in container.list_paths(prefix)]})
 
 
 async def describe(container: ArtifactContainer, request: Request) -> Response:
     """Describe one artifact."""
     path = _path(request)
-    return JSONResponse(container.describe(path, container.find(path)))
+    return answer(container.describe(path, container.find(path)))
 
 
-async def content_info(container: ArtifactContainer, request: Request) -> Response:
+async def _content_info(container: ArtifactContainer, request: Request) -> Response:
     """Say where one artifact is."""
     path = _path(request)
     container.find(path)
-    return JSONResponse(container.content(path))
+    return answer(container.content(path))
 
 
-async def content_uri(container: ArtifactContainer, request: Request) -> Response:
-    """The address of one artifact alone."""
+async def _content_uri(container: ArtifactContainer, request: Request) -> Response:
     path = _path(request)
     container.find(path)
-    return JSONResponse(container.content(path)["contentUri"])
+    return answer(container.content(path)["contentUri"])
 
 
 async def download(container: ArtifactContainer, request: Request) -> Response:
@@ -141,7 +247,7 @@ async def upload(container: ArtifactContainer, request: Request) -> Response:
         blob = await asyncio.to_thread(
             put_blob, container.workspace, CONTAINER, container.blob(path), body.file, properties
         )
-    return JSONResponse(container.describe(path, blob))
+    return answer(container.describe(path, blob))
 
 
 async def delete(container: ArtifactContainer, request: Request) -> Response:
@@ -159,20 +265,20 @@ def _path(request: Request) -> str:
 
 # By method and by what follows the container's own path.
 HANDLERS: dict[tuple[str, str], Handler] = {
-    ("POST", "batch/metadata"): create_batch,
+    ("POST", "batch/metadata"): _create_batch,
     ("GET", ""): list_all,
     ("GET", "path"): list_all,
-    ("GET", "prefix/contentinfo"): list_contents,
+    ("GET", "prefix/contentinfo"): _list_contents,
     ("GET", "metadata"): describe,
-    ("GET", "contentinfo"): content_info,
-    ("GET", "artifacturi"): content_uri,
+    ("GET", "contentinfo"): _content_info,
+    ("GET", "artifacturi"): _content_uri,
     ("GET", "content"): download,
     ("POST", "content"): upload,
     ("DELETE", "metadata"): delete,
 }
 
 
-async def answer(container: ArtifactContainer, request: Request, operation: str) -> Response:
+async def answer_container(container: ArtifactContainer, request: Request, operation: str) -> Response:
     """Answer a request for a container.
 
     Raises:

@@ -1,10 +1,12 @@
-"""The management API of assets with versions."""
+"""The management API of assets with versions: what each kind must hold, and what cannot change."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -12,69 +14,55 @@ from uuid import NAMESPACE_URL, uuid5
 from starlette.responses import Response
 
 from worldsize.serving.control import assets
-from worldsize.serving.control.asset_kinds import KINDS, LONGEST_DESCRIPTION, check_change
 from worldsize.serving.control.assets import Asset, Container
-from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer, take_about, take_object
-from worldsize.serving.control.paging import answer_page, read_window, views
-from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.control.uris import expand_uri
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.control.call import Call, Handler, Handlers, answer_beside
+from worldsize.serving.control.document import (
+    JsonObject,
+    answer_page,
+    describe_resource,
+    read_window,
+    take_about,
+    take_flag,
+    take_object,
+    take_text,
+    views,
+)
+from worldsize.serving.control.paths import expand_uri, parse_store_path
+from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.front.guard import sign_path
+from worldsize.serving.tracking.models import sync_models
 
 _NAME = re.compile(r"[A-Za-z0-9_][\w.\- ]{0,254}", re.ASCII)
 _VERSION = re.compile(r"[A-Za-z0-9_][\w.\-]{0,254}", re.ASCII)
 _URIS = {"data": "dataUri", "models": "modelUri"}
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for ``{kind}``, ``{kind}/{name}``, ``…/versions`` or ``…/versions/{version}``."""
-    if call.action is not None:
-        return _act(call)
-    if call.label is not None:
-        return _get_label(call)
-    if call.version is not None:
-        return _handle_version(call)
-    if call.versions:
-        return _list_versions(call)
-    return _handle_container(call)
-
-
-def _act(call: Call) -> Response:
-    if call.action == "startpendingupload" and call.version is not None and call.method == "POST":
-        return start_upload(call)
-    raise not_found(f"The action `{call.action}` of {call.kind}")
-
-
 def _get_label(call: Call) -> Response:
-    _refuse_others(call, "GET")
     assert call.name is not None
     if call.label != "latest":
         raise not_found(f"The label `{call.label}` of {_describe(call)}")
     asset = assets.get_latest(call.workspace.database, call.kind, call.name)
-    if asset is None and is_curated(call.kind, call.name):
-        asset = curated_version(call.name)
+    if asset is None and _is_curated(call.kind, call.name):
+        asset = _curated_version(call.name)
     if asset is None:
         raise not_found(_describe(call))
-    return answer(describe_version(call, asset))
+    return answer(_describe_version(call, asset))
 
 
-def _handle_version(call: Call) -> Response:
-    _refuse_others(call, "GET", "PUT", "DELETE")
+def _get_version(call: Call) -> Response:
     assert call.name is not None
     assert call.version is not None
-    database = call.workspace.database
-    if call.method == "PUT":
-        return _put_version(call)
-    if call.method == "DELETE":
-        found = assets.delete_version(database, call.kind, call.name, call.version)
-        return Response(status_code=200 if found else 204)
-    asset = assets.get_version(database, call.kind, call.name, call.version)
-    if asset is None and is_curated(call.kind, call.name):
-        asset = curated_version(call.name, call.version)
+    asset = assets.get_version(call.workspace.database, call.kind, call.name, call.version)
+    if asset is None and _is_curated(call.kind, call.name):
+        asset = _curated_version(call.name, call.version)
     if asset is None:
         raise not_found(_describe(call))
-    return answer(describe_version(call, asset))
+    return answer(_describe_version(call, asset))
+
+
+def _delete_version(call: Call) -> Response:
+    database, name, version = call.workspace.database, call.name or "", call.version or ""
+    return Response(status_code=200 if assets.delete_version(database, call.kind, name, version) else 204)
 
 
 def _put_version(call: Call) -> Response:
@@ -84,7 +72,7 @@ def _put_version(call: Call) -> Response:
             "The name and the version of an asset are letters, digits, `-`, `_` and `.`, not"
             f" `{name[:60]}` and `{version[:60]}`."
         )
-    if is_curated(call.kind, name):
+    if _is_curated(call.kind, name):
         raise bad_request(
             f"`{name[:60]}` cannot be registered: names that begin with `AzureML-` are Microsoft's."
         )
@@ -98,52 +86,54 @@ def _put_version(call: Call) -> Response:
     with database.transaction():  # nothing comes between the check and the change
         before = assets.get_version(database, call.kind, name, version)
         if before is not None:
-            check_change(kind, before, properties)
+            _check_change(kind, before, properties)
             properties = {**before.properties, **properties}
         asset = assets.put_version(database, call.kind, name, version, properties)
-    return answer(describe_version(call, asset), 200 if before is not None else 201)
+    return answer(_describe_version(call, asset), 200 if before is not None else 201)
 
 
 def _list_versions(call: Call) -> Response:
-    _refuse_others(call, "GET")
     assert call.name is not None
     limit, skip = read_window(call)
     database = call.workspace.database
     if call.query.get("hash"):  # has this code been uploaded under any name?
-        found = assets.find_uploaded(database, call.kind, call.query["hash"])
-        return answer_page(call, [] if found is None else [found], partial(describe_version, call))
-    if is_curated(call.kind, call.name):
-        return answer_page(call, [curated_version(call.name)], partial(describe_version, call))
+        asset = assets.find_uploaded(database, call.kind, call.query["hash"])
+        return answer_page(call, [] if asset is None else [asset], partial(_describe_version, call))
+    if _is_curated(call.kind, call.name):
+        return answer_page(call, [_curated_version(call.name)], partial(_describe_version, call))
     rows = assets.select_versions(
         database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
     )
     return answer_page(call, rows, partial(_describe_version_row, call), name=assets.name_row, skipped=True)
 
 
-def _handle_container(call: Call) -> Response:
-    database = call.workspace.database
-    if call.name is None:
-        return _list_containers(call)
-    _refuse_others(call, "GET", "PUT", "DELETE")
-    if call.method == "DELETE":
-        return Response(status_code=200 if assets.delete_container(database, call.kind, call.name) else 204)
-    before = assets.get_container(database, call.kind, call.name)
-    if call.method == "GET":
-        if before is None and is_curated(call.kind, call.name):
-            before = curated_container(call.name)
-        if before is None:
-            raise not_found(_describe(call))
-        return answer(_describe_container(call, before))
-    if not _NAME.fullmatch(call.name):
-        raise bad_request(f"`{call.name[:60]}` cannot be the name of an asset.")
+def _get_container(call: Call) -> Response:
+    assert call.name is not None
+    container = assets.get_container(call.workspace.database, call.kind, call.name)
+    if container is None and _is_curated(call.kind, call.name):
+        container = _curated_container(call.name)
+    if container is None:
+        raise not_found(_describe(call))
+    return answer(_describe_container(call, container))
+
+
+def _put_container(call: Call) -> Response:
+    database, name = call.workspace.database, call.name or ""
+    if not _NAME.fullmatch(name):
+        raise bad_request(f"`{name[:60]}` cannot be the name of an asset.")
     properties = take_object(call.body, "properties")
     take_about(properties, description=LONGEST_DESCRIPTION)
-    container = assets.put_container(database, call.kind, call.name, properties)
+    before = assets.get_container(database, call.kind, name)
+    container = assets.put_container(database, call.kind, name, properties)
     return answer(_describe_container(call, container), 200 if before is not None else 201)
 
 
+def _delete_container(call: Call) -> Response:
+    deleted = assets.delete_container(call.workspace.database, call.kind, call.name or "")
+    return Response(status_code=200 if deleted else 204)
+
+
 def _list_containers(call: Call) -> Response:
-    _refuse_others(call, "GET")
     limit, skip = read_window(call)
     database = call.workspace.database
     rows = assets.select_containers(database, call.kind, archived=views(call), limit=limit + 1, skip=skip)
@@ -151,18 +141,17 @@ def _list_containers(call: Call) -> Response:
 
 
 def _describe_version_row(call: Call, row: sqlite3.Row) -> JsonObject:
-    return describe_version(call, assets.read_asset(row))
+    return _describe_version(call, assets.read_asset(row))
 
 
-def describe_version(call: Call, asset: Asset) -> JsonObject:
-    """The resource of a version."""
-    return {
-        "id": f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
-        "name": asset.version,
-        "type": f"Microsoft.MachineLearningServices/workspaces/{asset.kind}/versions",
-        "properties": {**asset.properties, "isArchived": asset.archived, **_job(asset)},
-        "systemData": describe_times(asset.created, asset.modified),
-    }
+def _describe_version(call: Call, asset: Asset) -> JsonObject:
+    return describe_resource(
+        f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
+        f"workspaces/{asset.kind}/versions",
+        asset.version,
+        {**asset.properties, "isArchived": asset.archived, **_job(asset)},
+        (asset.created, asset.modified),
+    )
 
 
 def _job(asset: Asset) -> Mapping[str, Any]:
@@ -174,30 +163,20 @@ def _describe_row(call: Call, row: sqlite3.Row) -> JsonObject:
 
 
 def _describe_container(call: Call, container: Container) -> JsonObject:
-    return {
-        "id": f"{call.scope.id}/{container.kind}/{container.name}",
-        "name": container.name,
-        "type": f"Microsoft.MachineLearningServices/workspaces/{container.kind}",
-        "properties": {
-            "description": None,
-            "tags": {},
-            "properties": {},
-            **container.properties,
-            "isArchived": container.archived,
-            "latestVersion": container.latest,
-            "nextVersion": container.next,
-            "provisioningState": "Succeeded",
-            **_data_type(container),
-        },
-        "systemData": describe_times(container.created, container.modified),
+    properties = {
+        "description": None,
+        "tags": {},
+        "properties": {},
+        **container.properties,
+        "isArchived": container.archived,
+        "latestVersion": container.latest,
+        "nextVersion": container.next,
+        "provisioningState": "Succeeded",
     }
-
-
-def _data_type(container: Container) -> Mapping[str, Any]:
-    """A data container says of what type its versions are."""
-    if container.kind != "data":
-        return {}
-    return {"dataType": container.data_type or "uri_folder"}
+    if container.kind == "data":  # of what type its versions are
+        properties["dataType"] = container.data_type or "uri_folder"
+    id_, kind = f"{call.scope.id}/{container.kind}/{container.name}", f"workspaces/{container.kind}"
+    return describe_resource(id_, kind, container.name, properties, (container.created, container.modified))
 
 
 def _describe(call: Call) -> str:
@@ -206,12 +185,7 @@ def _describe(call: Call) -> str:
     return f"The {word} {call.name}{version}"
 
 
-def _refuse_others(call: Call, *methods: str) -> None:
-    if call.method not in methods:
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {call.kind} is not allowed.")
-
-
-def start_upload(call: Call) -> Response:
+def _start_upload(call: Call) -> Response:
     """The answer to ``startPendingUpload``: the same container each time for one version."""
     workspace = call.workspace
     guid = uuid5(NAMESPACE_URL, f"{call.kind}/{call.name}/{call.version}")
@@ -234,17 +208,30 @@ def start_upload(call: Call) -> Response:
     return answer(document)
 
 
+def _in_step(handle: Callable[[Call], Response]) -> Handler:
+    """A handler of models, which MLflow's registry has too: each sees what the other has changed."""
+
+    async def handle_models(call: Call) -> Response:
+        await asyncio.to_thread(sync_models, call.workspace)
+        response = await answer_beside(call.workspace, call.method, partial(handle, call))
+        if call.method != "GET":
+            await asyncio.to_thread(sync_models, call.workspace)
+        return response
+
+    return handle_models
+
+
 PREFIX = "azureml-"
 CREATED = "2026-01-01T00:00:00.000000Z"
 _IMAGE = "mcr.microsoft.com/azureml/curated/{}:latest"
 
 
-def is_curated(kind: str, name: str) -> bool:
+def _is_curated(kind: str, name: str) -> bool:
     """Whether a name is one of Microsoft's."""
     return kind == "environments" and name.lower().startswith(PREFIX)
 
 
-def curated_version(name: str, version: str = "1") -> Asset:
+def _curated_version(name: str, version: str = "1") -> Asset:
     """A version of a curated environment; every version is the same here."""
     properties: JsonObject = {
         "image": _IMAGE.format(name.lower().removeprefix(PREFIX)),
@@ -258,6 +245,170 @@ def curated_version(name: str, version: str = "1") -> Asset:
     return Asset("environments", name, version, properties, False, CREATED, CREATED, None)
 
 
-def curated_container(name: str) -> Container:
-    """All versions of a curated environment."""
+def _curated_container(name: str) -> Container:
     return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
+
+
+_HANDLERS: dict[str, Callable[[Call], Response]] = {
+    "GET all": _list_containers,
+    "GET one": _get_container,
+    "PUT one": _put_container,
+    "DELETE one": _delete_container,
+    "GET versions": _list_versions,
+    "GET version": _get_version,
+    "PUT version": _put_version,
+    "DELETE version": _delete_version,
+    "GET label": _get_label,
+    "POST version/startpendingupload": _start_upload,
+}
+HANDLERS: Handlers = _HANDLERS
+MODEL_HANDLERS: Handlers = {operation: _in_step(handle) for operation, handle in _HANDLERS.items()}
+
+
+LONGEST_DESCRIPTION = 64 << 10  # characters: those of models are whole pages
+_DATA_TYPES = ("uri_file", "uri_folder", "mltable")
+_MODEL_TYPES = ("custom_model", "mlflow_model", "triton_model")
+_ABOUT = (
+    "description",
+    "tags",
+    "display_name",
+    "name",
+    "version",
+)  # of a component's spec: words, not what it does
+
+
+@dataclass(frozen=True, slots=True)
+class AssetKind:
+    """One kind; ``complete`` checks a body's properties and adds what the service adds."""
+
+    word: str  # in messages
+    complete: Callable[[JsonObject], JsonObject]
+    fixed: Callable[[JsonObject], object]  # what of the properties cannot change
+    status: int  # of the refusal of a change
+    refusal: str  # with places for {name} and {version}
+
+
+def _check_change(kind: AssetKind, before: Asset, after: JsonObject) -> None:
+    """Refuse a body that changes what cannot change."""
+    if before.properties.get("isAnonymous") or kind.fixed(before.properties) == kind.fixed(after):
+        return
+    message = kind.refusal.format(name=before.name, version=before.version)
+    raise ServiceError(kind.status, "UserError", message)
+
+
+def _complete_common(properties: JsonObject) -> JsonObject:
+    """The properties that all assets have, checked, with their defaults."""
+    where = "properties."
+    return {
+        **properties,
+        "description": properties.get("description"),
+        **take_about(properties, where, description=LONGEST_DESCRIPTION),
+        "isArchived": take_flag(properties, "isArchived", where),
+        "isAnonymous": take_flag(properties, "isAnonymous", where),
+        "provisioningState": "Succeeded",
+    }
+
+
+def _complete_code(properties: JsonObject) -> JsonObject:
+    take_text(properties, "codeUri", "properties.", required=True)
+    return _complete_common(properties)
+
+
+def _complete_component(properties: JsonObject) -> JsonObject:
+    spec = take_object(properties, "componentSpec", "properties.")
+    if not spec:
+        raise bad_request("`properties.componentSpec` is required.")
+    take_text(spec, "type", "properties.componentSpec.")
+    for ports in ("inputs", "outputs"):
+        for name in (entries := take_object(spec, ports, "properties.componentSpec.")):
+            take_object(entries, name, f"properties.componentSpec.{ports}.")
+    return _complete_common(properties)
+
+
+def _complete_data(properties: JsonObject) -> JsonObject:
+    take_text(properties, "dataUri", "properties.", required=True)
+    kind = _take_choice(properties, "dataType", _DATA_TYPES, "uri_folder")
+    return {**_complete_common(properties), "dataType": kind}
+
+
+def _complete_environment(properties: JsonObject) -> JsonObject:
+    build = take_object(properties, "build", "properties.")
+    image = take_text(properties, "image", "properties.", required=not build)
+    take_text(properties, "condaFile", "properties.")
+    if build:
+        take_text(build, "contextUri", "properties.build.", required=True)
+        if image:
+            raise bad_request("`properties.image` and `properties.build` exclude each other.")
+        properties = {**properties, "build": {"dockerfilePath": "Dockerfile", **build}}
+    return {"environmentType": "UserCreated", "osType": "Linux", **_complete_common(properties)}
+
+
+def _complete_model(properties: JsonObject) -> JsonObject:
+    take_text(properties, "modelUri", "properties.", required=True)
+    kind = _take_choice(properties, "modelType", _MODEL_TYPES, "custom_model")
+    flavors = take_object(properties, "flavors", "properties.")
+    for name in flavors:
+        take_object(flavors, name, "properties.flavors.")
+    take_text(properties, "stage", "properties.")
+    return {
+        "stage": None,
+        "jobName": None,
+        **_complete_common(properties),
+        "modelType": kind,
+        "flavors": flavors,
+    }
+
+
+def _take_choice(properties: JsonObject, key: str, words: tuple[str, ...], default: str) -> str:
+    word = take_text(properties, key, "properties.") or default
+    if word.lower() not in words:
+        raise bad_request(f"`properties.{key}` is one of {', '.join(words)}, not `{word[:60]}`.")
+    return word.lower()
+
+
+def _fix_component(properties: JsonObject) -> object:
+    spec = properties["componentSpec"]
+    return {key: value for key, value in spec.items() if key not in _ABOUT}
+
+
+def _fix(*keys: str) -> Callable[[JsonObject], object]:
+    return lambda properties: [_place(properties.get(key)) for key in keys]
+
+
+def _place(value: object) -> object:
+    """A value, but a path in a datastore without the workspace that it names: all names are of one."""
+    place = parse_store_path(value) if isinstance(value, str) else None
+    return value if place is None else place
+
+
+_REGISTERED = "{word} {{name}} with version {{version}} is already registered and cannot be changed."
+KINDS = {
+    "codes": AssetKind("code", _complete_code, _fix(), 400, ""),
+    "components": AssetKind(
+        "component", _complete_component, _fix_component, 409, _REGISTERED.format(word="Component")
+    ),
+    "data": AssetKind(
+        "data asset",
+        _complete_data,
+        _fix("dataUri", "dataType"),
+        400,
+        "A data version with this name and version already exists. If you are trying to create a new data"
+        " version, use a different name or version. If you are trying to update an existing data version,"
+        " the existing asset's data uri cannot be changed. Only tags, description, and isArchived can be"
+        " updated.",
+    ),
+    "environments": AssetKind(
+        "environment",
+        _complete_environment,
+        _fix("image", "condaFile", "build", "osType", "inferenceConfig"),
+        409,
+        _REGISTERED.format(word="Environment"),
+    ),
+    "models": AssetKind(
+        "model",
+        _complete_model,
+        _fix("modelUri", "modelType"),
+        400,
+        "Asset paths cannot be updated. Model {name} with version {version} is registered with another path.",
+    ),
+}

@@ -244,10 +244,10 @@ def delete_version(database: Database, kind: str, name: str, version: str) -> bo
     """Delete a version, and its container with the last; whether there was one."""
     with database.transaction() as connection:
         query = "DELETE FROM assets WHERE kind = ? AND name = ? AND version = ?"
-        found = connection.execute(query, (kind, name, version)).rowcount > 0
+        deleted = connection.execute(query, (kind, name, version)).rowcount > 0
         if connection.execute(_NEWEST, (kind, name)).fetchone() is None:
             connection.execute("DELETE FROM containers WHERE kind = ? AND name = ?", (kind, name))
-    return found
+    return deleted
 
 
 def delete_container(database: Database, kind: str, name: str) -> bool:

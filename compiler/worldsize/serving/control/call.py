@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+from urllib.parse import unquote_to_bytes
+from uuid import uuid4
 
+import msgspec
 from starlette.responses import Response
 
-from worldsize.serving.workspace import Scope, Workspace
+from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.workspace import LOCATION, Scope, Workspace
+
+PROVIDER = "microsoft.machinelearningservices"
+_LONGEST = 1024  # characters of one segment
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A request for ``…/workspaces/{w}/{kind}[/{name}[/versions/{version}]][/{action}]``.
+class ResourcePath(msgspec.Struct, frozen=True):
+    """A path ``…/{container}/{workspace}/{kind}[/{name}[/versions/{version}]][/{action}]``.
 
-    ``kind``, ``action`` and the keys of ``query`` are in lower case, because clients write them in any case;
-    names are decoded. ``base`` is the scheme and host that the client used, for links in the answer.
+    ``container`` is ``workspaces`` or ``registries``. ``kind`` is empty for the container itself; it and
+    ``action`` are in lower case, because clients write them in any case. Names are decoded.
     """
 
-    workspace: Workspace
     scope: Scope
-    base: str
-    method: str
-    kind: str
+    container: str = "workspaces"
+    kind: str = ""
     name: str | None = None
     label: str | None = None  # of …/labels/{label}
     versions: bool = False  # whether the path has a segment `versions`
     version: str | None = None
     action: str | None = None
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Call(ResourcePath, frozen=True, kw_only=True):
+    """A request; ``base`` is the scheme and host that the client used, for links in the answer."""
+
+    workspace: Workspace
+    base: str
+    method: str
+    query: Mapping[str, str] = {}  # its keys in lower case
+    body: Mapping[str, Any] = {}
 
     @property
     def id(self) -> str:
@@ -40,6 +51,37 @@ class Call:
         if self.version is not None:
             parts += ["versions", self.version]
         return "/".join(part for part in parts if part is not None)
+
+    @property
+    def operation(self) -> str:
+        """The method, and what the path names: ``GET all``, ``PUT version`` or ``POST one/listsecrets``."""
+        if self.name is None:
+            place = "all"
+        elif self.label is not None:
+            place = "label"
+        elif self.versions:
+            place = "versions" if self.version is None else "version"
+        else:
+            place = "one"
+        return f"{self.method} {place}" + (f"/{self.action}" if self.action is not None else "")
+
+
+Handler: TypeAlias = Callable[[Call], Response | Awaitable[Response]]
+Handlers: TypeAlias = Mapping[str, Handler]  # by the operation of the call
+
+
+def find_handler(call: Call, handlers: Handlers) -> Handler:
+    """The handler of a call's operation.
+
+    Raises:
+        ServiceError: 404, there is no such action; 405, the method is not allowed.
+    """
+    if (handler := handlers.get(call.operation)) is not None:
+        return handler
+    if call.action is not None:
+        raise not_found(f"The action `{call.action[:60]}` of {call.kind}")
+    kind = call.kind or "a workspace"
+    raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {kind} is not allowed.")
 
 
 async def answer_beside(
@@ -57,3 +99,75 @@ async def answer_beside(
     else:
         answered = await workspace.database.change(handle)
     return answered if isinstance(answered, Response) else await answered
+
+
+def operation_headers(call: Call) -> Mapping[str, str]:
+    """``Azure-AsyncOperation`` and ``Location`` of the operation that a request began.
+
+    It is over when the answer is sent; with these headers a client polls as it does in Azure.
+    """
+    base = (
+        f"{call.base}/subscriptions/{call.scope.subscription}/providers"
+        f"/Microsoft.MachineLearningServices/locations/{LOCATION}"
+    )
+    name = uuid4()
+    return {
+        "Azure-AsyncOperation": f"{base}/mfeOperationsStatus/{name}?api-version=2024-10-01",
+        "Location": f"{base}/mfeOperationResults/{name}?api-version=2024-10-01",
+    }
+
+
+def split_path(raw: bytes) -> list[str]:
+    """The decoded segments of a path as it was sent; an encoded slash stays inside its segment.
+
+    Raises:
+        ServiceError: 400, a segment is not UTF-8, has control characters or is too long.
+    """
+    segments = []
+    for part in raw.split(b"?")[0].strip(b"/").split(b"/"):
+        try:
+            segment = unquote_to_bytes(part).decode()
+        except UnicodeDecodeError:
+            raise bad_request("The path is not UTF-8.") from None
+        if len(segment) > _LONGEST or any(ord(letter) < 32 or letter == "\x7f" for letter in segment):
+            raise bad_request("The path has a segment that cannot be a name.")
+        segments.append(segment)
+    return segments
+
+
+def parse_resource(segments: Sequence[str]) -> ResourcePath | None:
+    """The resource of a workspace or registry; None if the path is of something else.
+
+    Args:
+        segments: Begins with ``subscriptions``; words of Azure Resource Manager are in any case.
+    """
+    words = [segment.lower() for segment in segments]
+    if len(segments) < 8 or "" in segments[:8]:
+        return None
+    if (words[0], words[2], words[4], words[5]) != (
+        "subscriptions",
+        "resourcegroups",
+        "providers",
+        PROVIDER,
+    ):
+        return None
+    if words[6] not in ("workspaces", "registries"):
+        return None
+    return _parse_inner(Scope(segments[1], segments[3], segments[7]), words[6], segments[8:])
+
+
+def _parse_inner(scope: Scope, container: str, inner: Sequence[str]) -> ResourcePath:
+    if "" in inner:
+        raise ServiceError(404, "InvalidResourceName", "The path has an empty segment.")
+    if not inner:
+        return ResourcePath(scope, container)
+    kind, name = inner[0].lower(), inner[1] if len(inner) > 1 else None
+    rest = list(inner[2:])
+    word = rest[0].lower() if rest else ""
+    versions, version, label = False, None, None
+    if word == "versions":
+        versions, version, rest = True, rest[1] if len(rest) > 1 else None, rest[2:]
+    elif word == "labels" and len(rest) > 1:
+        label, rest = rest[1], rest[2:]
+    action = "/".join(rest).lower() or None
+    return ResourcePath(scope, container, kind, name, label, versions, version, action)

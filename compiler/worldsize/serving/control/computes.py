@@ -1,32 +1,37 @@
-"""The management API of computes. They are descriptions: jobs run on this machine."""
+"""Computes: those of ``worldsize.yml``, two usual ones, and what clients make. All jobs run here."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
-from worldsize.serving.control.clusters import KIND, find_compute, list_computes
+from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     LONGEST_DESCRIPTION,
     JsonObject,
-    answer,
+    answer_page,
+    describe_times,
     take_count,
     take_object,
     take_text,
     take_texts,
 )
-from worldsize.serving.control.operations import operation_headers
-from worldsize.serving.control.paging import answer_page
-from worldsize.serving.control.resources import Resource, delete_resource, put_resource
-from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.database import choose_each, now
-from worldsize.serving.errors import ServiceError, bad_request
-from worldsize.serving.workspace import LOCATION
+from worldsize.serving.control.paths import project_settings
+from worldsize.serving.control.resources import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
+from worldsize.serving.database import choose_each, now, use_each
+from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.workspace import LOCATION, Workspace
 
 _DURATION = re.compile(r"P(?:\d{1,6}D)?(?:T(?:\d{1,9}H)?(?:\d{1,9}M)?(?:\d{1,9}(?:\.\d{1,9})?S)?)?")
 _STATES = {"start": "Running", "stop": "Stopped", "restart": "Running"}
@@ -44,26 +49,12 @@ _TYPES = (
 )
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for ``computes`` or ``computes/{name}``."""
-    if call.name is None:
-        return _list(call)
-    if call.action is not None:
-        return _act(call)
-    if call.method == "PUT":
-        return _put(call)
-    compute = _require(call)
-    if call.method == "PATCH":
-        return _patch(call, compute)
-    if call.method == "DELETE":
-        return _delete(call, compute)
-    if call.method != "GET":
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of a compute is not allowed.")
-    return answer(_describe(call, compute))
+def _get(call: Call) -> Response:
+    return answer(_describe(call, _require(call)))
 
 
 def _require(call: Call) -> Resource:
-    compute = find_compute(call.workspace, call.name or "")
+    compute = _find_compute(call.workspace, call.name or "")
     if compute is None:
         message = f"Compute with name {call.name} was not found in workspace {call.scope.workspace}."
         raise ServiceError(404, "ResourceNotFound", message)
@@ -72,10 +63,10 @@ def _require(call: Call) -> Resource:
 
 def _list(call: Call) -> Response:
     wanted = call.query.get("computetype", "").lower()
-    found = list_computes(call.workspace)
+    computes = list_computes(call.workspace)
     if wanted:
-        found = choose_each(call.kind, found, lambda each: _type(each).lower() == wanted)
-    return answer_page(call, found, partial(_describe, call))
+        computes = choose_each(call.kind, computes, lambda compute: _type(compute).lower() == wanted)
+    return answer_page(call, computes, partial(_describe, call))
 
 
 def _type(compute: Resource) -> str:
@@ -84,7 +75,7 @@ def _type(compute: Resource) -> str:
 
 def _put(call: Call) -> Response:
     body = _read_body(call.body)
-    before = find_compute(call.workspace, call.name or "")
+    before = _find_compute(call.workspace, call.name or "")
     if before is not None:
         _check_same(before.body["properties"], body["properties"])
     elif body["properties"]["computeType"] == "ComputeInstance":
@@ -112,20 +103,20 @@ def _size(properties: JsonObject) -> str:
 def _read_body(body: Mapping[str, Any]) -> JsonObject:
     properties = take_object(body, "properties")
     kind = take_text(properties, "computeType", "properties.", required=True)
-    known = next((name for name in _TYPES if name.lower() == kind.lower()), None)
-    if known is None:
+    compute_type = next((name for name in _TYPES if name.lower() == kind.lower()), None)
+    if compute_type is None:
         raise bad_request(f"`properties.computeType` `{kind[:60]}` is not a type of compute.")
     inner = take_object(properties, "properties", "properties.")
     where = "properties.properties."
-    if known in ("AmlCompute", "ComputeInstance"):
+    if compute_type in ("AmlCompute", "ComputeInstance"):
         take_text(inner, "vmSize", where, required=True)
-    if known == "AmlCompute":
+    if compute_type == "AmlCompute":
         inner = {"vmPriority": "Dedicated", **inner, "scaleSettings": _read_scale(inner)}
     take_text(inner, "vmPriority", where)
     take_text(properties, "description", "properties.", most=LONGEST_DESCRIPTION)
     kept = {key: value for key, value in properties.items() if key not in ("createdOn", "modifiedOn")}
     return {
-        "properties": {**kept, "computeType": known, "properties": inner},
+        "properties": {**kept, "computeType": compute_type, "properties": inner},
         "tags": take_texts(body, "tags"),
         "identity": take_object(body, "identity") or None,
     }
@@ -146,7 +137,8 @@ def _read_scale(inner: JsonObject) -> JsonObject:
     return {"minNodeCount": least, "maxNodeCount": most, "nodeIdleTimeBeforeScaleDown": idle}
 
 
-def _patch(call: Call, compute: Resource) -> Response:
+def _patch(call: Call) -> Response:
+    compute = _require(call)
     change = take_object(take_object(call.body, "properties"), "properties", "properties.")
     inner = compute.body["properties"].get("properties") or {}
     body = {**compute.body, "properties": {**compute.body["properties"], "properties": {**inner, **change}}}
@@ -157,36 +149,40 @@ def _patch(call: Call, compute: Resource) -> Response:
     return answer(_describe(call, stored), 200, operation_headers(call))
 
 
-def _delete(call: Call, compute: Resource) -> Response:
+def _delete(call: Call) -> Response:
     """Delete or detach (``underlyingResourceAction``): the same here, where nothing lies under it."""
-    database = call.workspace.database
+    database, compute = call.workspace.database, _require(call)
     with database.transaction():
         delete_resource(database, KIND, compute.name)
-        if find_compute(call.workspace, compute.name) is not None:  # the project describes it
+        if _find_compute(call.workspace, compute.name) is not None:  # the project describes it
             put_resource(database, KIND, compute.name, {})
     return Response(status_code=202, headers=operation_headers(call))
 
 
-def _act(call: Call) -> Response:
-    compute = _require(call)
-    action, kind = call.action or "", compute.body["properties"]["computeType"]
-    actions: dict[str, Callable[[], Response]] = {
-        "listnodes": lambda: answer({"nodes": []}),  # instances exist only while jobs run
-        "listkeys": lambda: answer({"computeType": kind}),
-        "enablesso": lambda: answer({}),
-        "updateidleshutdownsetting": lambda: answer({}),
-        "customservices": lambda: answer({}),
-    }
-    if call.method == "POST" and action in actions:
-        return actions[action]()
-    if call.method != "POST" or action not in _STATES:
-        raise ServiceError(404, "ResourceNotFound", f"Computes have no action `{action[:60]}`.")
+def _start_or_stop(call: Call) -> Response:
+    compute, action = _require(call), call.action or ""
+    kind = compute.body["properties"]["computeType"]
     if kind != "ComputeInstance":
         raise bad_request(f"Only a compute instance can {action}, and {compute.name} is of type {kind}.")
     operation = {"operationName": action.title(), "operationTime": now(), "operationStatus": "Succeeded"}
     body = {**compute.body, "state": _STATES[action], "lastOperation": operation}
     put_resource(call.workspace.database, KIND, compute.name, body)
     return Response(status_code=202, headers=operation_headers(call))
+
+
+def _list_nodes(call: Call) -> Response:
+    """The instances of a compute, which exist only while jobs run."""
+    _require(call)
+    return answer({"nodes": []})
+
+
+def _list_keys(call: Call) -> Response:
+    return answer({"computeType": _type(_require(call))})
+
+
+def _accept(call: Call) -> Response:
+    _require(call)
+    return answer({})
 
 
 def _describe(call: Call, compute: Resource) -> JsonObject:
@@ -243,3 +239,80 @@ def _live(kind: str, compute: Resource) -> JsonObject:
             "lastOperation": compute.body.get("lastOperation", created),
         }
     return {}
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": _get,
+    "PUT one": _put,
+    "PATCH one": _patch,
+    "DELETE one": _delete,
+    **dict.fromkeys(("POST one/start", "POST one/stop", "POST one/restart"), _start_or_stop),
+    "POST one/listnodes": _list_nodes,
+    "POST one/listkeys": _list_keys,
+    "POST one/enablesso": _accept,
+    "POST one/updateidleshutdownsetting": _accept,
+    "POST one/customservices": _accept,
+}
+
+
+KIND = "computes"
+# The clusters of the official examples (sdk/python/jobs/configuration.ipynb in Azure/azureml-examples).
+USUAL = {"cpu-cluster": ("STANDARD_D2_V2", 4), "gpu-cluster": ("STANDARD_NC4AS_T4_V3", 4)}
+_CREATED = "2026-01-01T00:00:00.000000Z"  # of the computes that nobody made
+
+
+def list_computes(workspace: Workspace) -> Iterator[Resource]:
+    """All computes, the project's first, one in memory at a time."""
+    by_name = {compute.name.lower(): compute for compute in _given(workspace)}
+    described = use_each(
+        "compute",
+        by_name.values(),
+        lambda compute: get_resource(workspace.database, KIND, compute.name) or compute,
+    )
+    others = (
+        compute for compute in list_resources(workspace.database, KIND) if compute.name.lower() not in by_name
+    )
+    return (compute for compute in itertools.chain(described, others) if not _is_deleted(compute))
+
+
+def _find_compute(workspace: Workspace, name: str) -> Resource | None:
+    """A compute by its name in any case, as clients made it or as the project describes it."""
+    made = get_resource(workspace.database, KIND, name)
+    if made is not None:
+        return None if _is_deleted(made) else made
+    return next((compute for compute in _given(workspace) if compute.name.lower() == name.lower()), None)
+
+
+def _is_deleted(resource: Resource) -> bool:
+    """Whether a client deleted it; a row stays, because ``worldsize.yml`` may still describe it."""
+    return not resource.body
+
+
+def _given(workspace: Workspace) -> list[Resource]:
+    declared = {name.lower(): (name, *values) for name, values in _declared(workspace).items()}
+    usual = {name: (name, *values, "Dedicated") for name, values in USUAL.items() if name not in declared}
+    return [
+        Resource(KIND, name, describe_cluster(size, count, tier), {}, _CREATED, _CREATED)
+        for name, size, count, tier in [*declared.values(), *usual.values()]
+    ]
+
+
+def describe_cluster(size: str, count: int, tier: str) -> JsonObject:
+    """The body of a cluster with ``count`` instances at most."""
+    scale = {"minNodeCount": 0, "maxNodeCount": count, "nodeIdleTimeBeforeScaleDown": "PT2M"}
+    inner = {"vmSize": size, "vmPriority": tier, "scaleSettings": scale}
+    return {"properties": {"computeType": "AmlCompute", "properties": inner}}
+
+
+def _declared(workspace: Workspace) -> dict[str, tuple[str, int, str]]:
+    """Size, count and tier of the project's clusters; those without a size are left out."""
+    clusters = {}
+    for compute in project_settings(workspace).computes:
+        size = compute.size.value if compute.size is not None else None
+        count = compute.max_instances.value if compute.max_instances is not None else None
+        low = compute.tier is not None and compute.tier.value == "low_priority"
+        if isinstance(size, str):
+            many = count if isinstance(count, int) and not isinstance(count, bool) else 1
+            clusters[compute.name] = (size, many, "LowPriority" if low else "Dedicated")
+    return clusters

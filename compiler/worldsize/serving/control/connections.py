@@ -8,10 +8,15 @@ from typing import Any
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer, take_about, take_object, take_text
-from worldsize.serving.control.operations import operation_headers
-from worldsize.serving.control.paging import answer_page
+from worldsize.serving.control.call import Call, Handlers, operation_headers
+from worldsize.serving.control.document import (
+    JsonObject,
+    answer_page,
+    describe_resource,
+    take_about,
+    take_object,
+    take_text,
+)
 from worldsize.serving.control.resources import (
     Resource,
     delete_resource,
@@ -19,48 +24,50 @@ from worldsize.serving.control.resources import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.errors import ServiceError, not_found
+from worldsize.serving.errors import answer, not_found
 
 _TYPES = {"connections": "connections", "outboundrules": "outboundRules"}  # of Azure Resource Manager
 _REQUIRED = {"connections": ("category", "authType"), "outboundrules": ("type",)}
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for ``connections`` or ``outboundRules``."""
-    if call.name is None:
-        return _list(call)
-    if call.method in ("PUT", "PATCH") and call.action is None:
-        return _put(call)
-    resource = get_resource(call.workspace.database, call.kind, call.name)
-    if call.method == "DELETE" and call.action is None:
-        delete_resource(call.workspace.database, call.kind, call.name)
-        return Response(status_code=200 if resource is not None else 204)
+def _get(call: Call) -> Response:
+    return answer(_describe(call, _require(call)))
+
+
+def _list_secrets(call: Call) -> Response:
+    resource = _require(call)
+    if call.kind != "connections":
+        raise not_found(f"The action `{call.action}` of {call.kind}")
+    return answer(_describe(call, resource, {"credentials": resource.secrets or None}))
+
+
+def _delete(call: Call) -> Response:
+    deleted = delete_resource(call.workspace.database, call.kind, call.name or "")
+    return Response(status_code=200 if deleted else 204)
+
+
+def _require(call: Call) -> Resource:
+    resource = get_resource(call.workspace.database, call.kind, call.name or "")
     if resource is None:
         raise not_found(f"{_TYPES[call.kind]}/{call.name}")
-    if call.action == "listsecrets" and call.method == "POST" and call.kind == "connections":
-        return answer(_describe(call, resource, {"credentials": resource.secrets or None}))
-    if call.method != "GET" or call.action is not None:
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {call.kind} is not allowed.")
-    return answer(_describe(call, resource))
+    return resource
 
 
 def _list(call: Call) -> Response:
     category = call.query.get("category", "").lower()
-    found = list_resources(call.workspace.database, call.kind)
+    resources = list_resources(call.workspace.database, call.kind)
     if category:
-        found = filter(lambda each: str(each.body.get("category", "")).lower() == category, found)
-    return answer_page(call, found, partial(_describe, call))
+        resources = filter(
+            lambda resource: str(resource.body.get("category", "")).lower() == category, resources
+        )
+    return answer_page(call, resources, partial(_describe, call))
 
 
 def _put(call: Call) -> Response:
     properties = take_object(call.body, "properties")
     database, name = call.workspace.database, call.name or ""
-    before = get_resource(database, call.kind, name)
     if call.method == "PATCH":
-        if before is None:
-            raise not_found(f"{_TYPES[call.kind]}/{name}")
-        properties = {**before.body, **properties}
+        properties = {**_require(call).body, **properties}
     take_about(properties)
     for key in _REQUIRED[call.kind]:
         take_text(properties, key, "properties.", required=True)
@@ -81,10 +88,17 @@ def _describe(call: Call, resource: Resource, more: Mapping[str, Any] | None = N
     else:
         properties = {"category": "UserDefined", "status": "Active", **properties}
     kind = _TYPES[call.kind]
-    return {
-        "id": f"{call.scope.id}/{kind}/{resource.name}",
-        "name": resource.name,
-        "type": f"Microsoft.MachineLearningServices/workspaces/{kind}",
-        "properties": properties,
-        "systemData": describe_times(resource.created, resource.modified),
-    }
+    id_, name = f"{call.scope.id}/{kind}/{resource.name}", resource.name
+    return describe_resource(
+        id_, f"workspaces/{kind}", name, properties, (resource.created, resource.modified)
+    )
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": _get,
+    "PUT one": _put,
+    "PATCH one": _put,
+    "DELETE one": _delete,
+    "POST one/listsecrets": _list_secrets,
+}

@@ -7,16 +7,16 @@ from itertools import chain
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
+from worldsize.serving.control.call import Call, Handlers
 from worldsize.serving.control.document import (
     JsonObject,
-    answer,
+    answer_page,
+    describe_resource,
     take_about,
     take_flag,
     take_object,
     take_text,
 )
-from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import (
     Resource,
     delete_resource,
@@ -24,8 +24,7 @@ from worldsize.serving.control.resources import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.workspace import BLOB_STORE, CONTAINERS, Workspace
 
@@ -40,25 +39,16 @@ _TYPES = {  # the required keys of each type
 }
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for ``datastores`` or ``datastores/{name}``."""
-    if call.name is None:
-        return _list(call)
-    if call.action == "listsecrets" and call.method == "POST":
-        return _list_secrets(call)
-    if call.action is not None or call.versions:
-        raise not_found(f"The action `{call.action}` of datastores")
-    if call.method == "PUT":
-        return _put(call)
-    store = _find(call)
-    if call.method == "DELETE":
-        if store is not None and store.name in CONTAINERS:
-            raise bad_request(f"The datastore {store.name} belongs to the workspace and cannot be deleted.")
-        found = delete_resource(call.workspace.database, "datastores", call.name)
-        return Response(status_code=200 if found else 204)
-    if call.method != "GET":
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of a datastore is not allowed.")
-    return answer(_describe(call, _require(call, store)))
+def _get(call: Call) -> Response:
+    return answer(_describe(call, _require(call)))
+
+
+def _delete(call: Call) -> Response:
+    name = call.name or ""
+    if name.lower() in CONTAINERS:
+        raise bad_request(f"The datastore {name.lower()} belongs to the workspace and cannot be deleted.")
+    deleted = delete_resource(call.workspace.database, "datastores", name)
+    return Response(status_code=200 if deleted else 204)
 
 
 def _list(call: Call) -> Response:
@@ -101,13 +91,10 @@ def _default_name(workspace: Workspace) -> str:
     return BLOB_STORE if row is None else str(row.body["name"])
 
 
-def _find(call: Call) -> Resource | None:
+def _require(call: Call) -> Resource:
     name = (call.name or "").lower()
-    own = next((store for store in _own(call.workspace) if store.name == name), None)
-    return own or get_resource(call.workspace.database, "datastores", name)
-
-
-def _require(call: Call, store: Resource | None) -> Resource:
+    built_in = next((store for store in _own(call.workspace) if store.name == name), None)
+    store = built_in or get_resource(call.workspace.database, "datastores", name)
     if store is None:
         raise ServiceError(404, "UserError", f"Error getting datastore: {call.name} was not found.")
     return store
@@ -145,7 +132,7 @@ def _put(call: Call) -> Response:
 
 
 def _list_secrets(call: Call) -> Response:
-    store = _require(call, _find(call))
+    store = _require(call)
     container = store.body.get("containerName") or store.body.get("filesystem")
     kind = str(store.body["credentials"].get("credentialsType", ""))
     if kind.lower() == "none":
@@ -168,10 +155,14 @@ def _describe(call: Call, store: Resource) -> JsonObject:
         "subscriptionId": call.scope.subscription,
         "resourceGroup": call.scope.group,
     }
-    return {
-        "id": f"{call.scope.id}/datastores/{store.name}",
-        "name": store.name,
-        "type": "Microsoft.MachineLearningServices/workspaces/datastores",
-        "properties": properties,
-        "systemData": describe_times(store.created, store.modified),
-    }
+    id_, kind = f"{call.scope.id}/datastores/{store.name}", "workspaces/datastores"
+    return describe_resource(id_, kind, store.name, properties, (store.created, store.modified))
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": _get,
+    "PUT one": _put,
+    "DELETE one": _delete,
+    "POST one/listsecrets": _list_secrets,
+}

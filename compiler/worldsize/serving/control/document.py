@@ -1,20 +1,26 @@
-"""JSON as the management API reads and writes it: bodies judged key by key, and answers."""
+"""JSON as the management API reads and writes it: bodies judged key by key, pages, who made what."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import getpass
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, timezone, tzinfo
-from typing import Any, TypeAlias
+from functools import cache
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldsize.serving.database import MOST_VALUES, TOO_MANY, check_values
-from worldsize.serving.errors import ServiceError, bad_request
+from worldsize.serving.control.call import Call
+from worldsize.serving.database import MOST_VALUES, TOO_MANY, Item, check_values, use_each
+from worldsize.serving.errors import ServiceError, answer, bad_request, encode
 
 JsonObject: TypeAlias = dict[str, Any]
+Value = TypeVar("Value")
 LARGEST_BODY = 4 << 20  # bytes, as Azure Resource Manager has it
 _SMALL = 64 << 10  # bytes of a body that is read beside any number of others, and parsed at once
 _LARGE_AT_ONCE = 8
@@ -24,22 +30,12 @@ MOST_TAGS, LONGEST_KEY, LONGEST_TAG = 50, 100, 1000
 LONGEST_NAME, LONGEST_DESCRIPTION = 256, 5000
 _TEXTS = {"displayName": LONGEST_NAME, "experimentName": LONGEST_NAME}
 
-encode = msgspec.json.Encoder().encode
 _MARGIN = timedelta(days=400)
 _large: set[object] = set()  # the requests whose large bodies are being read
 
 
-def answer(document: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
-    return Response(encode(document), status, headers, media_type="application/json")
-
-
-def parse_object(text: bytes) -> JsonObject:
-    """A request's body; an empty one is an empty object.
-
-    Raises:
-        ServiceError: 400, it is not a JSON object, too deep or of too many values; 413, it is too large.
-    """
+def _parse_object(text: bytes) -> JsonObject:
+    """A request's body; an empty one is an empty object."""
     if len(text) > LARGEST_BODY:
         raise _too_large(LARGEST_BODY)
     if not text.strip():
@@ -65,10 +61,10 @@ async def read_object(request: Request) -> JsonObject:
     """The JSON object of a request's body.
 
     Raises:
-        ServiceError: As :func:`parse_object` and :func:`read_body` do.
+        ServiceError: As :func:`_parse_object` and :func:`read_body` do.
     """
     text = await read_body(request)
-    return parse_object(text) if len(text) < _SMALL else await asyncio.to_thread(parse_object, text)
+    return _parse_object(text) if len(text) < _SMALL else await asyncio.to_thread(_parse_object, text)
 
 
 async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
@@ -105,6 +101,9 @@ async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
     return bytes(body)
 
 
+# Each `take_` function raises a ServiceError of status 400 that names a wrong key.
+
+
 def take_about(
     properties: Mapping[str, Any], where: str = "properties.", *, description: int = LONGEST_DESCRIPTION
 ) -> JsonObject:
@@ -114,9 +113,6 @@ def take_about(
         properties: Of the body.
         where: Their path in it.
         description: The most characters of the description.
-
-    Raises:
-        ServiceError: 400 that names the key.
     """
     for key, most in _TEXTS.items():
         take_text(properties, key, where, most=most)
@@ -124,51 +120,34 @@ def take_about(
     return {key: take_texts(properties, key, where) for key in ("tags", "properties")}
 
 
-def take_object(body: Mapping[str, Any], key: str, where: str = "") -> JsonObject:
-    """The object at ``key``, empty if it is missing or null.
-
-    Raises:
-        ServiceError: 400 that names the key.
-    """
+def _take(body: Mapping[str, Any], key: str, where: str, kind: type[Value], words: str) -> Value | None:
     value = body.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise bad_request(f"`{where}{key}` must be an object, not {_describe(value)}.")
+    if value is not None and not isinstance(value, kind):
+        raise bad_request(f"`{where}{key}` must be {words}, not {_describe(value)}.")
     return value
+
+
+def take_object(body: Mapping[str, Any], key: str, where: str = "") -> JsonObject:
+    """The object at ``key``, empty if it is missing or null."""
+    return _take(body, key, where, dict, "an object") or {}
 
 
 def take_text(
-    body: Mapping[str, Any],
-    key: str,
-    where: str = "",
-    *,
-    required: bool = False,
-    most: int = LARGEST_BODY,
+    body: Mapping[str, Any], key: str, where: str = "", *, required: bool = False, most: int = LARGEST_BODY
 ) -> str:
-    """The text at ``key``, empty if it is missing or null.
-
-    Raises:
-        ServiceError: 400 that names the key, which has another type, is required or is too long.
-    """
-    value = body.get(key)
-    if value is None or value == "":
-        if required:
-            raise bad_request(f"`{where}{key}` is required.")
-        return ""
-    if not isinstance(value, str):
-        raise bad_request(f"`{where}{key}` must be text, not {_describe(value)}.")
-    if len(value) > most:
-        raise bad_request(f"`{where}{key}` has {len(value):,} characters, of which {most:,} are allowed.")
-    return value
+    """The text at ``key``, which may be required and is not too long; empty if it is missing or null."""
+    text = _take(body, key, where, str, "text") or ""
+    if required and not text:
+        raise bad_request(f"`{where}{key}` is required.")
+    if len(text) > most:
+        raise bad_request(f"`{where}{key}` has {len(text):,} characters, of which {most:,} are allowed.")
+    return text
 
 
 def take_time(text: str, where: str, zone: tzinfo = timezone.utc) -> datetime:
     """A time of ISO 8601; without an offset on the clock of ``zone``.
 
-    Raises:
-        ServiceError: 400 that names the key: it is not a time, or so near the beginning of the calendar that
-            no week and no time zone can be counted from it.
+    One so near the beginning of the calendar that no week and no time zone can be counted from it is wrong.
     """
     try:
         moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in "zZ" else text)
@@ -183,23 +162,12 @@ def take_time(text: str, where: str, zone: tzinfo = timezone.utc) -> datetime:
 
 
 def take_flag(body: Mapping[str, Any], key: str, where: str = "") -> bool:
-    """The true or false at ``key``, false if it is missing or null.
-
-    Raises:
-        ServiceError: 400 that names the key.
-    """
-    value = body.get(key)
-    if value is not None and not isinstance(value, bool):
-        raise bad_request(f"`{where}{key}` must be true or false, not {_describe(value)}.")
-    return bool(value)
+    """The true or false at ``key``, false if it is missing or null."""
+    return _take(body, key, where, bool, "true or false") or False
 
 
 def take_count(body: Mapping[str, Any], key: str, where: str = "", *, default: int) -> int:
-    """The whole number from 0 at ``key``.
-
-    Raises:
-        ServiceError: 400 that names the key.
-    """
+    """The whole number from 0 at ``key``."""
     value = body.get(key)
     if value is None:
         return default
@@ -212,9 +180,6 @@ def take_texts(body: Mapping[str, Any], key: str, where: str = "") -> dict[str, 
     """The object of texts at ``key``, such as tags, empty if it is missing or null.
 
     Numbers and truth values become texts, as the service makes them: azure-ai-ml sends ``hash_version`` so.
-
-    Raises:
-        ServiceError: 400 that names the key.
     """
     entries = take_object(body, key, where)
     if len(entries) > MOST_TAGS:
@@ -241,3 +206,117 @@ def _describe(value: object) -> str:
         float: "a number",
     }
     return names.get(type(value), "null")
+
+
+@cache
+def user_name() -> str:
+    """The user of this machine."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a process without an entry in the list of users
+        return "worldsize"
+
+
+def describe_resource(
+    id_: str, kind: str, name: str, properties: JsonObject, times: tuple[str, str]
+) -> JsonObject:
+    """A resource as Azure Resource Manager writes it; ``times`` are those of creation and change."""
+    return {
+        "id": id_,
+        "name": name,
+        "type": f"Microsoft.MachineLearningServices/{kind}",
+        "properties": properties,
+        "systemData": describe_times(*times),
+    }
+
+
+def describe_times(created: str, modified: str) -> JsonObject:
+    """``systemData`` of a resource; times are in UTC, as the service writes them."""
+    return {
+        "createdAt": created,
+        "createdBy": user_name(),
+        "createdByType": "User",
+        "lastModifiedAt": modified,
+        "lastModifiedBy": user_name(),
+        "lastModifiedByType": "User",
+    }
+
+
+PAGE = 100  # items
+PAGE_BYTES = 4 << 20  # after which a page ends
+_MOST = 2**31
+
+
+def read_window(call: Call) -> tuple[int, int]:
+    """How many items a request wants and how many it skips.
+
+    Raises:
+        ServiceError: 400, one is not a whole number from 0.
+    """
+    return min(_read_count(call, "$top", PAGE), 10 * PAGE), _read_count(call, "$skip", 0)
+
+
+def _read_count(call: Call, key: str, default: int) -> int:
+    text = call.query.get(key, "")
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and int(text[:12]) < _MOST and len(text) < 12):
+        raise bad_request(f"`{key}` must be a whole number from 0, not `{text[:40]}`.")
+    return int(text)
+
+
+def views(call: Call) -> tuple[bool, ...]:
+    """The values of ``archived`` that a request lists.
+
+    Raises:
+        ServiceError: 400, ``listViewType`` is another word.
+    """
+    word = call.query.get("listviewtype", "ActiveOnly") or "ActiveOnly"
+    kinds = {"activeonly": (False,), "archivedonly": (True,), "all": (False, True)}
+    view = kinds.get(word.lower().replace("_", ""))  # azure-ai-ml's documentation says ARCHIVED_ONLY
+    if view is None:
+        raise bad_request(f"`listViewType` is ActiveOnly, ArchivedOnly or All, not `{word[:40]}`.")
+    return view
+
+
+def answer_page(
+    call: Call,
+    records: Iterable[Item],
+    describe: Callable[[Item], JsonObject],
+    *,
+    name: Callable[[Item], object] | None = None,
+    skipped: bool = False,
+    token: Callable[[Item], int] | None = None,
+) -> Response:
+    """The records of one page that can be described, and the address of the next if there are more.
+
+    A page ends early when it is large: records are read while it is made.
+
+    Args:
+        call: The request.
+        records: Those of the request, or with ``skipped`` those from the beginning of its window.
+        describe: The resource of a record.
+        name: What a record is called, in messages.
+        skipped: Whether the request's ``$skip`` has been followed.
+        token: What ``$skip`` of the next page is by its last record, in place of how many were before.
+    """
+    limit, skip = read_window(call)
+    rest = iter(records) if skipped else itertools.islice(records, skip, None)
+    shown: list[msgspec.Raw] = []
+    count, size, last = 0, 0, 0
+    for record in rest:
+        if count == limit or size > PAGE_BYTES:
+            # Without a token `$top` is all that the client wants.
+            ends = "$top" in call.query and token is None and size <= PAGE_BYTES
+            link = _link(call, {**call.query, "$skip": str(skip + count if token is None else last)})
+            return answer({"value": shown} if ends else {"value": shown, "nextLink": link})
+        count, last = count + 1, 0 if token is None else token(record)
+        for text in use_each(call.kind, [record], lambda item: encode(describe(item)), name):
+            shown.append(msgspec.Raw(text))
+            size += len(text)
+    return answer({"value": shown})
+
+
+def _link(call: Call, query: Mapping[str, str]) -> str:
+    path = quote(call.id + ("/versions" if call.versions and call.version is None else ""))
+    return f"{call.base}{path}?{urlencode(query)}"

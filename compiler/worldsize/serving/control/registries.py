@@ -17,10 +17,9 @@ from worldsize.base import untrusted
 from worldsize.facts import curated
 from worldsize.serving.control.assets import KINDS
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, answer
+from worldsize.serving.control.document import JsonObject, describe_resource, describe_times
 from worldsize.serving.control.paths import asset_entries
-from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.errors import ServiceError, not_found
+from worldsize.serving.errors import ServiceError, answer, not_found
 from worldsize.serving.workspace import LOCATION, Workspace
 
 _REFERENCE = re.compile(
@@ -28,6 +27,7 @@ _REFERENCE = re.compile(
     r"(?:/(?:versions|labels)/(?P<version>[^/]+))?/?"
 )
 _CREATED = "2026-01-01T00:00:00.000000Z"
+_SAID: JsonObject = {"description": None, "tags": {}, "properties": {}, "isArchived": False}  # of an asset
 _IMAGE = "mcr.microsoft.com/azureml/curated/"
 
 
@@ -52,29 +52,29 @@ def handle(call: Call) -> Response:
             " `assets:` of `worldsize.yml` maps.",
         )
     if not call.kind:
-        return answer(describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
+        return answer(_describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
     if call.kind not in KINDS:
         raise not_found(f"`{call.kind}` of registries")
-    found = [
-        each
-        for each in list_assets(call.workspace)
-        if each.registry == call.scope.workspace.lower() and each.kind == call.kind
+    listed = [
+        asset
+        for asset in list_assets(call.workspace)
+        if asset.registry == call.scope.workspace.lower() and asset.kind == call.kind
     ]
-    return _answer_assets(call, found)
+    return _answer_assets(call, listed)
 
 
-def _answer_assets(call: Call, found: list[RegistryAsset]) -> Response:
+def _answer_assets(call: Call, listed: list[RegistryAsset]) -> Response:
     if call.name is None:
-        names = {each.name: each for each in found}
-        return answer({"value": [_describe_container(call, each) for each in names.values()]})
-    named = [each for each in found if each.name.lower() == call.name.lower()]
+        names = {asset.name: asset for asset in listed}
+        return answer({"value": [_describe_container(call, asset) for asset in names.values()]})
+    named = [asset for asset in listed if asset.name.lower() == call.name.lower()]
     if call.versions and call.version is None:
-        return answer({"value": [_describe(call, each) for each in named]})
+        return answer({"value": [_describe(call, asset) for asset in named]})
     if not named:
         raise _missing(call)
     if call.version is None and call.label is None:
         return answer(_describe_container(call, named[-1]))
-    chosen = [each for each in named if each.version in (call.version, "*")] or (
+    chosen = [asset for asset in named if asset.version in (call.version, "*")] or (
         named[-1:] if call.label == "latest" else []
     )
     if not chosen:
@@ -111,8 +111,7 @@ def list_assets(workspace: Workspace) -> Iterator[RegistryAsset]:
         yield RegistryAsset("azureml", "environments", name, "*", None)
 
 
-def describe_registry(name: str, subscription: str, group: str) -> JsonObject:
-    """The resource of a registry."""
+def _describe_registry(name: str, subscription: str, group: str) -> JsonObject:
     return {
         "id": f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
         f"/Microsoft.MachineLearningServices/registries/{name}",
@@ -155,39 +154,21 @@ def _id(call: Call, asset: RegistryAsset) -> str:
 
 def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
-    return {
-        "id": _id(call, asset),
-        "name": asset.name,
-        "type": f"Microsoft.MachineLearningServices/registries/{asset.kind}",
-        "properties": {
-            "description": None,
-            "tags": {},
-            "properties": {},
-            "isArchived": False,
-            "latestVersion": version,
-            "nextVersion": None,
-            **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
-        },
-        "systemData": describe_times(_CREATED, _CREATED),
+    properties = {
+        **_SAID,
+        "latestVersion": version,
+        "nextVersion": None,
+        **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
     }
+    kind = f"registries/{asset.kind}"
+    return describe_resource(_id(call, asset), kind, asset.name, properties, (_CREATED, _CREATED))
 
 
 def _describe(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
-    return {
-        "id": f"{_id(call, asset)}/versions/{version}",
-        "name": version,
-        "type": f"Microsoft.MachineLearningServices/registries/{asset.kind}/versions",
-        "properties": {
-            "description": None,
-            "tags": {},
-            "properties": {},
-            "isArchived": False,
-            "isAnonymous": False,
-            **_content(asset, f"{_id(call, asset)}/versions/{version}"),
-        },
-        "systemData": describe_times(_CREATED, _CREATED),
-    }
+    id_, kind = f"{_id(call, asset)}/versions/{version}", f"registries/{asset.kind}/versions"
+    properties = {**_SAID, "isAnonymous": False, **_content(asset, id_)}
+    return describe_resource(id_, kind, version, properties, (_CREATED, _CREATED))
 
 
 def _content(asset: RegistryAsset, uri: str) -> JsonObject:

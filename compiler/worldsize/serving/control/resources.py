@@ -56,8 +56,8 @@ def put_resource(
     """
     time, hidden = now(), None if secrets is None else json.dumps(secrets)
     with database.transaction() as connection:
-        known = "SELECT name FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
-        before = connection.execute(known, (kind, name)).fetchone()
+        query = "SELECT name FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
+        before = connection.execute(query, (kind, name)).fetchone()
         connection.execute(
             "INSERT INTO resources (kind, name, body, secrets, created, modified) VALUES (?, ?, ?, ?, ?, ?)"
             " ON CONFLICT DO UPDATE SET body = excluded.body, modified = excluded.modified,"

@@ -1,26 +1,27 @@
-"""The workspace itself. One workspace answers to every name, because clients write the names of their own."""
+"""The workspace, which answers to every name because clients write their own, and what lies above it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call
+from worldsize.facts import prices, vm_sizes
+from worldsize.facts.vm_sizes import VmSize
+from worldsize.serving.control.call import PROVIDER, Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     LONGEST_DESCRIPTION,
     JsonObject,
-    answer,
+    describe_times,
     take_object,
     take_text,
     take_texts,
 )
-from worldsize.serving.control.operations import operation_headers
+from worldsize.serving.control.paths import project_settings
 from worldsize.serving.control.resources import delete_resource, get_resource, put_resource
-from worldsize.serving.control.system_data import describe_times
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.workspace import LOCATION, TENANT, Scope, Workspace
 
 _CREATED = "2026-01-01T00:00:00.000000Z"
@@ -47,32 +48,17 @@ _ACTIONS: dict[str, Callable[[Call], object]] = {
 _LISTS = ("privateendpointconnections", "privatelinkresources", "features", "skus", "usages")
 
 
-def handle(call: Call) -> Response:
-    """Answer a request for the workspace."""
-    if call.method == "GET":
-        return answer(describe_workspace(call.workspace, call.scope))
-    if call.method in ("PUT", "PATCH"):
-        return _change(call)
-    if call.method != "DELETE":
-        raise ServiceError(405, "MethodNotAllowed", f"{call.method} of a workspace is not allowed.")
+def _get(call: Call) -> Response:
+    return answer(_describe_workspace(call.workspace, call.scope))
+
+
+def _delete(call: Call) -> Response:
     if not delete_resource(call.workspace.database, "workspaces", call.scope.workspace):
         raise bad_request(
             f"The workspace {call.scope.workspace} is the one that `worldsize serve` keeps in"
             f" {call.workspace.home.root}. To delete it, stop the server and delete this folder."
         )
     return Response(status_code=202, headers=operation_headers(call))
-
-
-def handle_action(call: Call) -> Response:
-    """Answer a request for an action or a list of the workspace as a whole."""
-    if call.kind in _LISTS and call.method == "GET" and call.name is None:
-        return answer({"value": []})
-    if call.kind in _ACTIONS and call.method == "POST" and call.name is None:
-        return answer(_ACTIONS[call.kind](call))
-    raise not_found(f"`{call.kind}` of the workspace")
-
-
-ACTION_KINDS = (*_ACTIONS, *_LISTS)
 
 
 def _change(call: Call) -> Response:
@@ -87,22 +73,22 @@ def _change(call: Call) -> Response:
     if "tags" in call.body:
         body["tags"] = tags
     put_resource(database, "workspaces", name, body)
-    return answer(describe_workspace(call.workspace, call.scope), 200, operation_headers(call))
+    return answer(_describe_workspace(call.workspace, call.scope), 200, operation_headers(call))
 
 
-def workspace_guid(workspace: Workspace) -> str:
+def _workspace_guid(workspace: Workspace) -> str:
     """The workspace's own id, which stays with its home."""
     return str(uuid5(NAMESPACE_URL, str(workspace.home.root.resolve())))
 
 
-def describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
+def _describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
     """The resource of the workspace under the name that a request gave it."""
     stored = get_resource(workspace.database, "workspaces", scope.workspace)
-    given = {} if stored is None else dict(stored.body)
+    settings = {} if stored is None else dict(stored.body)
     times = (_CREATED, _CREATED) if stored is None else (stored.created, stored.modified)
-    tags = given.pop("tags", {})
+    tags = settings.pop("tags", {})
     host = urlsplit(workspace.endpoints.api).netloc
-    guid = workspace_guid(workspace)
+    guid = _workspace_guid(workspace)
     return {
         "id": scope.id,
         "name": scope.workspace,
@@ -132,7 +118,7 @@ def describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
             "allowPublicAccessWhenBehindVnet": False,
             "privateEndpointConnections": [],
             "managedNetwork": {"isolationMode": "Disabled", "outboundRules": {}},
-            **given,
+            **settings,
         },
         "systemData": describe_times(*times),
     }
@@ -149,3 +135,186 @@ def describe_discovery(workspace: Workspace) -> JsonObject:
     services = ("api", "history", "mlflow", "experimentation", "modelmanagement", "catalog", "pipelines")
     more = ("notebooks", "hyperdrive", "inferencing", "artifact", "data", "jasmine")
     return {**dict.fromkeys((*services, *more), base), "studio": page}
+
+
+def _list_nothing(_call: Call) -> Response:
+    return answer({"value": []})
+
+
+def _act(call: Call) -> Response:
+    return answer(_ACTIONS[call.kind](call))
+
+
+HANDLERS: Handlers = {"GET all": _get, "PUT all": _change, "PATCH all": _change, "DELETE all": _delete}
+# Actions and lists of the workspace as a whole.
+ACTION_HANDLERS: Mapping[str, Handlers] = {
+    **{kind: {"POST all": _act} for kind in _ACTIONS},
+    **{kind: {"GET all": _list_nothing} for kind in _LISTS},
+}
+
+
+_TYPES = ("workspaces", "registries", "workspaces/computes", "workspaces/jobs", "workspaces/data")
+
+
+def answer_above(workspace: Workspace, method: str, segments: Sequence[str]) -> Response:
+    """Answer a request whose path does not lead into a workspace.
+
+    Args:
+        workspace: The workspace.
+        method: Of the request.
+        segments: Of the path, from ``subscriptions`` or ``providers`` on.
+
+    Raises:
+        ServiceError: 404, for what only Azure has.
+    """
+    words = [segment.lower() for segment in segments if segment]
+    if method == "DELETE" and "providers" in words:  # the resources beside a workspace that is deleted
+        return Response(status_code=204)
+    if method not in ("GET", "HEAD"):
+        raise ServiceError(
+            405, "MethodNotAllowed", f"worldsize serve keeps one workspace, so {method} is not allowed here."
+        )
+    if words[:1] == ["providers"]:
+        return _answer_provider(words)
+    if len(words) <= 2:
+        subscription = _subscription(segments[1] if words[1:] else workspace.scope.subscription)
+        return answer(subscription if words[1:] else {"value": [subscription]})
+    name, inner = segments[1], words[2:]
+    if inner[0] == "resourcegroups":
+        return _answer_group(workspace, name, segments[3:])
+    if inner[0] == "locations":
+        return answer({"value": [_location(name)]})
+    if inner[0] == "providers":
+        return _answer_of_provider(workspace, name, inner[1:], segments)
+    raise not_found("/" + "/".join(segments)[:300])
+
+
+def _subscription(name: str) -> JsonObject:
+    return {
+        "id": f"/subscriptions/{name}",
+        "subscriptionId": name,
+        "tenantId": TENANT,
+        "displayName": "worldsize serve",
+        "state": "Enabled",
+    }
+
+
+def _location(subscription: str) -> JsonObject:
+    return {
+        "id": f"/subscriptions/{subscription}/locations/{LOCATION}",
+        "name": LOCATION,
+        "displayName": "East US",
+    }
+
+
+def _answer_provider(words: Sequence[str]) -> Response:
+    if len(words) > 2 and words[2] == "operations":
+        return answer({"value": []})
+    return answer({"value": [_provider()]})
+
+
+def _provider() -> JsonObject:
+    types = [
+        {"resourceType": name, "locations": ["East US"], "apiVersions": ["2024-10-01"]} for name in _TYPES
+    ]
+    return {
+        "namespace": "Microsoft.MachineLearningServices",
+        "registrationState": "Registered",
+        "resourceTypes": types,
+    }
+
+
+def _answer_group(workspace: Workspace, subscription: str, rest: Sequence[str]) -> Response:
+    name = rest[0] if rest else workspace.scope.group
+    group = {
+        "id": f"/subscriptions/{subscription}/resourceGroups/{name}",
+        "name": name,
+        "type": "Microsoft.Resources/resourceGroups",
+        "location": LOCATION,
+        "tags": {},
+        "properties": {"provisioningState": "Succeeded"},
+    }
+    if len(rest) <= 1:
+        return answer(group if rest else {"value": [group]})
+    words = [segment.lower() for segment in rest[1:]]
+    if words[:2] == ["providers", PROVIDER] and words[2:] in (["workspaces"], ["registries"]):
+        return _list_containers(workspace, words[2], subscription, name)
+    if len(words) == 4 and "/".join(words[1:3]) in [kind.lower() for kind in DEPENDENTS.values()]:
+        kind = "/".join(rest[2:4])
+        return answer(
+            {**group, "id": f"{group['id']}/providers/{kind}/{rest[4]}", "name": rest[4], "type": kind}
+        )
+    raise not_found("/" + "/".join(["subscriptions", subscription, "resourceGroups", *rest])[:300])
+
+
+def _list_containers(workspace: Workspace, word: str, subscription: str, group: str) -> Response:
+    scope = Scope(subscription, group, workspace.scope.workspace)
+    return answer({"value": [_describe_workspace(workspace, scope)] if word == "workspaces" else []})
+
+
+def _answer_of_provider(
+    workspace: Workspace, subscription: str, words: Sequence[str], segments: Sequence[str]
+) -> Response:
+    if not words:
+        return answer({"value": [_provider()]})
+    if words[0] != PROVIDER:
+        raise not_found("/" + "/".join(segments)[:300])
+    if len(words) == 1:
+        return answer(_provider())
+    if words[1:] in (["workspaces"], ["registries"]):
+        return _list_containers(workspace, words[1], subscription, workspace.scope.group)
+    if len(words) >= 4 and words[1] == "locations":
+        return _answer_location(workspace, subscription, words[2], words[3], segments)
+    raise not_found("/" + "/".join(segments)[:300])
+
+
+def _answer_location(
+    workspace: Workspace, subscription: str, location: str, what: str, segments: Sequence[str]
+) -> Response:
+    base = f"/subscriptions/{subscription}/providers/Microsoft.MachineLearningServices/locations/{location}"
+    if what == "mfeoperationsstatus":
+        return answer({"id": f"{base}/{what}/{segments[-1]}", "name": segments[-1], "status": "Succeeded"})
+    if what == "mfeoperationresults":
+        return answer({})
+    sizes = [
+        size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) and size.status != "retired"
+    ]
+    if what == "vmsizes":
+        learned = project_settings(workspace).vm_sizes.values()
+        return answer({"value": [_size(size) for size in (*sizes, *learned)]})
+    families = sorted({size.family for size in sizes})
+    if what in ("usages", "quotas"):
+        return answer({"value": [_limit(base, what, location, family) for family in families]})
+    raise not_found(f"`{what[:60]}` of the location {location[:60]}")
+
+
+def _size(size: VmSize) -> JsonObject:
+    disk = size.temp_disk_gib
+    return {
+        "name": size.name.upper(),
+        "family": f"standard{size.family}Family" if size.family else "",
+        "vCPUs": size.vcpus,
+        "gpus": size.devices,
+        "osVhdSizeMB": 1047552,
+        "maxResourceVolumeMB": 0 if disk is None else int(disk * 1024),
+        "memoryGB": size.ram_gib,
+        "lowPriorityCapable": prices.has_price(size.name, "low_priority"),
+        "premiumIO": "s" in size.name.rpartition("_")[0][-3:].lower()
+        or size.name.lower().startswith("standard_ds"),
+        "supportedComputeTypes": ["AmlCompute", "ComputeInstance"],
+        "estimatedVMPrices": None,
+    }
+
+
+def _limit(base: str, what: str, location: str, family: str) -> JsonObject:
+    """A family's quota or use: no instance of Azure is ever in use, and none is limited in number."""
+    name = {"value": f"standard{family}Family", "localizedValue": f"Standard {family} Family Cluster vCPUs"}
+    return {
+        "id": f"{base}/{what}/{name['value']}",
+        "amlWorkspaceLocation": location,
+        "type": f"Microsoft.MachineLearningServices/{what}",
+        "unit": "Count",
+        "limit": -1,  # none is set
+        **({"currentValue": 0} if what == "usages" else {}),
+        "name": name,
+    }

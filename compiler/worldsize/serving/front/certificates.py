@@ -87,7 +87,7 @@ class Authority:
         """
         path = self._home.state / "certificates.pem"
         named = [Path(environment[name]) for name in BUNDLE_VARIABLES if environment.get(name)]
-        usable = [each for each in dict.fromkeys(named) if each != path and each.is_file()]
+        usable = [bundle for bundle in dict.fromkeys(named) if bundle != path and bundle.is_file()]
         texts = [untrusted.read_bytes(bundle) for bundle in usable or [Path(certifi.where())]]
         texts.append(self._certificate.public_bytes(Encoding.PEM))
         write_whole(path, b"\n".join(texts), mode=PRIVATE_FILE, follow=False)
@@ -112,32 +112,26 @@ class Authority:
     def _make(self) -> tuple[Key, x509.Certificate]:
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("Worldsize: the workspace of one folder")
-        builder = _builder(name, name, key.public_key(), datetime.now(timezone.utc) + LIFE)
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        builder = builder.add_extension(_key_usage(authority=True), critical=True)
-        builder = _add_issuer(builder, key)
+        builder = _describe(name, name, key, key, datetime.now(timezone.utc) + LIFE, authority=True)
         certificate = builder.sign(key, hashes.SHA256())
-        text = _pem(key) + certificate.public_bytes(Encoding.PEM)
-        write_whole(self._path, text, mode=PRIVATE_FILE, follow=False)
+        write_whole(self._path, _pem(key, certificate), mode=PRIVATE_FILE, follow=False)
         return key, certificate
 
     def _sign(self, names: tuple[str, ...]) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
-        end = self._certificate.not_valid_after_utc
-        builder = _builder(_name(names[0]), self._certificate.subject, key.public_key(), end)
-        builder = builder.add_extension(
-            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
-        )
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        builder = builder.add_extension(_key_usage(authority=False), critical=True)
-        server = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-        builder = _add_issuer(builder.add_extension(server, critical=False), self._key)
+        authority, end = self._certificate.subject, self._certificate.not_valid_after_utc
+        builder = _describe(_name(names[0]), authority, key, self._key, end, authority=False)
+        for extension in (
+            x509.SubjectAlternativeName([_general_name(name) for name in names]),
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
+        ):
+            builder = builder.add_extension(extension, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         with tempfile.NamedTemporaryFile(dir=self._home.state) as file:  # the ssl module reads files only
-            file.write(_pem(key) + certificate.public_bytes(Encoding.PEM))
+            file.write(_pem(key, certificate))
             file.flush()
             context.load_cert_chain(file.name)
         return context
@@ -158,30 +152,12 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, end: datetime
+def _describe(
+    subject: x509.Name, issuer: x509.Name, key: Key, issuer_key: Key, end: datetime, *, authority: bool
 ) -> x509.CertificateBuilder:
+    """A certificate to sign, with what one of an authority and one of a server have in common."""
     start = datetime.now(timezone.utc) - timedelta(hours=1)  # clocks of containers may be late
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public_key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(start)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-    )
-
-
-def _add_issuer(builder: x509.CertificateBuilder, key: Key) -> x509.CertificateBuilder:
-    """OpenSSL 3 demands the authority's key identifier when it is strict."""
-    identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
-    return builder.add_extension(identifier, critical=False)
-
-
-def _key_usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
+    usage = x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
         key_encipherment=False,
@@ -192,7 +168,24 @@ def _key_usage(*, authority: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
+    # OpenSSL 3 demands the authority's key identifier when it is strict.
+    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    constraints = x509.BasicConstraints(ca=authority, path_length=0 if authority else None)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(end)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(constraints, critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(issued_by, critical=False)
+    )
 
 
-def _pem(key: Key) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+def _pem(key: Key, certificate: x509.Certificate) -> bytes:
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return private + certificate.public_bytes(Encoding.PEM)

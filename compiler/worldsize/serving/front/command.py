@@ -10,7 +10,11 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from worldsize.serving.database import contained
 from worldsize.serving.front.server import Server
+from worldsize.serving.jobs import records
+from worldsize.serving.jobs.queue import STARTED, cancel
+from worldsize.serving.workspace import Workspace
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell reports them
@@ -126,3 +130,25 @@ def _is_foreground() -> bool:
 def _refuse(word: str, reason: str, status: int) -> int:
     sys.stderr.write(f"error: `{word}`: {reason}\n")
     return status
+
+
+async def cancel_jobs(workspace: Workspace) -> int:
+    """Cancel every job that has not ended, those that wait first, so that none of them starts meanwhile.
+
+    Args:
+        workspace: The workspace, whose queue still runs.
+
+    Returns:
+        How many there were.
+    """
+    waiting = records.list_in_state(workspace.database, records.WAITING)
+    for job in waiting:
+        await _cancel(workspace, job.name)
+    active = records.list_in_state(workspace.database, STARTED)
+    await asyncio.gather(*(_cancel(workspace, job.name) for job in active))
+    return len(waiting) + len(active)
+
+
+async def _cancel(workspace: Workspace, name: str) -> None:
+    with contained("job", name):
+        await cancel(workspace, name)

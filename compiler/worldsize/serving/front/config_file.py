@@ -25,7 +25,7 @@ FILES = ("config.json", "project.json")
 def find_config(folder: Path) -> Path | None:
     """The file that ``MLClient.from_config()`` would read in ``folder``."""
     ancestors = [folder, *folder.parents][: LEVELS + 1]
-    paths = (each / name / file for each in ancestors for name in FOLDERS for file in FILES)
+    paths = (ancestor / name / file for ancestor in ancestors for name in FOLDERS for file in FILES)
     return next((path for path in paths if path.is_file()), None)
 
 
@@ -43,8 +43,8 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
     """
     path = folder / ".azureml" / "config.json"
     text = _format(scope)
-    found = find_config(folder)
-    if path.parent.is_symlink() or (found is not None and not (found == path and _read(path) == text)):
+    existing = find_config(folder)
+    if path.parent.is_symlink() or (existing is not None and not (existing == path and _read(path) == text)):
         yield None
         return
     made_folder = not path.parent.exists()
@@ -52,7 +52,7 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
         path.parent.mkdir(exist_ok=True)
         if made_folder:
             ignore_in_git(path.parent)
-        if found is None:
+        if existing is None:
             write_whole(path, text.encode(), new=True)
         held = untrusted.open_file(path)
         fcntl.flock(held, fcntl.LOCK_SH)
@@ -66,8 +66,8 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if another server still lends it
             if _read(path) == text:  # the command may have replaced it
                 path.unlink()
-            if made_folder or found is not None:
-                if [each.name for each in path.parent.iterdir()] == [".gitignore"]:
+            if made_folder or existing is not None:
+                if [file.name for file in path.parent.iterdir()] == [".gitignore"]:
                     (path.parent / ".gitignore").unlink()
                 path.parent.rmdir()
 

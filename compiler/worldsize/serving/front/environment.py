@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from worldsize.serving.front.certificates import BUNDLE_VARIABLES
-from worldsize.serving.front.guard import PROXY_USER
-from worldsize.serving.front.tokens import issue_token, secret_text
+from worldsize.serving.front.guard import PROXY_USER, issue_token, secret_text
 from worldsize.serving.workspace import ACCOUNT, API_HOST, BLOB_HOST, TENANT, Endpoints, Workspace
 
 LOOPBACK = ("127.0.0.1", "localhost")  # no `::1`: the network stack of azureml-fsspec reads a port in it

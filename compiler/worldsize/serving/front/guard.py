@@ -1,4 +1,4 @@
-"""Who may make which request.
+"""Who may make which request, and what the server signs for it.
 
 A connection through the proxy was authenticated when it was opened; its requests need a credential where
 Azure wants one. A direct one can come from any program of this machine and from any web page that a browser
@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hmac
+import json
 import re
+import time
 from collections.abc import Mapping
-from urllib.parse import urlencode
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
@@ -23,9 +29,8 @@ from starlette.websockets import WebSocketClose
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.front.hosts import normalise, path_prefix
 from worldsize.serving.front.peers import admit
-from worldsize.serving.front.tokens import equal, secret_text, sign_path, verify_path, verify_token
 from worldsize.serving.storage.errors import StorageError
-from worldsize.serving.workspace import ACCOUNT, Workspace
+from worldsize.serving.workspace import ACCOUNT, TENANT, Workspace
 
 __all__ = ["Guard", "check_proxy_credentials", "cookie_name", "proxy_host", "sign_path"]
 
@@ -46,10 +51,10 @@ def check_proxy_credentials(workspace: Workspace, header: str) -> bool:
     if scheme.lower() != "basic":
         return False
     try:
-        given = base64.b64decode(encoded.strip(), validate=True).decode("latin-1")
+        credentials = base64.b64decode(encoded.strip(), validate=True).decode("latin-1")
     except (binascii.Error, ValueError):
         return False
-    return equal(given, f"{PROXY_USER}:{secret_text(workspace, 'proxy')}")
+    return equal(credentials, f"{PROXY_USER}:{secret_text(workspace, 'proxy')}")
 
 
 def proxy_host(connection: Mapping[str, object]) -> str | None:
@@ -137,9 +142,9 @@ class Guard:
 
     def _admit_to_page(self, request: HTTPConnection) -> Response | None:
         secret = secret_text(self._workspace, "page")
-        given = request.query_params.get("token")
-        if given is not None and request.scope["type"] == "http":
-            if not equal(given, self._workspace.token):
+        offered = request.query_params.get("token")
+        if offered is not None and request.scope["type"] == "http":
+            if not equal(offered, self._workspace.token):
                 raise ServiceError(
                     401, "AuthenticationFailed", "the token in the address is not this server's"
                 )
@@ -189,3 +194,110 @@ def _add_prefix(scope: Scope) -> Scope:
         return scope
     raw = prefix.encode() + scope.get("raw_path", scope["path"].encode())
     return {**scope, "path": prefix + scope["path"], "raw_path": raw}
+
+
+TOKEN_SECONDS = 86400  # as a managed identity's token lives
+SAS_TIME = timedelta(days=7)
+SAS_VERSION = "2023-11-03"
+CLIENT = "00000000-0000-0000-0000-000000000002"
+USER = "00000000-0000-0000-0000-000000000003"
+USER_NAME = "user@worldsize.local"
+
+
+@lru_cache(maxsize=256)
+def _derive(token: str, purpose: str) -> bytes:
+    """A secret for one purpose, so that one that leaks serves no other."""
+    return hmac.digest(token.encode(), purpose.encode(), "sha256")
+
+
+def secret_text(workspace: Workspace, purpose: str) -> str:
+    """A derived secret as text that needs no quoting.
+
+    Args:
+        workspace: The workspace whose secret it is derived from.
+        purpose: ``proxy``, ``identity`` or ``page``.
+    """
+    return _derive(workspace.token, purpose).hex()
+
+
+def equal(left: str, right: str) -> bool:
+    """Compare secrets in a time that does not tell where they differ."""
+    return hmac.compare_digest(left.encode(), right.encode())
+
+
+def issue_token(workspace: Workspace, audience: str, claims: Mapping[str, Any] | None = None) -> str:
+    """A bearer token for ``audience``, with the claims that Azure's clients decode.
+
+    Args:
+        workspace: The workspace that signs it.
+        audience: The resource that the client asked a token for.
+        claims: Claims that differ, such as the application's id.
+    """
+    now = int(time.time())
+    payload = {
+        "aud": audience,
+        "iss": f"https://sts.windows.net/{TENANT}/",
+        "iat": now,
+        "nbf": now,
+        "exp": now + TOKEN_SECONDS,
+        "tid": TENANT,
+        "oid": USER,
+        "sub": USER,
+        "upn": USER_NAME,
+        "name": "Local user",
+        "appid": CLIENT,
+        "ver": "1.0",
+        **(claims or {}),
+    }
+    signed = f"{_encode(json.dumps({'alg': 'HS256', 'typ': 'JWT'}))}.{_encode(json.dumps(payload))}"
+    return f"{signed}.{_signature(workspace, signed)}"
+
+
+def verify_token(workspace: Workspace, token: str) -> bool:
+    """Whether the server signed the token and it has not expired."""
+    signed, _, signature = token.rpartition(".")
+    if not equal(signature, _signature(workspace, signed)):
+        return False
+    try:
+        payload = json.loads(base64.urlsafe_b64decode(signed.partition(".")[2] + "=="))
+        return float(payload["exp"]) > time.time()
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        return False
+
+
+def sign_path(workspace: Workspace, container: str) -> str:
+    """The query string of a shared access signature for everything in a container.
+
+    Args:
+        workspace: The workspace that signs it.
+        container: The name of the container.
+
+    Returns:
+        ``sv=…&sr=c&se=…&sp=…&sig=…``, without the question mark.
+    """
+    end = f"{datetime.now(timezone.utc) + SAS_TIME:%Y-%m-%dT%H:%M:%SZ}"
+    values = {"sv": SAS_VERSION, "sr": "c", "se": end, "sp": "racwdl"}
+    values["sig"] = _path_signature(workspace, container, end)
+    return urlencode(values, quote_via=quote)
+
+
+def verify_path(workspace: Workspace, container: str, query: Mapping[str, str]) -> bool:
+    """Whether the query has a signature of the server for the container that has not expired."""
+    end = query.get("se", "")
+    if not equal(query.get("sig", ""), _path_signature(workspace, container, end)):
+        return False
+    return end > f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _path_signature(workspace: Workspace, container: str, end: str) -> str:
+    key = _derive(workspace.token, "storage")
+    return base64.b64encode(hmac.digest(key, f"{container}\n{end}".encode(), "sha256")).decode()
+
+
+def _signature(workspace: Workspace, signed: str) -> str:
+    digest = hmac.digest(_derive(workspace.token, "bearer"), signed.encode(), "sha256")
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _encode(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()

@@ -109,7 +109,7 @@ def is_machine(address: str) -> bool:
     parsed = ipaddress.ip_address(address.partition("%")[0])
     embedded = [parsed]
     if isinstance(parsed, ipaddress.IPv6Address):
-        embedded += [each for each in (parsed.ipv4_mapped, parsed.sixtofour) if each is not None]
+        embedded += [inner for inner in (parsed.ipv4_mapped, parsed.sixtofour) if inner is not None]
         embedded += parsed.teredo or ()
         embedded.append(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF))  # `::a.b.c.d`, and NAT64's
     return not _MACHINE.isdisjoint(embedded)

@@ -128,7 +128,7 @@ class Listener:
             context = self._authority.context("localhost", "127.0.0.1")
             await serve_socket(client, partial(self._make_protocol, None, peer), context)
         elif first == b"CONNECT ":
-            head = await asyncio.wait_for(read_head(client), HEAD_SECONDS)
+            head = await asyncio.wait_for(_read_head(client), HEAD_SECONDS)
             await self._proxy(client, head, peer)
         elif first:
             await serve_socket(client, partial(self._make_protocol, None, peer), None)
@@ -150,12 +150,8 @@ async def serve_socket(
         )
 
 
-async def read_head(client: socket.socket) -> bytes:
-    """Read a request up to its empty line, and nothing of what follows.
-
-    Raises:
-        ConnectionError: The head is longer than 8 KiB, or the client closed the connection.
-    """
+async def _read_head(client: socket.socket) -> bytes:
+    """Read a request up to its empty line, and nothing of what follows."""
     head = bytearray()
     while len(head) < HEAD_BYTES:
         await _wait_readable(client)

@@ -85,7 +85,7 @@ class Peers:
         if (timer := self._strangers.pop(peer, None)) is not None:
             timer.cancel()
             if len(self._admitted) >= self._most:
-                idle = next((each for each in self._admitted if each.is_idle), None)
+                idle = next((other for other in self._admitted if other.is_idle), None)
                 (idle or peer).end()
         elif peer not in self._admitted:
             return  # it has left

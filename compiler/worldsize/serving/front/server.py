@@ -1,29 +1,39 @@
-"""The server's process: one home, one port, and what runs as long as it does."""
+"""The server: one home, one port, every part's routes with their errors, and what runs as long as it does."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import ctypes
+import importlib
 import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from worldsize.base.whole_file import remove_parts
 from worldsize.running.record.json_files import read_json, write_json
-from worldsize.serving.app import make_app
 from worldsize.serving.database import Database
+from worldsize.serving.errors import ServiceError, explain_refused, log_error
 from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.environment import client_variables, make_endpoints
+from worldsize.serving.front.guard import Guard
 from worldsize.serving.front.listener import Listener, bind
 from worldsize.serving.front.peers import Peer, watch_peers
 from worldsize.serving.front.tunnel import Tunnel, Upstream
@@ -233,3 +243,112 @@ def _log_to_file(path: Path) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
+
+
+# In the order in which their routes are tried.
+PARTS = (
+    "worldsize.serving.identity",
+    "worldsize.serving.control.routes",
+    "worldsize.serving.history.routes",
+    "worldsize.serving.artifacts.routes",
+    "worldsize.serving.tracking.routes",
+    "worldsize.serving.storage.routes",
+    "worldsize.serving.page.routes",  # answers for the rest
+)
+# In the order in which they start: the queue's jobs write to MLflow, schedules fill the queue.
+SERVICES = (
+    ("worldsize.serving.tracking.server", "run_mlflow"),
+    ("worldsize.serving.jobs.queue", "run_queue"),
+    ("worldsize.serving.schedules.fire", "run_schedules"),
+)
+METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
+Service = Callable[[Workspace], AbstractAsyncContextManager[None]]
+
+
+def make_app(workspace: Workspace, port: int) -> ASGIApp:
+    """The application of one workspace, guarded.
+
+    Args:
+        workspace: What every part works on.
+        port: The port of the listener, which direct requests have to name.
+    """
+    modules = [importlib.import_module(part) for part in PARTS]
+    routes: list[BaseRoute] = [Route("/unknown/{host}/{rest:path}", _refuse_host, methods=METHODS)]
+    routes += [route for module in modules for route in module.routes(workspace)]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(CrashGuard)],
+        lifespan=lambda _app: _run_services(workspace),
+        exception_handlers={
+            ServiceError: _answer_error,
+            HTTPException: _answer_http,
+            ClientDisconnect: _answer_nobody,
+        },
+    )
+    return Guard(app, workspace, port)
+
+
+@contextlib.asynccontextmanager
+async def _run_services(workspace: Workspace) -> AsyncIterator[None]:
+    async with contextlib.AsyncExitStack() as stack:
+        for module, function in SERVICES:
+            service: Service = getattr(importlib.import_module(module), function)
+            await stack.enter_async_context(service(workspace))
+        yield
+
+
+async def _refuse_host(request: Request) -> Response:
+    host = request.path_params["host"]
+    message = f"`worldsize serve` does not offer `{host}`, and lets no request through to Azure."
+    return ServiceError(404, "ResourceNotFound", message).response()
+
+
+async def _answer_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return error.response()
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    """Starlette's own errors: no such path, another method, a body that cannot be read."""
+    assert isinstance(error, HTTPException)
+    codes = {404: "ResourceNotFound", 405: "MethodNotAllowed"}
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return ServiceError(error.status_code, codes.get(error.status_code, "BadRequest"), message).response()
+
+
+async def _answer_nobody(_request: Request, _error: Exception) -> Response:
+    """The client has gone before its request was complete."""
+    return Response(status_code=400)
+
+
+class CrashGuard:
+    """Turns exceptions into answers: the traceback goes to the log, the client learns where that is."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = False
+
+        async def send_on(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_on)
+        except Exception as error:
+            if begun:  # half an answer: only a closed connection tells that the rest is missing
+                raise
+            log_error(f"{scope['method']} {scope['path']} failed", error)
+            message = f"internal error ({type(error).__name__}): `serve/server.log` in the home has more"
+            answer = ServiceError(500, "InternalServerError", message)
+            if (reason := explain_refused(error)) is not None:
+                message = f"nothing was done, because the disk of the workspace refused it: {reason}"
+                answer = ServiceError(507, "InsufficientStorage", message)
+            await answer.response()(scope, receive, send)

@@ -129,8 +129,8 @@ class Tunnel:
         try:
             await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
         finally:
-            for each in (writer, far_writer):
-                each.close()
+            for stream in (writer, far_writer):
+                stream.close()
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         proxy = self.upstream
@@ -165,8 +165,8 @@ async def _resolve(host: str, port: int) -> list[Address]:
         OSError: It has none.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = [(str(address[0]), int(address[1])) for *_, address in found]
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [(str(address[0]), int(address[1])) for *_, address in infos]
     if any(is_machine(name) for name, _ in addresses):
         raise MachineError(host)
     return list(dict.fromkeys(addresses))

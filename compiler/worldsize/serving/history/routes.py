@@ -1,4 +1,4 @@
-"""The run history's paths: ``/history/v1.0/subscriptions/…``, and the data service's for outputs."""
+"""The paths of run history, and those of the data service for outputs, data assets and datastores."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.control.call import answer_beside
-from worldsize.serving.control.document import LONGEST_NAME, answer, encode, read_object, take_about
+from worldsize.serving.control.document import LONGEST_NAME, read_object, take_about
+from worldsize.serving.control.paths import parse_asset
 from worldsize.serving.database import use_each
-from worldsize.serving.errors import not_found
-from worldsize.serving.history.data import read_ids, resolve_assets
-from worldsize.serving.history.runs import show_details, show_run
+from worldsize.serving.errors import answer, bad_request, encode, not_found
+from worldsize.serving.front.guard import sign_path
+from worldsize.serving.history.runs import ASSET_TYPES, show_details, show_run
 from worldsize.serving.jobs import records
-from worldsize.serving.jobs.cancel import cancel
+from worldsize.serving.jobs.job_files import list_outputs, output_uri
+from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import as_object
-from worldsize.serving.workspace import Scope, Workspace
+from worldsize.serving.tracking.models import find_asset
+from worldsize.serving.workspace import CONTAINERS, Scope, Workspace
 
 _PREFIX = "/subscriptions/{subscription}/{groups}/{group}/providers/{provider}/workspaces/{workspace}"
 MAX_RUNS, MAX_CHILDREN = 500, 10_000  # of one answer
@@ -111,12 +114,12 @@ def _get_data(call: RunRequest) -> Response:
 
 
 def _resolve(call: RunRequest) -> Response:
-    return answer({"values": resolve_assets(call.workspace, call.scope, read_ids(call.body))})
+    return answer({"values": _resolve_assets(call.workspace, call.scope, _read_ids(call.body))})
 
 
 def _resolve_models(call: RunRequest) -> Response:
-    found = resolve_assets(call.workspace, call.scope, read_ids(call.body))
-    return answer({"values": {name: {"path": each["uri"], **each} for name, each in found.items()}})
+    assets = _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
+    return answer({"values": {name: {"path": asset["uri"], **asset} for name, asset in assets.items()}})
 
 
 def _accept_events(call: RunRequest) -> Response:
@@ -146,17 +149,18 @@ _HOLDERS = ("", "/experiments/{experiment}", "/experimentids/{experiment}")
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes of the run history of jobs."""
     history = f"/history/v1.0{_PREFIX}"
-    found: list[BaseRoute] = []
+    all_routes: list[BaseRoute] = []
     for holder in _HOLDERS:
-        found.append(_route(workspace, "GET", f"{history}{holder}/runs", _list_runs))
+        all_routes.append(_route(workspace, "GET", f"{history}{holder}/runs", _list_runs))
         for method, action, handler in _RUN_PATHS:
-            found.append(_route(workspace, method, f"{history}{holder}/runs/{{run}}{action}", handler))
-    found.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
+            all_routes.append(_route(workspace, method, f"{history}{holder}/runs/{{run}}{action}", handler))
+    all_routes.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
     data = f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris"
     models = f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris"
-    found.append(_route(workspace, "POST", data, _resolve))
-    found.append(_route(workspace, "POST", models, _resolve_models))
-    return found
+    all_routes.append(_route(workspace, "POST", data, _resolve))
+    all_routes.append(_route(workspace, "POST", models, _resolve_models))
+    all_routes.append(_make_store_route(workspace))
+    return all_routes
 
 
 def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
@@ -165,3 +169,88 @@ def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> Ba
         return await answer_beside(workspace, method, partial(handler, RunRequest(workspace, request, body)))
 
     return Route(path, respond, methods=[method])
+
+
+MAX_IDS = 1000  # of one request
+# The id of an output: `…/data/azureml_{job}_output_{name}/versions/1`.
+_BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
+
+
+def _resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
+    """The address and type of each asset by its id; ids that name nothing are left out."""
+    resolved = use_each(
+        "asset", ids, lambda asset_id: (asset_id, _resolve_asset(workspace, scope, asset_id)), str
+    )
+    return {asset_id: asset for asset_id, asset in resolved if asset is not None}
+
+
+def _resolve_asset(workspace: Workspace, scope: Scope, asset_id: str) -> dict[str, Any] | None:
+    job_name, name_of_output = _parse_output(asset_id)
+    job = records.get_job(workspace.database, job_name) if job_name else None
+    if job is not None:
+        output = next((declared for declared in list_outputs(job) if declared.name == name_of_output), None)
+        if output is None:
+            return None
+        uri = output_uri(scope, job.name, output.name, output.type)
+        return {"uri": uri, "type": ASSET_TYPES.get(output.type, output.type)}
+    name = parse_asset(asset_id)
+    for kind, key, type_key in (("data", "dataUri", "dataType"), ("models", "modelUri", "modelType")):
+        asset = find_asset(workspace, kind, name) if name is not None else None
+        if asset is not None and name is not None and name.kind in ("", kind):
+            return {"uri": asset.properties.get(key), "type": asset.properties.get(type_key)}
+    return None
+
+
+def _parse_output(asset_id: str) -> tuple[str, str]:
+    """The job and the output that an id names; empty where it is the id of another asset."""
+    name = asset_id.removesuffix(_AFTER).rpartition(_BEFORE)[2] if asset_id.endswith(_AFTER) else ""
+    job, _, output = name.rpartition(_BETWEEN)
+    return job, output
+
+
+def _read_ids(body: Mapping[str, Any]) -> list[str]:
+    """The ids in the body of a request."""
+    values = body.get("values")
+    if isinstance(values, list) and len(values) > MAX_IDS:
+        raise bad_request(f"`values` has {len(values):,} ids, of which {MAX_IDS:,} are allowed.")
+    return [str(value) for value in values] if isinstance(values, list) else []
+
+
+_STORE_PATH = (
+    "/datastore/v1.0/subscriptions/{subscription}/{groups}/{group}/providers/{provider}/workspaces/{workspace}"
+    "/datastores/{name}"
+)
+
+
+def _make_store_route(workspace: Workspace) -> BaseRoute:
+    """The route of one datastore, as azureml-fsspec and mltable ask for it."""
+
+    async def show(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in CONTAINERS:
+            raise not_found(f"Datastore `{name}`")
+        return answer(_describe_store(workspace, name))
+
+    return Route(_STORE_PATH, show)
+
+
+def _describe_store(workspace: Workspace, name: str) -> dict[str, object]:
+    """A datastore, with a signature that opens it."""
+    container = CONTAINERS[name]
+    section = {
+        "accountName": workspace.endpoints.account,
+        "containerName": container,
+        "endpoint": "core.windows.net",
+        "protocol": "https",
+        "credentialType": "Sas",
+        "credential": sign_path(workspace, container),
+        "isSas": True,
+        "blobCacheTimeout": 0,
+    }
+    return {
+        "name": name,
+        "dataStoreType": "AzureBlob",
+        "hasBeenValidated": True,
+        "tags": {},
+        "azureStorageSection": section,
+    }

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from worldsize.serving.front.guard import sign_path
-from worldsize.serving.jobs import artifacts
-from worldsize.serving.jobs.outputs import list_outputs
+from worldsize.serving.jobs import job_files
+from worldsize.serving.jobs.job_files import list_outputs
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.resource import page_address, run_properties
 from worldsize.serving.workspace import ARTIFACT_STORE, CONTAINERS, LOCATION, Scope, Workspace
@@ -38,7 +38,7 @@ def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "endTimeUtc": job.ended,
         "lastModifiedUtc": job.ended or job.started or job.created,
         "duration": _duration(job),
-        "error": show_error(job),
+        "error": _show_error(job),
         "warnings": None,
         "displayName": job.display_name,
         "name": job.display_name,
@@ -61,23 +61,22 @@ def show_details(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str
     """The details of a run, which clients ask for again and again while they stream its logs."""
     run = show_run(workspace, scope, job)
     run["createdTimeUtc"] = job.created
-    run["logFiles"] = show_logs(workspace, job)
+    run["logFiles"] = _show_logs(workspace, job)
     run["runDefinition"] = {}
     run["submittedBy"] = "worldsize"
     return run
 
 
-def show_logs(workspace: Workspace, job: JobRecord) -> dict[str, str]:
+def _show_logs(workspace: Workspace, job: JobRecord) -> dict[str, str]:
     """The signed addresses of a run's logs by their paths."""
     container = CONTAINERS[ARTIFACT_STORE]
     signature = sign_path(workspace, container)
-    prefix = f"{workspace.endpoints.blob}/{container}/{artifacts.artifacts_prefix(job.name)}"
-    logs = artifacts.list_logs(workspace.home, job.name)
+    prefix = f"{workspace.endpoints.blob}/{container}/{job_files.artifacts_prefix(job.name)}"
+    logs = job_files.list_logs(workspace.home, job.name)
     return {log: f"{prefix}/{quote(log)}?{signature}" for log in logs}
 
 
-def show_error(job: JobRecord) -> dict[str, Any] | None:
-    """The error of a failed run."""
+def _show_error(job: JobRecord) -> dict[str, Any] | None:
     if job.error_message is None:
         return None
     error = {
@@ -97,14 +96,14 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     """
     return {
         output.name: {
-            "assetId": output_id(scope, job.name, output.name),
+            "assetId": _output_id(scope, job.name, output.name),
             "type": "uri_folder" if output.type in ASSET_TYPES else output.type,
         }
         for output in list_outputs(job)
     }
 
 
-def output_id(scope: Scope, job: str, output: str) -> str:
+def _output_id(scope: Scope, job: str, output: str) -> str:
     """The id of the asset that the service makes of an output."""
     return (
         f"azureml://locations/{LOCATION}/workspaces/{scope.workspace}"

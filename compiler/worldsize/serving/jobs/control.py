@@ -11,12 +11,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call, answer_beside
-from worldsize.serving.control.document import answer, take_about
-from worldsize.serving.control.paging import answer_page, read_window
-from worldsize.serving.errors import ServiceError, conflict, not_found
+from worldsize.serving.control.call import Call, Handlers, answer_beside
+from worldsize.serving.control.document import answer_page, read_window, take_about
+from worldsize.serving.errors import ServiceError, answer, conflict, not_found
 from worldsize.serving.jobs import records
-from worldsize.serving.jobs.cancel import cancel
+from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord, View
 from worldsize.serving.jobs.resource import show_job
 from worldsize.serving.jobs.submit import submit
@@ -26,48 +25,30 @@ VIEWS: Mapping[str, View] = {"activeonly": "ActiveOnly", "archivedonly": "Archiv
 MUTABLE = ("tags", "properties", "displayName", "description", "isArchived")
 
 
-async def handle(call: Call) -> Response:
-    """Answer a request for the jobs of the workspace.
-
-    Raises:
-        ServiceError: What the service answers instead.
-    """
-    if call.action == "cancel" and call.method == "POST" and call.name is not None:
-        await cancel(call.workspace, call.name)
-        return await asyncio.to_thread(_show, call, 200)
-    if call.method == "PUT" and call.name is not None and call.action is None:
-        properties = as_object(call.body.get("properties"), "properties")
-        take_about(properties)
-        if await asyncio.to_thread(records.get_job, call.workspace.database, call.name) is None:
-            await submit(call.workspace, call.name, properties)
-            return await asyncio.to_thread(_show, call, 201)
-    return await answer_beside(call.workspace, call.method, partial(_handle, call))
+async def _cancel(call: Call) -> Response:
+    await cancel(call.workspace, call.name or "")
+    return await asyncio.to_thread(_show, call)
 
 
-def _handle(call: Call) -> Response:
-    """Answer what needs no waiting."""
-    if call.name is None:
-        if call.method != "GET":
-            raise ServiceError(405, "MethodNotAllowed", "Jobs are created by their names.")
-        return _list(call)
-    if call.action is not None:
-        raise not_found(f"Operation `{call.action}` of a job")
-    if call.method == "GET":
-        return _show(call)
-    if call.method == "PUT":
-        properties = as_object(call.body.get("properties"), "properties")
-        if not _is_update(properties):
-            raise conflict(f"A job named `{call.name}` exists already.")
-        update(call, _find(call), properties)
-        return _show(call)
-    if call.method == "PATCH":
-        update(call, _find(call), as_object(call.body.get("properties"), "properties"))
-        return _show(call)
-    if call.method == "DELETE":
-        _find(call)
-        message = "Jobs are kept: archive the job instead (`az ml job archive`)."
-        raise ServiceError(400, "UserError", message)
-    raise ServiceError(405, "MethodNotAllowed", f"{call.method} is not a method of jobs.")
+async def _put(call: Call) -> Response:
+    name, properties = call.name or "", as_object(call.body.get("properties"), "properties")
+    take_about(properties)
+    if await asyncio.to_thread(records.get_job, call.workspace.database, name) is None:
+        await submit(call.workspace, name, properties)
+        return await asyncio.to_thread(_show, call, 201)
+    if not _is_update(properties):
+        raise conflict(f"A job named `{name}` exists already.")
+    return await answer_beside(call.workspace, call.method, partial(_update, call))
+
+
+def _update(call: Call) -> Response:
+    update(call, _find(call), as_object(call.body.get("properties"), "properties"))
+    return _show(call)
+
+
+def _refuse_deletion(call: Call) -> Response:
+    _find(call)
+    raise ServiceError(400, "UserError", "Jobs are kept: archive the job instead (`az ml job archive`).")
 
 
 def _find(call: Call) -> JobRecord:
@@ -119,11 +100,21 @@ def _show_row(call: Call, row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _types(text: str | None) -> list[str]:
-    known = {"command": "Command", "pipeline": "Pipeline", "sweep": "Sweep"}
-    return [known.get(word.strip().lower(), word) for word in text.split(",")] if text else []
+    spellings = {"command": "Command", "pipeline": "Pipeline", "sweep": "Sweep"}
+    return [spellings.get(word.strip().lower(), word) for word in text.split(",")] if text else []
 
 
 def _schedule(query: Mapping[str, str]) -> str | None:
     if query.get("scheduleid"):
         return query["scheduleid"].rpartition("/")[2]
     return "" if (query.get("scheduled") or "").lower() == "true" else None
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": _show,
+    "PUT one": _put,
+    "PATCH one": _update,
+    "DELETE one": _refuse_deletion,
+    "POST one/cancel": _cancel,
+}

@@ -13,7 +13,7 @@ from worldsize.azureml.model import Component, Field, Job, Literal, Step
 from worldsize.running.model.launched import count_launched
 from worldsize.running.model.source import Text
 from worldsize.serving.database import now
-from worldsize.serving.jobs import artifacts
+from worldsize.serving.jobs import job_files
 from worldsize.serving.jobs.records import JobRecord, child_name
 from worldsize.serving.workspace import BLOB_STORE
 
@@ -130,7 +130,7 @@ def _bind_inputs(root: str, step: PlannedStep) -> dict[str, Any]:
             before, output = read
             source = before if step.outer is None else f"{step.outer}.{before}"
             end = "" if shown["jobInputType"] == "uri_file" else "/"
-            place = artifacts.output_prefix(child_name(root, source), output)
+            place = job_files.output_prefix(child_name(root, source), output)
             # Without a workspace, which each client knows by names of its own.
             bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}{end}"}
     return bound
@@ -146,10 +146,10 @@ def _read_output(value: object) -> tuple[str, str] | None:
 
 def _find_objective(step: Step) -> dict[str, Any] | None:
     """What a sweep looks for, as the service shows it."""
-    given = fields.read_field(step.raw, "objective") if step.raw is not None else None  # type: ignore[arg-type]
-    if step.type != "sweep" or given is None or not isinstance(given.value, dict):
+    objective = fields.read_field(step.raw, "objective") if step.raw is not None else None  # type: ignore[arg-type]
+    if step.type != "sweep" or objective is None or not isinstance(objective.value, dict):
         return None
-    goal, metric = (str(given.value.get(key) or "") for key in ("goal", "primary_metric"))
+    goal, metric = (str(objective.value.get(key) or "") for key in ("goal", "primary_metric"))
     return {"goal": goal.capitalize(), "primaryMetric": metric}
 
 
@@ -161,11 +161,11 @@ def _list_outputs(step: Step) -> dict[str, Any]:
         setting = step.outputs.get(name)
         shown[name] = {"jobOutputType": port.type}
         if setting is not None:
-            given = setting.value
-            named = {"assetName": given.name, "assetVersion": given.version}
-            if given.binding is None:
-                named["uri"] = given.path
-            shown[name] |= {key: str(each.value) for key, each in named.items() if each is not None}
+            output = setting.value
+            named = {"assetName": output.name, "assetVersion": output.version}
+            if output.binding is None:
+                named["uri"] = output.path
+            shown[name] |= {key: str(field.value) for key, field in named.items() if field is not None}
     return shown
 
 
@@ -204,7 +204,9 @@ def _count_launched(step: Step, component: Component, instances: int) -> int:
     """The processes that a launcher in the command starts on each instance; 1 where there is none."""
     if component.command is None:
         return 1
-    given = {name: port.default.value for name, port in component.inputs.items() if port.default is not None}
-    given |= {name: each.value.value for name, each in step.inputs.items() if isinstance(each.value, Literal)}
-    texts = {name: Text(value) for name, value in given.items()}
+    values = {name: port.default.value for name, port in component.inputs.items() if port.default is not None}
+    values |= {
+        name: bound.value.value for name, bound in step.inputs.items() if isinstance(bound.value, Literal)
+    }
+    texts = {name: Text(value) for name, value in values.items()}
     return count_launched(str(component.command.value), texts, instances)

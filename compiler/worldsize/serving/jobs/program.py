@@ -23,13 +23,13 @@ def main() -> int:
     parser.add_argument("home", type=Path)
     parser.add_argument("name")
     parser.add_argument("--environment", choices=("current", "isolated", "docker"), default="current")
-    given = parser.parse_args()
-    home = Home(given.home)
+    arguments = parser.parse_args()
+    home = Home(arguments.home)
     database = Database(home.database)
     try:
-        with hold_job(home.jobs / given.name):
-            if records.enter_process(database, given.name):
-                execute_job(home, database, given.name, given.environment)
+        with hold_job(home.jobs / arguments.name):
+            if records.enter_process(database, arguments.name):
+                execute_job(home, database, arguments.name, arguments.environment)
     except AlreadyRunsError:
         return 1
     return 0

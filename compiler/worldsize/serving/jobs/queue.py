@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from dataclasses import dataclass, field
 from worldsize.running.prepare.machine import Machine, detect_machine
 from worldsize.running.record.tracker_process import VARIABLES
 from worldsize.serving.database import contained
-from worldsize.serving.errors import log_error
+from worldsize.serving.errors import ServiceError, log_error, not_found
 from worldsize.serving.front.environment import apply_variables, mlflow_server_variables
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import records
@@ -171,7 +172,7 @@ async def run_queue(workspace: Workspace) -> AsyncIterator[None]:
     """Run the queue of a workspace; jobs that run go on when it ends."""
     queue = Queue(workspace, await asyncio.to_thread(detect_machine))
     queue.adopt()
-    async with serve_trackers(workspace.home):
+    async with _serve_trackers(workspace.home):
         task = asyncio.create_task(_repeat(queue))
         try:
             yield
@@ -197,7 +198,7 @@ STOP_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def serve_trackers(home: Home) -> AsyncIterator[None]:
+async def _serve_trackers(home: Home) -> AsyncIterator[None]:
     """Run the server of trackers; without it each job starts a tracker of its own."""
     folder = tempfile.mkdtemp(prefix="worldsize-")  # the path of a socket has at most 103 bytes on macOS
     process = subprocess.Popen(
@@ -217,3 +218,52 @@ async def serve_trackers(home: Home) -> AsyncIterator[None]:
             await asyncio.to_thread(process.wait, STOP_SECONDS)
         process.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+WAIT_SECONDS = 10.0  # for a job to end, before its state is answered as it is
+LOOK_SECONDS = 0.05
+
+
+async def cancel(workspace: Workspace, name: str) -> JobRecord:
+    """Cancel a job and wait a moment for its end; one that has ended stays as it is.
+
+    Args:
+        workspace: The workspace.
+        name: The job, which is not part of another one.
+
+    Returns:
+        The job afterwards.
+
+    Raises:
+        ServiceError: There is no such job, or it is part of another one.
+    """
+    if await asyncio.to_thread(_ask, workspace, name):
+        await _stop(workspace, name)
+    stored = await asyncio.to_thread(records.get_job, workspace.database, name)
+    assert stored is not None
+    return stored
+
+
+def _ask(workspace: Workspace, name: str) -> bool:
+    """Cancel a job that waits, or ask for the end of one that runs, which is then to be stopped."""
+    job = records.get_job(workspace.database, name)
+    if job is None:
+        raise not_found(f"Job `{name}`")
+    if job.parent is not None:
+        message = f"`{name}` is part of job `{job.root}`: cancel that one."
+        raise ServiceError(400, "UserError", message)
+    if records.claim(workspace.database, name, before=records.WAITING, after="CancelRequested"):
+        end_job(workspace.database, job, "Canceled", None)
+        return False
+    return records.set_status(workspace.database, name, "CancelRequested")
+
+
+async def _stop(workspace: Workspace, name: str) -> None:
+    folder = workspace.home.jobs / name
+    signaled, deadline = False, time.monotonic() + WAIT_SECONDS
+    while time.monotonic() < deadline:
+        signaled = signaled or signal_process(folder, signal.SIGTERM)
+        job = await asyncio.to_thread(records.get_job, workspace.database, name)
+        if job is None or job.has_ended:
+            return
+        await asyncio.sleep(LOOK_SECONDS)

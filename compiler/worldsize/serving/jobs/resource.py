@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
-from worldsize.serving.jobs.outputs import list_outputs, output_uri
+from worldsize.serving.jobs.job_files import list_outputs, output_uri
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.workspace import Scope, Workspace
 
@@ -23,7 +23,7 @@ def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "displayName": job.display_name,
         "experimentName": job.experiment,
         "isArchived": job.archived,
-        "services": show_services(workspace, scope, job),
+        "services": _show_services(workspace, scope, job),
         "inputs": properties.get("inputs") or {},
         "outputs": show_outputs(scope, job),
         "properties": run_properties(job),
@@ -43,45 +43,31 @@ def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
 def _defaults(job: JobRecord) -> dict[str, Any]:
     """Keys that clients read and bodies may lack."""
     defaults: dict[str, Any] = dict.fromkeys(_NULLS)
+    command: dict[str, Any] = {
+        "command": "",
+        "environmentId": "",
+        "environmentVariables": {},
+        "codeId": None,
+    }
     if job.type == "Command":
-        defaults |= {"command": "", "environmentId": "", "environmentVariables": {}, "codeId": None}
+        defaults |= command
     if job.type == "Sweep":  # of a node: clients read these of a job
-        trial: dict[str, Any] = {
-            "command": "",
-            "environmentId": "",
-            "environmentVariables": {},
-            "codeId": None,
-        }
         sampling = {"samplingAlgorithmType": "Random"}
-        defaults |= {"trial": trial, "searchSpace": {}, "samplingAlgorithm": sampling, "objective": None}
+        defaults |= {"trial": command, "searchSpace": {}, "samplingAlgorithm": sampling, "objective": None}
         defaults |= {"earlyTermination": None, "limits": None}
     if job.type == "Pipeline":
         defaults |= {"jobs": {}, "settings": {}, "sourceJobId": None}
     return defaults
 
 
-def show_services(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_services(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The addresses of a job: its page, and where its metrics are."""
     host = workspace.endpoints.api.partition("://")[2]
+    tracking, studio = f"azureml://{host}/mlflow/v1.0{scope.id}?", page_address(workspace, scope, job)
+    nothing = dict.fromkeys(("status", "errorMessage", "properties", "nodes"))
     return {
-        "Tracking": {
-            "jobServiceType": "Tracking",
-            "port": None,
-            "endpoint": f"azureml://{host}/mlflow/v1.0{scope.id}?",
-            "status": None,
-            "errorMessage": None,
-            "properties": None,
-            "nodes": None,
-        },
-        "Studio": {
-            "jobServiceType": "Studio",
-            "port": None,
-            "endpoint": page_address(workspace, scope, job),
-            "status": None,
-            "errorMessage": None,
-            "properties": None,
-            "nodes": None,
-        },
+        name: {"jobServiceType": name, "port": None, "endpoint": endpoint, **nothing}
+        for name, endpoint in (("Tracking", tracking), ("Studio", studio))
     }
 
 
@@ -95,12 +81,12 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     declared = job.properties.get("outputs")
     shown: dict[str, Any] = {}
     for output in list_outputs(job):
-        given = declared.get(output.name) if isinstance(declared, Mapping) else None
-        given = given if isinstance(given, Mapping) else {}
+        settings = declared.get(output.name) if isinstance(declared, Mapping) else None
+        settings = settings if isinstance(settings, Mapping) else {}
         shown[output.name] = {
             "description": None,
             "mode": "ReadWriteMount",
-            **given,
+            **settings,
             "jobOutputType": output.type,
             "uri": output.uri or output_uri(scope, job.name, output.name, output.type),
         }
@@ -115,12 +101,16 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
 
 def run_properties(job: JobRecord) -> dict[str, str]:
     """The properties of a job's run, with those that the service adds."""
-    given = job.properties.get("properties")
-    own = {str(name): str(value) for name, value in given.items()} if isinstance(given, Mapping) else {}
+    properties = job.properties.get("properties")
+    submitted = (
+        {str(name): str(value) for name, value in properties.items()}
+        if isinstance(properties, Mapping)
+        else {}
+    )
     kind = {"Pipeline": "azureml.PipelineRun", "Sweep": "azureml.HyperDrive"}.get(
         job.type, "azureml.CommandRun"
     )
     added = {"azureml.runsource": kind, "ContentSnapshotId": job.name, "_azureml.ClusterName": ""}
     if job.parent is not None:
         added |= {"azureml.pipelinerunid": job.root, "azureml.moduleName": job.display_name}
-    return {**added, **own}
+    return {**added, **submitted}

@@ -20,16 +20,15 @@ from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
 from worldsize.running.prepare.targets import MENTIONED
 from worldsize.serving.control import assets, paths
-from worldsize.serving.control.project import project_settings
+from worldsize.serving.control.paths import AssetName, parse_asset, project_settings
 from worldsize.serving.control.resources import get_resource
-from worldsize.serving.control.uris import AssetName, parse_asset
 from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.plan import plan_children
 from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files, write_settings
-from worldsize.serving.jobs.translate.lookup import References
 from worldsize.serving.tracking import models
 from worldsize.serving.workspace import Workspace
 
@@ -126,9 +125,9 @@ def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: 
     settings = describe_project(workspace, references)
     path = write_files(files, folder, settings)
     report = check([path])
-    if refused := [each for each in report.errors if each.confidence == "certain" and _judged(each)]:
-        raise ServiceError(400, "ValidationError", describe_errors(refused))
-    lenient = sorted({each.code for each in report.errors})
+    if refused := [error for error in report.errors if error.confidence == "certain" and _judged(error)]:
+        raise ServiceError(400, "ValidationError", _describe_errors(refused))
+    lenient = sorted({error.code for error in report.errors})
     if lenient:  # the runner checks once more, and must not be stricter
         write_settings(folder, {**settings, "severity": dict.fromkeys(lenient, "warning")})
     return plan_children(path)
@@ -138,10 +137,11 @@ def _judged(diagnostic: Diagnostic) -> bool:
     return diagnostic.code not in TOLERATED
 
 
-def describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
+def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
     """The errors of the checker in the message of an answer: code, sentence and help."""
     lines = [
-        f"{each.code}: {each.message}" + (f" ({each.help})" if each.help else "") for each in diagnostics
+        f"{diagnostic.code}: {diagnostic.message}" + (f" ({diagnostic.help})" if diagnostic.help else "")
+        for diagnostic in diagnostics
     ]
     more = [f"and {len(lines) - MAX_SHOWN} more"] if len(lines) > MAX_SHOWN else []
     return "The job has errors.\n" + "\n".join([*lines[:MAX_SHOWN], *more])
@@ -157,8 +157,10 @@ def describe_project(workspace: Workspace, references: References) -> dict[str, 
         described["allow"] += [str(folder) for folder in settings.allow]
         assets = {asset.reference: str(asset.path.absolute()) for asset in settings.assets}
         for compute in settings.computes:
-            told = {"instance_type": compute.size, "max_instances": compute.max_instances}
-            computes[compute.name] = {key: each.value for key, each in told.items() if each is not None}
+            members = {"instance_type": compute.size, "max_instances": compute.max_instances}
+            computes[compute.name] = {
+                key: member.value for key, member in members.items() if member is not None
+            }
         sizes = {size.name: describe_size(size) for size in settings.vm_sizes.values()}
     assets |= {reference: str(target) for reference, target in references.assets.items()}
     described |= {"compute": {**references.computes, **computes}, "assets": assets}
@@ -173,14 +175,14 @@ class WorkspaceLookup:
 
     def component(self, reference: str) -> Mapping[str, Any] | None:
         """The specification of a component, or None."""
-        found = find_asset(self.workspace, "components", reference)
-        specification = found.properties.get("componentSpec") if found is not None else None
+        asset = find_asset(self.workspace, "components", reference)
+        specification = asset.properties.get("componentSpec") if asset is not None else None
         return specification if isinstance(specification, Mapping) else None
 
     def environment(self, reference: str) -> Mapping[str, Any] | None:
         """The properties of an environment, or None."""
-        found = find_asset(self.workspace, "environments", reference)
-        return found.properties if found is not None else None
+        asset = find_asset(self.workspace, "environments", reference)
+        return asset.properties if asset is not None else None
 
     def path(self, reference: str) -> Path | None:
         """The path of data, code or a model, or None."""
@@ -188,14 +190,14 @@ class WorkspaceLookup:
 
     def web_address(self, reference: str) -> str | None:
         """The address outside of the workspace that a data asset stands for, or None."""
-        found = paths.find_data(self.workspace, reference, models.find_asset)
-        address = found.properties.get("dataUri") if found is not None else None
+        asset = paths.find_data(self.workspace, reference, models.find_asset)
+        address = asset.properties.get("dataUri") if asset is not None else None
         return address if isinstance(address, str) and classify(address) == "web" else None
 
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         """The size of a compute as ``worldsize.yml`` has it, or None."""
-        found = get_resource(self.workspace.database, "computes", compute)
-        outer = found.body.get("properties") if found is not None else None
+        resource = get_resource(self.workspace.database, "computes", compute)
+        outer = resource.body.get("properties") if resource is not None else None
         settings = outer.get("properties") if isinstance(outer, Mapping) else None  # of its type of compute
         if not isinstance(settings, Mapping):
             return None

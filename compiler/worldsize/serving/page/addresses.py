@@ -9,7 +9,8 @@ from fastapi import Request
 from nicegui import app, ui
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.page.views import assets, compare, compute, frame, job, jobs, resubmit, schedules
+from worldsize.serving.page.views import assets, compute, frame, job, jobs, resubmit, schedules
+from worldsize.serving.page.views.jobs import draw_comparison
 from worldsize.serving.workspace import Workspace
 
 
@@ -26,7 +27,7 @@ def add_pages(workspace: Workspace) -> None:
         resubmit.draw_resubmit(workspace, name)
 
     async def compare_jobs(jobs: str = "") -> None:
-        await compare.draw_comparison(workspace, jobs.split(",") if jobs else [])
+        await draw_comparison(workspace, jobs.split(",") if jobs else [])
 
     async def list_compute() -> None:
         await compute.draw_compute(workspace)

@@ -26,8 +26,7 @@ from worldsize.serving.errors import not_found
 from worldsize.serving.home import Home
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import KINDS, find_version, local_folder
-from worldsize.serving.page.queries.files import IMAGES, data_folders, resolve_inside
-from worldsize.serving.page.queries.outputs import find_output
+from worldsize.serving.page.queries.files import IMAGES, data_folders, find_output, resolve_inside
 from worldsize.serving.storage.uploads import CHUNK
 from worldsize.serving.workspace import Workspace
 
@@ -53,7 +52,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     page = LazyPage(workspace)
 
     async def files(request: Request) -> Response:
-        return await send_file(workspace, request)
+        return await _send_file(workspace, request)
 
     return [
         Route("/files/{kind}/{name}/{path:path}", files),
@@ -110,30 +109,26 @@ def _has_failed(task: asyncio.Task[ASGIApp]) -> bool:
     return task.done() and (task.cancelled() or task.exception() is not None)
 
 
-async def send_file(workspace: Workspace, request: Request) -> Response:
-    """A file as a download, a folder as a ZIP archive; an image also for the page itself.
-
-    Raises:
-        ServiceError: 404 for anything that is not a file of the job or asset.
-    """
+async def _send_file(workspace: Workspace, request: Request) -> Response:
+    """A file as a download, a folder as a ZIP archive; an image also for the page itself."""
     kind, name = request.path_params["kind"], request.path_params["name"]
     path = os.fsdecode(unquote_to_bytes(request.scope["raw_path"].split(b"/", 4)[4]))  # of any bytes
-    found = await asyncio.to_thread(_locate, workspace, kind, name, path)
-    if found is None:
+    file = await asyncio.to_thread(_locate, workspace, kind, name, path)
+    if file is None:
         raise not_found(f"File `{path}` of `{name}`")
     # A file that a stranger wrote must not run as a page of this server, whatever it holds.
     headers = {"content-security-policy": "sandbox; default-src 'none'", "x-content-type-options": "nosniff"}
-    label = found.name or name
-    if found.is_dir():
-        archive = await asyncio.to_thread(_pack, workspace.home, found)
+    label = file.name or name
+    if file.is_dir():
+        archive = await asyncio.to_thread(_pack, workspace.home, file)
         headers["content-disposition"] = _attachment(f"{Path(path).name or name.replace(':', '-')}.zip")
         headers["content-length"] = str(archive.seek(0, os.SEEK_END))
         return StreamingResponse(_send_pieces(archive), media_type="application/zip", headers=headers)
-    image = IMAGES.get(found.suffix.lower())
+    image = IMAGES.get(file.suffix.lower())
     if image is not None and request.query_params.get("inline"):
-        return FileResponse(found, media_type=image, headers=headers)
+        return FileResponse(file, media_type=image, headers=headers)
     headers["content-disposition"] = _attachment(Path(path).name or label)
-    return FileResponse(found, media_type="application/octet-stream", headers=headers)
+    return FileResponse(file, media_type="application/octet-stream", headers=headers)
 
 
 def _locate(workspace: Workspace, kind: str, name: str, path: str) -> Path | None:
@@ -143,8 +138,8 @@ def _locate(workspace: Workspace, kind: str, name: str, path: str) -> Path | Non
     if kind not in KINDS:
         return None
     asset, _, version = name.rpartition(":")
-    found = find_version(workspace, kind, asset, version)
-    base = None if found is None else local_folder(workspace, found.uri)
+    record = find_version(workspace, kind, asset, version)
+    base = None if record is None else local_folder(workspace, record.uri)
     return None if base is None else resolve_inside(workspace.home, base, path)
 
 
@@ -154,13 +149,13 @@ def _pack(home: Home, folder: Path) -> IO[bytes]:
     The file has no name, so nothing is left of it whatever happens. Times that a ZIP cannot have become the
     nearest one, and bytes of names that are not UTF-8 are written as ``%FF``.
     """
-    allowed = [each.resolve() for each in data_folders(home)]
+    allowed = [root.resolve() for root in data_folders(home)]
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(tempfile.TemporaryFile(dir=home.state))
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive:
             for path in sorted(folder.rglob("*")):
                 real = path.resolve()
-                if real.is_file() and any(real.is_relative_to(each) for each in allowed):
+                if real.is_file() and any(real.is_relative_to(root) for root in allowed):
                     with contextlib.suppress(FileNotFoundError, PermissionError):  # a job still writes
                         archive.write(real, _NOT_TEXT.sub(_quote_byte, str(path.relative_to(folder))))
         stack.pop_all()  # the answer closes it
@@ -177,8 +172,8 @@ def _send_pieces(file: IO[bytes]) -> Iterator[bytes]:
 _NOT_TEXT = re.compile("[\udc80-\udcff]")  # bytes of a name that is not UTF-8
 
 
-def _quote_byte(found: re.Match[str]) -> str:
-    return f"%{ord(found[0]) & 0xFF:02X}"
+def _quote_byte(match: re.Match[str]) -> str:
+    return f"%{ord(match[0]) & 0xFF:02X}"
 
 
 def _attachment(name: str) -> str:

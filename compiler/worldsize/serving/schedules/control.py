@@ -8,24 +8,22 @@ from functools import partial
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call, answer_beside
+from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
-    answer,
+    answer_page,
+    describe_resource,
     take_about,
     take_flag,
     take_object,
     take_text,
     take_time,
 )
-from worldsize.serving.control.paging import answer_page
 from worldsize.serving.control.resources import delete_resource, put_resource
-from worldsize.serving.control.system_data import describe_times
 from worldsize.serving.database import now, use_each
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
-from worldsize.serving.schedules.definition import complete_definition
-from worldsize.serving.schedules.fire import fire, wake
+from worldsize.serving.schedules.fire import complete_definition, fire, wake
 from worldsize.serving.schedules.records import KIND, ScheduleRecord
 from worldsize.serving.schedules.triggers import has_start, read_trigger
 
@@ -38,34 +36,15 @@ _ACTIONS = {  # what each action must have
 _VIEWS = {"enabledonly": True, "disabledonly": False, "all": None}
 
 
-async def handle(call: Call) -> Response:
-    """Answer a request for ``schedules``, ``schedules/{name}`` or its ``trigger``.
+def _get(call: Call) -> Response:
+    return answer(_describe(call, _find(call)))
 
-    Raises:
-        ServiceError: What the service answers instead.
-    """
-    if call.action == "trigger" and call.method == "POST" and call.name is not None:
-        return await _trigger(call, await asyncio.to_thread(_find, call))
-    answered = await answer_beside(call.workspace, call.method, partial(_handle, call))
-    if call.method != "GET":
-        wake()
+
+async def _change(call: Call) -> Response:
+    handle = _put if call.method == "PUT" else _delete
+    answered = await answer_beside(call.workspace, call.method, partial(handle, call))
+    wake()
     return answered
-
-
-def _handle(call: Call) -> Response:
-    if call.name is None:
-        if call.method != "GET":
-            raise ServiceError(405, "MethodNotAllowed", "Schedules are created by their names.")
-        return _list(call)
-    if call.action is not None or call.versions:
-        raise not_found(f"The action `{call.action}` of schedules")
-    if call.method == "GET":
-        return answer(_describe(call, _find(call)))
-    if call.method == "PUT":
-        return _put(call, call.name)
-    if call.method == "DELETE":
-        return _delete(call)
-    raise ServiceError(405, "MethodNotAllowed", f"{call.method} is not a method of schedules.")
 
 
 def _find(call: Call) -> ScheduleRecord:
@@ -83,16 +62,16 @@ def _list(call: Call) -> Response:
     return answer_page(call, schedules, partial(_describe, call))
 
 
-def _put(call: Call, name: str) -> Response:
-    database = call.workspace.database
+def _put(call: Call) -> Response:
+    database, name = call.workspace.database, call.name or ""
     properties = _read_properties(call)
     read_trigger(properties["trigger"], records.read_time(now()))
-    known = name.lower() in map(str.lower, records.list_states(database))
+    exists = name.lower() in map(str.lower, records.list_states(database))
     schedule = records.read_schedule(put_resource(database, KIND, name, properties))
-    if not known and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
+    if not exists and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
         # Documented: without a start time the first job starts at once.
         records.claim(database, schedule.name, schedule.created.replace(microsecond=0))
-    return answer(_describe(call, schedule), 200 if known else 201)
+    return answer(_describe(call, schedule), 200 if exists else 201)
 
 
 def _read_properties(call: Call) -> JsonObject:
@@ -116,14 +95,19 @@ def _read_properties(call: Call) -> JsonObject:
 
 def _delete(call: Call) -> Response:
     database, name = call.workspace.database, call.name or ""
-    found = [*use_each("schedule", [name], lambda each: records.get_schedule(database, each), str)]
-    schedule = found[0] if found else None  # one that cannot be read can be deleted
+    readable = [
+        *use_each(
+            "schedule", [name], lambda schedule_name: records.get_schedule(database, schedule_name), str
+        )
+    ]
+    schedule = readable[0] if readable else None  # one that cannot be read can be deleted
     if schedule is not None and schedule.enabled:
         raise bad_request(f"Schedule `{schedule.name}` is enabled: only a disabled schedule can be deleted.")
     return Response(status_code=200 if delete_resource(database, KIND, name) else 204)
 
 
-async def _trigger(call: Call, schedule: ScheduleRecord) -> Response:
+async def _trigger(call: Call) -> Response:
+    schedule = await asyncio.to_thread(_find, call)
     if schedule.note:
         raise bad_request(schedule.note)
     if not schedule.enabled:
@@ -149,22 +133,28 @@ def _read_schedule_time(call: Call) -> datetime:
 
 
 def _describe(call: Call, schedule: ScheduleRecord) -> JsonObject:
-    return {
-        "id": f"{call.scope.id}/schedules/{schedule.name}",
-        "name": schedule.name,
-        "type": "Microsoft.MachineLearningServices/workspaces/schedules",
-        "properties": {
-            "description": None,
-            "displayName": schedule.name,
-            **{key: value for key, value in schedule.properties.items() if value is not None},
-            "tags": schedule.properties.get("tags") or {},
-            "properties": schedule.properties.get("properties") or {},
-            "isEnabled": schedule.enabled,
-            "provisioningState": "Succeeded",
-        },
-        "systemData": describe_times(_service_time(schedule.created), _service_time(schedule.modified)),
+    properties = {
+        "description": None,
+        "displayName": schedule.name,
+        **{key: value for key, value in schedule.properties.items() if value is not None},
+        "tags": schedule.properties.get("tags") or {},
+        "properties": schedule.properties.get("properties") or {},
+        "isEnabled": schedule.enabled,
+        "provisioningState": "Succeeded",
     }
+    id_ = f"{call.scope.id}/schedules/{schedule.name}"
+    times = _service_time(schedule.created), _service_time(schedule.modified)
+    return describe_resource(id_, "workspaces/schedules", schedule.name, properties, times)
 
 
 def _service_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": _get,
+    "PUT one": _change,
+    "DELETE one": _change,
+    "POST one/trigger": _trigger,
+}

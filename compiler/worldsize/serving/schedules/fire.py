@@ -1,4 +1,4 @@
-"""The timer: starts the jobs of schedules when they are due.
+"""The timer: starts the jobs of schedules when they are due, from their stored definitions.
 
 A firing is in the database before anything is done for it, and its job's name follows from it. So a due
 time never starts two jobs, and what a killed server had begun goes on with the next start. Due times that
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime, timedelta, timezone
 from functools import partial
+from typing import Any
 
+from worldsize.serving.control.document import JsonObject, take_object, take_text
 from worldsize.serving.database import contained
-from worldsize.serving.errors import ServiceError, explain_refused, log_error
+from worldsize.serving.errors import ServiceError, bad_request, explain_refused, log_error
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.schedules import records
-from worldsize.serving.schedules.definition import fill_definition
-from worldsize.serving.schedules.records import Firing, ScheduleRecord
+from worldsize.serving.schedules.records import Firing, ScheduleRecord, job_name
 from worldsize.serving.workspace import Workspace
 from worldsize.spec.cron import next_due
 
@@ -86,19 +87,21 @@ class _Timer:
         for name in self._next.keys() - states.keys():
             del self._next[name]
         for name, modified in states.items():
-            known = self._next.get(name)
-            if known is not None and known[0] == modified and (known[1] is None or known[1] > now):
+            entry = self._next.get(name)
+            if entry is not None and entry[0] == modified and (entry[1] is None or entry[1] > now):
                 continue
             self._next.pop(name, None)
             with contained("schedule", name):
                 schedule = records.get_schedule(database, name)
-                due = None if known is None or known[0] != modified else known[1]
+                due = None if entry is None or entry[0] != modified else entry[1]
                 fires = schedule is not None and schedule.enabled and not schedule.note
                 claimed = self._claim_due(schedule, due, looked, now) if schedule and fires else None
                 self._next[name] = (modified, claimed)
         room = _MOST_AT_ONCE - len(self._firings)
         waiting = records.unfinished_firings(database, _MOST_AT_ONCE)
-        new = [each for each in waiting if (each.schedule, each.due) not in self._firings][: max(room, 0)]
+        new = [firing for firing in waiting if (firing.schedule, firing.due) not in self._firings][
+            : max(room, 0)
+        ]
         return [pair for firing in new if (pair := self._with_schedule(firing)) is not None]
 
     def _with_schedule(self, firing: Firing) -> tuple[Firing, ScheduleRecord | None] | None:
@@ -172,7 +175,7 @@ async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -
     name = records.job_name(firing)
     try:
         if await asyncio.to_thread(get_job, workspace.database, name) is None:
-            await submit(workspace, name, fill_definition(schedule, firing), schedule=schedule.name)
+            await submit(workspace, name, _fill_definition(schedule, firing), schedule=schedule.name)
     except ServiceError as error:
         if (
             await asyncio.to_thread(get_job, workspace.database, name) is None
@@ -188,3 +191,82 @@ async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -
         raise ServiceError(500, "InternalServerError", message) from error
     await asyncio.to_thread(records.finish, workspace.database, firing, job=name)
     return name
+
+
+_MERGED = ("inputs", "outputs", "settings", "tags", "properties")  # key by key over the source job's
+_OF_A_RUN = ("status", "services", "isArchived")  # a job's, not of its definition
+
+
+def complete_definition(workspace: Workspace, definition: JsonObject) -> JsonObject:
+    """The definition of a job, with what it takes over from the existing job that it names.
+
+    Args:
+        workspace: The workspace, with that job.
+        definition: ``action.jobDefinition`` of the body.
+
+    Returns:
+        A definition that stands alone.
+
+    Raises:
+        ServiceError: 400: there is no such job, or no type of job.
+    """
+    source = take_text(definition, "sourceJobId", "properties.action.jobDefinition.")
+    complete = definition if not source else _merge(_find(workspace, source), definition)
+    where = "properties.action.jobDefinition."
+    if take_text(complete, "jobType", where, required=True).lower() not in ("pipeline", "command"):
+        message = f"A schedule starts pipelines, not jobs of type `{complete['jobType']}`."
+        raise bad_request(message)
+    for key in _MERGED:
+        take_object(complete, key, where)
+    return complete
+
+
+def _find(workspace: Workspace, source: str) -> Mapping[str, Any]:
+    name = source.removeprefix("azureml:").rpartition("/")[2]
+    job = get_job(workspace.database, name)
+    if job is None:
+        raise bad_request(f"The job `{name}`, which the schedule starts again, was not found.")
+    return job.properties
+
+
+def _merge(source: Mapping[str, Any], changes: JsonObject) -> JsonObject:
+    changed = {key: value for key, value in changes.items() if value not in (None, "", {}, [])}
+    merged = {key: value for key, value in source.items() if key not in _OF_A_RUN} | changed
+    for key in _MERGED:
+        merged[key] = {**(source.get(key) or {}), **take_object(changes, key)}
+    return merged
+
+
+def _fill_definition(schedule: ScheduleRecord, firing: Firing) -> JsonObject:
+    """The body of the job of one firing."""
+    definition: JsonObject = dict(schedule.properties["action"]["jobDefinition"])
+    name = job_name(firing)
+    values = {"${{name}}": name, "${{creation_context.trigger_time}}": firing.due}
+    for key in ("inputs", "outputs"):
+        definition[key] = {port: _fill(value, values) for port, value in (definition.get(key) or {}).items()}
+    definition["displayName"] = name
+    definition["experimentName"] = definition.get("experimentName") or schedule.name
+    definition["isArchived"] = False
+    definition["properties"] = {
+        **(definition.get("properties") or {}),
+        "azureml.scheduleTrigger.scheduleName": schedule.name,
+        "azureml.scheduleTrigger.triggerTime": firing.due,
+    }
+    return definition
+
+
+def _fill(port: object, values: Mapping[str, str]) -> object:
+    if not isinstance(port, dict):
+        return port
+    filled = dict(port)
+    for key in ("value", "uri"):
+        text = port.get(key)
+        if not isinstance(text, str):
+            continue
+        if key == "uri" and text.strip() in values and port.get("jobInputType"):
+            # azure-ai-ml takes an expression for a path; it stands for a text.
+            return {"jobInputType": "literal", "value": values[text.strip()]}
+        for expression, value in values.items():
+            text = text.replace(expression, value)
+        filled[key] = text
+    return filled

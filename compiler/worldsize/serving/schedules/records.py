@@ -97,7 +97,7 @@ def list_schedules(
     values = {"kind": KIND, "disabled": 0 if enabled else -1}
     rows = database.rows(_LIST, values, _BRIEF if brief else ROW)
     schedules = use_each("schedule", use_each("schedule", rows, read_resource), read_schedule)
-    return (each for each in schedules if enabled in (None, each.enabled))
+    return (schedule for schedule in schedules if enabled in (None, schedule.enabled))
 
 
 def list_states(database: Database) -> dict[str, str]:
@@ -120,7 +120,7 @@ def unfinished_firings(database: Database, limit: int) -> list[Firing]:
 
 def claim(database: Database, schedule: str, due: datetime) -> Firing | None:
     """Record that a due time is acted on; None if it was before."""
-    text = write_time(due)
+    text = _write_time(due)
     query = "INSERT OR IGNORE INTO firings (schedule, due, fired) VALUES (?, ?, ?)"
     fired = now()
     if database.connection.execute(query, (schedule, text, fired)).rowcount == 0:
@@ -131,7 +131,7 @@ def claim(database: Database, schedule: str, due: datetime) -> Firing | None:
 def find_firing(database: Database, schedule: str, due: datetime) -> Firing | None:
     """The firing of a due time, or None."""
     query = "SELECT * FROM firings WHERE schedule = ? AND due = ?"
-    row: sqlite3.Row | None = database.connection.execute(query, (schedule, write_time(due))).fetchone()
+    row: sqlite3.Row | None = database.connection.execute(query, (schedule, _write_time(due))).fetchone()
     return None if row is None else Firing(*row)
 
 
@@ -165,7 +165,7 @@ def read_time(text: str) -> datetime:
     return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=timezone.utc)
 
 
-def write_time(moment: datetime) -> str:
+def _write_time(moment: datetime) -> str:
     """A due time as the database has it: seconds, and microseconds where there are any."""
     return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat() + "Z"
 

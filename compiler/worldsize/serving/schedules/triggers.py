@@ -87,9 +87,9 @@ def _read_zone(name: str) -> ZoneInfo:
         advice = f" Did you mean `{meant}`?" if meant else ""
         raise bad_request(f"Time zone `{name}` is unknown to Azure ML, which takes Windows names.{advice}")
     # The zones of one name agree but for single stations, which come before the others' continents.
-    known = available_timezones()
-    iana = next((each for each in reversed(zones[wanted]) if each in known), _UNMAPPED.get(wanted))
-    if iana not in known:
+    zone_names = available_timezones()
+    iana = next((zone for zone in reversed(zones[wanted]) if zone in zone_names), _UNMAPPED.get(wanted))
+    if iana not in zone_names:
         raise bad_request(f"This machine has no data of time zone `{name}`: install the package `tzdata`.")
     return ZoneInfo(iana)
 

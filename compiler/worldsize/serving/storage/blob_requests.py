@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from worldsize.serving.control.document import read_body
 from worldsize.serving.control.paths import project_assets
-from worldsize.serving.storage.answers import add_child, empty_answer, write_headers, xml_answer
+from worldsize.serving.storage.answers import add_child, empty_answer, send_blob, write_headers, xml_answer
 from worldsize.serving.storage.blobs import (
     DEFAULT_TYPE,
     Blob,
@@ -40,7 +40,6 @@ from worldsize.serving.storage.blocks import (
     stage_block,
     staged_blocks,
 )
-from worldsize.serving.storage.download import send_blob
 from worldsize.serving.storage.errors import (
     StorageError,
     blob_not_found,
@@ -91,8 +90,8 @@ async def answer_blob(call: BlobRequest) -> Response:
 async def get(call: BlobRequest) -> Response:
     """Get Blob and Get Blob Properties."""
     host = call.request.path_params["host"]
-    blob = call.find() or find_stand_in(call.workspace, host, call.container, call.path)
-    return await send_blob(call.request, check_read(call.request.headers, blob))
+    blob = call.find() or _find_stand_in(call.workspace, host, call.container, call.path)
+    return await send_blob(call.request, _check_read(call.request.headers, blob))
 
 
 async def put(call: BlobRequest) -> Response:
@@ -103,15 +102,15 @@ async def put(call: BlobRequest) -> Response:
     kind = headers.get("x-ms-blob-type", "BlockBlob")
     if kind != "BlockBlob":
         raise unsupported(f"blobs of the type {kind[:40]}: upload a block blob")
-    properties = read_properties(headers, whole=True)
+    properties = _read_properties(headers, whole=True)
     locate(call.workspace.home, call.container, call.path)  # refuse the name before the body
     async with received_body(call.workspace.home, call.request) as body:
         described = dataclasses.replace(properties, content_md5=properties.content_md5 or body.md5)
 
         def store() -> Response:
-            check_write(headers, call.find())
+            _check_write(headers, call.find())
             if _is_folder(call, properties.metadata):
-                return make_folder(call)
+                return _make_folder(call)
             blob = put_blob(call.workspace, call.container, call.path, body.file, described)
             return call.answer(201, blob)
 
@@ -125,8 +124,7 @@ def _is_folder(call: BlobRequest, metadata: object) -> bool:
     return call.path.endswith("/") or (isinstance(metadata, dict) and metadata.get("hdi_isfolder") == "true")
 
 
-def make_folder(call: BlobRequest) -> Response:
-    """Make the folder that an empty blob stands for."""
+def _make_folder(call: BlobRequest) -> Response:
     folder = locate(call.workspace.home, call.container, call.path)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -140,11 +138,10 @@ def make_folder(call: BlobRequest) -> Response:
 async def copy(call: BlobRequest) -> Response:
     """Copy Blob and Put Blob From URL, done when it is answered."""
     headers = call.request.headers
-    source = source_blob(call.workspace, headers["x-ms-copy-source"])
-    given = read_properties(headers, whole=False)
-    metadata = given.metadata or source.properties.metadata
+    source = _source_blob(call.workspace, headers["x-ms-copy-source"])
+    metadata = _read_properties(headers, whole=False).metadata or source.properties.metadata
     with temporary_file(call.workspace.home) as file:
-        await copy_content(source, str(file))
+        await _copy_content(source, str(file))
         properties = dataclasses.replace(source.properties, metadata=metadata)
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(call.workspace.home, call.container, call.path)
@@ -152,8 +149,7 @@ async def copy(call: BlobRequest) -> Response:
     return call.answer(status, blob, x_ms_copy_id=str(uuid.uuid4()), x_ms_copy_status="success")
 
 
-async def put_block(call: BlobRequest) -> Response:
-    """Put Block."""
+async def _put_block(call: BlobRequest) -> Response:
     if "x-ms-copy-source" in call.request.headers:
         raise unsupported("blocks that come from a URL")
     async with received_body(call.workspace.home, call.request) as body:
@@ -162,13 +158,12 @@ async def put_block(call: BlobRequest) -> Response:
     return call.answer(201, Content_MD5=body.md5, x_ms_request_server_encrypted="true")
 
 
-async def put_block_list(call: BlobRequest) -> Response:
-    """Put Block List."""
+async def _put_block_list(call: BlobRequest) -> Response:
     text = await read_body(call.request, MAX_BLOCK_LIST)
     home, container, path = call.workspace.home, call.container, call.path
     listed = await asyncio.to_thread(read_block_list, text)
     parts = await asyncio.to_thread(find_parts, home, container, path, call.find(), listed)
-    properties = read_properties(call.request.headers, whole=False)
+    properties = _read_properties(call.request.headers, whole=False)
     committed = tuple((part.block, part.size) for part in parts)
     with temporary_file(home) as file:
         await asyncio.to_thread(join_blocks, parts, file)
@@ -180,19 +175,18 @@ async def put_block_list(call: BlobRequest) -> Response:
 
 def _replace(call: BlobRequest, content: Path, properties: BlobProperties) -> Blob:
     """Make a file the content of the blob, if the request's conditions allow it."""
-    check_write(call.request.headers, call.find())
+    _check_write(call.request.headers, call.find())
     return put_blob(call.workspace, call.container, call.path, content, properties)
 
 
-async def get_block_list(call: BlobRequest) -> Response:
-    """Get Block List."""
+async def _get_block_list(call: BlobRequest) -> Response:
     wanted = call.request.query_params.get("blocklisttype", "committed").lower()
     if wanted not in ("committed", "uncommitted", "all"):
         raise invalid_query("blocklisttype")
     blob = call.find()
     staged = staged_blocks(call.workspace.home, call.container, call.path)
     if blob is None and not staged:
-        check_read({}, None)
+        _check_read({}, None)
     root = ET.Element("BlockList")
     committed = blob.properties.blocks if blob is not None else ()
     for title, blocks in (("Committed", committed), ("Uncommitted", staged)):
@@ -206,17 +200,16 @@ async def get_block_list(call: BlobRequest) -> Response:
     return xml_answer(call.request, root, headers)
 
 
-async def put_metadata(call: BlobRequest) -> Response:
-    """Set Blob Metadata."""
+async def _put_metadata(call: BlobRequest) -> Response:
     metadata = read_metadata(call.request.headers)
     return await _change(call, lambda before: dataclasses.replace(before, metadata=metadata))
 
 
-async def put_properties(call: BlobRequest) -> Response:
+async def _put_properties(call: BlobRequest) -> Response:
     """Set Blob Properties: those that are not given are cleared."""
-    given = read_properties(call.request.headers, whole=False)
+    properties = _read_properties(call.request.headers, whole=False)
     return await _change(
-        call, lambda before: dataclasses.replace(given, metadata=before.metadata, blocks=before.blocks)
+        call, lambda before: dataclasses.replace(properties, metadata=before.metadata, blocks=before.blocks)
     )
 
 
@@ -224,8 +217,8 @@ async def _change(call: BlobRequest, describe: Callable[[BlobProperties], BlobPr
     """Change what is said of the blob."""
 
     def change() -> Response:
-        blob = check_read({}, call.find())
-        check_write(call.request.headers, blob)
+        blob = _check_read({}, call.find())
+        _check_write(call.request.headers, blob)
         return call.answer(200, change_blob(call.workspace, blob, describe(blob.properties)))
 
     return await call.workspace.database.change(change)
@@ -235,8 +228,8 @@ async def delete(call: BlobRequest) -> Response:
     """Delete Blob."""
 
     def remove() -> None:
-        blob = check_read({}, call.find())
-        check_write(call.request.headers, blob)
+        blob = _check_read({}, call.find())
+        _check_write(call.request.headers, blob)
         delete_blob(call.workspace, blob)
 
     await call.workspace.database.change(remove)
@@ -244,9 +237,9 @@ async def delete(call: BlobRequest) -> Response:
     return call.answer(202, x_ms_delete_type_permanent="true")
 
 
-async def set_tier(call: BlobRequest) -> Response:
+async def _set_tier(call: BlobRequest) -> Response:
     """Set Blob Tier: there is one tier."""
-    check_read({}, call.find())
+    _check_read({}, call.find())
     return call.answer(200)
 
 
@@ -257,21 +250,17 @@ HANDLERS: dict[tuple[str, str], Callable[[BlobRequest], Awaitable[Response]]] = 
     ("HEAD", "metadata"): get,
     ("PUT", ""): put,
     ("DELETE", ""): delete,
-    ("PUT", "block"): put_block,
-    ("PUT", "blocklist"): put_block_list,
-    ("GET", "blocklist"): get_block_list,
-    ("PUT", "metadata"): put_metadata,
-    ("PUT", "properties"): put_properties,
-    ("PUT", "tier"): set_tier,
+    ("PUT", "block"): _put_block,
+    ("PUT", "blocklist"): _put_block_list,
+    ("GET", "blocklist"): _get_block_list,
+    ("PUT", "metadata"): _put_metadata,
+    ("PUT", "properties"): _put_properties,
+    ("PUT", "tier"): _set_tier,
 }
 
 
-def find_stand_in(workspace: Workspace, host: str, container: str, path: str) -> Blob:
-    """The file that ``assets:`` gives for a blob of another account.
-
-    Raises:
-        StorageError: 404, there is none.
-    """
+def _find_stand_in(workspace: Workspace, host: str, container: str, path: str) -> Blob:
+    """The file that ``assets:`` gives for a blob of another account."""
     address = f"https://{host}/{container}/{path}"
     assets = project_assets(workspace)
     file = assets.local(address)
@@ -297,12 +286,8 @@ def _is_below(file: Path, roots: list[Path]) -> bool:
 STORAGE_HOST = re.compile(r"[a-z0-9]+\.(?:blob|dfs)\.core\.[a-z.]+")
 
 
-def source_blob(workspace: Workspace, url: str) -> Blob:
-    """The blob that a copy's source names.
-
-    Raises:
-        StorageError: 400 for a source that is not of this workspace, 404 for one that does not exist.
-    """
+def _source_blob(workspace: Workspace, url: str) -> Blob:
+    """The blob that a copy's source names."""
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError:
@@ -321,8 +306,7 @@ def source_blob(workspace: Workspace, url: str) -> Blob:
     return blob
 
 
-async def copy_content(source: Blob, target: str) -> None:
-    """Copy a blob's content to a file."""
+async def _copy_content(source: Blob, target: str) -> None:
     await asyncio.to_thread(_copy_file, source.file, target)
 
 
@@ -350,40 +334,31 @@ def read_metadata(headers: Mapping[str, str]) -> dict[str, str]:
     Raises:
         StorageError: 400, for a name that is no identifier, or for too much.
     """
-    found = {
+    metadata = {
         name.lower()[len(METADATA) :]: value
         for name, value in headers.items()
         if name.lower().startswith(METADATA)
     }
-    if any(METADATA_NAME.fullmatch(name) is None for name in found):
+    if any(METADATA_NAME.fullmatch(name) is None for name in metadata):
         raise StorageError(400, "InvalidMetadata", "The name of a metadata is not a valid identifier.")
-    if sum(len(name) + len(value) for name, value in found.items()) > MAX_METADATA:
+    if sum(len(name) + len(value) for name, value in metadata.items()) > MAX_METADATA:
         raise StorageError(400, "MetadataTooLarge", f"The metadata exceeds {MAX_METADATA} bytes.")
-    return found
+    return metadata
 
 
-def read_properties(headers: Mapping[str, str], *, whole: bool) -> BlobProperties:
-    """What a request says of its blob.
-
-    Args:
-        headers: The request's.
-        whole: Whether the request has the blob's content, so that its Content-Type is the blob's.
-    """
+def _read_properties(headers: Mapping[str, str], *, whole: bool) -> BlobProperties:
+    """What a request says of its blob."""
     content_type = headers.get("x-ms-blob-content-type") or (headers.get("content-type") if whole else None)
     return BlobProperties(
         content_type or DEFAULT_TYPE,
         headers.get("x-ms-blob-content-md5"),
         read_metadata(headers),
-        {stored: headers[given] for given, stored in STORED.items() if headers.get(given)},
+        {stored: headers[header] for header, stored in STORED.items() if headers.get(header)},
     )
 
 
-def check_read(headers: Mapping[str, str], blob: Blob | None) -> Blob:
-    """The blob, if it exists and a reader's conditions hold.
-
-    Raises:
-        StorageError: 404, 304 or 412.
-    """
+def _check_read(headers: Mapping[str, str], blob: Blob | None) -> Blob:
+    """The blob, if it exists and a reader's conditions hold."""
     if blob is None:
         raise blob_not_found()
     _check_match(headers, blob)
@@ -392,12 +367,8 @@ def check_read(headers: Mapping[str, str], blob: Blob | None) -> Blob:
     return blob
 
 
-def check_write(headers: Mapping[str, str], blob: Blob | None) -> None:
-    """Check a writer's conditions.
-
-    Raises:
-        StorageError: 409 if the blob exists and must not, 412 for any other condition.
-    """
+def _check_write(headers: Mapping[str, str], blob: Blob | None) -> None:
+    """Check a writer's conditions."""
     if blob is None:
         if "if-match" in headers:
             raise _not_met()
@@ -422,8 +393,8 @@ def _names(tags: str | None, blob: Blob) -> bool:
     """Whether a list of ETags has the blob's."""
     if tags is None:
         return False
-    given = {each.strip().removeprefix("W/").strip('"') for each in tags.split(",")}
-    return "*" in given or blob.etag.strip('"') in given
+    etags = {tag.strip().removeprefix("W/").strip('"') for tag in tags.split(",")}
+    return "*" in etags or blob.etag.strip('"') in etags
 
 
 def _modified_since(headers: Mapping[str, str], blob: Blob) -> bool:

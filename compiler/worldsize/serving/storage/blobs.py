@@ -66,8 +66,8 @@ def read_blob(workspace: Workspace, container: str, path: str) -> Blob | None:
         StorageError: 400, for a name that is not valid.
     """
     file = locate(workspace.home, container, path)
-    found = stat_blob(file, container, blob_name(path))
-    return None if found is None else describe_blobs(workspace.database, [found])[0]
+    stored = stat_blob(file, container, blob_name(path))
+    return None if stored is None else describe_blobs(workspace.database, [stored])[0]
 
 
 def stat_blob(file: Path, container: str, name: str) -> Blob | None:
@@ -89,10 +89,10 @@ def describe_blobs(database: Database, blobs: list[Blob]) -> list[Blob]:
         "SELECT * FROM blobs WHERE container = ? AND path BETWEEN ? AND ?",
         (blobs[0].container, blobs[0].name, blobs[-1].name),
     )
-    known = {row["path"]: row for row in rows}
+    by_path = {row["path"]: row for row in rows}
     described = []
     for blob in blobs:
-        row = known.get(blob.name)
+        row = by_path.get(blob.name)
         properties = blob.properties
         if row is not None and row["etag"] == blob.etag:
             with contained("blob", blob.name):
@@ -107,7 +107,7 @@ def _read_properties(row: sqlite3.Row) -> BlobProperties:
         row["content_md5"],
         read_object(row["metadata"]),
         read_object(row["headers"]),
-        tuple((each, size) for each, size in json.loads(row["blocks"])),
+        tuple((block, size) for block, size in json.loads(row["blocks"])),
     )
 
 

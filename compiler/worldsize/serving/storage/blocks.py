@@ -30,7 +30,7 @@ class BlockPart:
     size: int  # bytes
 
 
-def staging_folder(home: Home, container: str, path: str) -> Path:
+def _staging_folder(home: Home, container: str, path: str) -> Path:
     """The folder of the blocks of one blob that are not committed."""
     container_folder(home, container)
     key = hashlib.sha256(f"{container}/{blob_name(path)}".encode()).hexdigest()
@@ -47,23 +47,23 @@ def stage_block(home: Home, container: str, path: str, block: str, content: Path
         raise StorageError(
             400, "InvalidQueryParameterValue", "The value of the parameter `blockid` is not valid."
         )
-    folder = staging_folder(home, container, path)
+    folder = _staging_folder(home, container, path)
     folder.mkdir(mode=0o700, exist_ok=True)
     content.replace(folder / block.encode().hex())
 
 
 def staged_blocks(home: Home, container: str, path: str) -> list[tuple[str, int]]:
     """The ids and sizes in bytes of the blocks that are not committed, in the order of their ids."""
-    folder = staging_folder(home, container, path)
+    folder = _staging_folder(home, container, path)
     if not folder.is_dir():
         return []
-    found = [(bytes.fromhex(each.name).decode(), each.stat().st_size) for each in folder.iterdir()]
-    return sorted(found)
+    blocks = [(bytes.fromhex(file.name).decode(), file.stat().st_size) for file in folder.iterdir()]
+    return sorted(blocks)
 
 
 def discard_blocks(home: Home, container: str, path: str) -> None:
     """Forget the blocks that are not committed, as every write of the blob does."""
-    shutil.rmtree(staging_folder(home, container, path), ignore_errors=True)
+    shutil.rmtree(_staging_folder(home, container, path), ignore_errors=True)
 
 
 def find_parts(
@@ -74,7 +74,7 @@ def find_parts(
     Raises:
         StorageError: 400, for a block that does not exist.
     """
-    folder = staging_folder(home, container, path)
+    folder = _staging_folder(home, container, path)
     staged = {
         block: BlockPart(block, folder / block.encode().hex(), 0, size)
         for block, size in staged_blocks(home, container, path)
@@ -153,16 +153,16 @@ def read_block_list(text: bytes) -> list[tuple[str, str]]:
     Raises:
         StorageError: 400, for a body that is not a list of blocks.
     """
-    found = _BlockList()
+    listed = _BlockList()
     parser = expat.ParserCreate()
     parser.buffer_text = True
-    parser.StartElementHandler, parser.EndElementHandler = found.start, found.end
-    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = found.text, found.refuse
+    parser.StartElementHandler, parser.EndElementHandler = listed.start, listed.end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = listed.text, listed.refuse
     try:
         parser.Parse(text, True)
     except expat.ExpatError:
         raise _bad_document() from None
-    return found.blocks
+    return listed.blocks
 
 
 def _bad_document() -> StorageError:

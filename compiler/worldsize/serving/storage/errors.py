@@ -15,7 +15,7 @@ VERSION = "2024-11-04"  # of the service, answered where a request names none
 class StorageError(ServiceError):
     """An error of a storage request (https://learn.microsoft.com/rest/api/storageservices/)."""
 
-    def response(self) -> Response:  # type: ignore[override]  # XML, not JSON
+    def response(self) -> Response:
         """The answer of Azure Storage."""
         error = f"<Code>{self.code}</Code><Message>{escape(str(self))}</Message>"
         text = f'<?xml version="1.0" encoding="utf-8"?><Error>{error}</Error>'

@@ -43,7 +43,7 @@ def blob_name(path: str) -> str:
         raise invalid_name(f"The name of the blob is longer than {MAX_NAME} characters.")
     if UNWRITABLE.search(path):
         raise invalid_name("The name of the blob has control characters.")
-    segments = [each for each in path.split("/") if each]
+    segments = [segment for segment in path.split("/") if segment]
     for segment in segments:
         if segment in (".", ".."):
             raise invalid_name(f"`{path[:80]}` has the segment `{segment}`, which a blob's name cannot have.")
@@ -76,4 +76,4 @@ def is_inside(home: Home, place: Path) -> bool:
         return False
     if not real.is_relative_to(os.path.realpath(home.state)):
         return True
-    return any(real.is_relative_to(os.path.realpath(each)) for each in (home.blobs, home.jobs))
+    return any(real.is_relative_to(os.path.realpath(folder)) for folder in (home.blobs, home.jobs))

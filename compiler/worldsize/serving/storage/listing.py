@@ -75,8 +75,8 @@ def _joined(names: Iterator[str], prefix: str, delimiter: str, after: str) -> It
     """The names, or once what they share up to the delimiter."""
     last = after
     for name in names:
-        head, found, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
-        shown = prefix + head + found if found else name
+        head, separator, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+        shown = prefix + head + separator if separator else name
         if shown != last:
             yield shown
         last = shown
@@ -106,16 +106,16 @@ def _deep(walk: _Walk) -> _Walk:
 
 def _entries(walk: _Walk, folder: Path, above: str) -> list[tuple[str, os.DirEntry[str]]]:
     """The files and folders of a folder that can have names to list, in the order of the names."""
-    found = []
+    listed = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = above + entry.name + ("/" if entry.is_dir() else "")
                 if _is_listed(walk, name) and _is_reachable(walk.home, entry):
-                    found.append((name, entry))
+                    listed.append((name, entry))
     except OSError:  # it has gone, or is not readable
         return []
-    return sorted(found, key=lambda each: each[0])
+    return sorted(listed, key=lambda entry: entry[0])
 
 
 def _is_listed(walk: _Walk, name: str) -> bool:

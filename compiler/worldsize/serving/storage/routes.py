@@ -35,7 +35,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     async def handle(request: Request) -> Response:
         container, _, path = request.path_params.get("rest", "").partition("/")
         if not container:
-            return await answer_account(workspace, request)
+            return await _answer_account(workspace, request)
         if not path:
             return await answer_container(workspace, request, container)
         return await answer_blob(BlobRequest(workspace, request, container, path))
@@ -62,8 +62,7 @@ async def answer_container(workspace: Workspace, request: Request, container: st
     return await handler(workspace, request, container)
 
 
-async def answer_account(workspace: Workspace, request: Request) -> Response:
-    """Answer a request for the account: its containers, or its properties."""
+async def _answer_account(workspace: Workspace, request: Request) -> Response:
     query = request.query_params
     if query.get("comp", "").lower() == "list":
         return _containers(workspace, request)
@@ -110,7 +109,7 @@ def _list_names(workspace: Workspace, request: Request, container: str) -> Respo
     _existing(workspace, container)
     query = request.query_params
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-    after, limit = decode_marker(query.get("marker", "")), read_limit(query.get("maxresults"))
+    after, limit = _decode_marker(query.get("marker", "")), _read_limit(query.get("maxresults"))
     while "//" in prefix:  # as in names
         prefix = prefix.replace("//", "/")
     page = list_blobs(workspace.home, container, prefix=prefix, delimiter=delimiter, after=after, limit=limit)
@@ -121,7 +120,7 @@ def _list_names(workspace: Workspace, request: Request, container: str) -> Respo
             add_child(root, {"maxresults": "MaxResults"}.get(name, name.title()), query[name])
     wants_metadata = "metadata" in query.get("include", "")
     _add_items(add_child(root, "Blobs"), page, blobs, wants_metadata=wants_metadata)
-    add_child(root, "NextMarker", encode_marker(page.after))
+    add_child(root, "NextMarker", _encode_marker(page.after))
     return xml_answer(request, root)
 
 
@@ -129,7 +128,7 @@ def _add_items(parent: ET.Element, page: Page, blobs: list[Blob], *, wants_metad
     """Add the blobs and the shared beginnings of names, in the order of their names."""
     items: list[tuple[str, Blob | None]] = [(blob.name, blob) for blob in blobs]
     items += [(prefix, None) for prefix in page.prefixes]
-    for name, blob in sorted(items, key=lambda each: each[0]):
+    for name, blob in sorted(items, key=lambda item: item[0]):
         if blob is None:
             add_child(add_child(parent, "BlobPrefix"), "Name", name)
         else:
@@ -199,12 +198,7 @@ def _endpoint(request: Request) -> str:
     return f"https://{request.headers.get('host', '')}/"
 
 
-def read_limit(text: str | None) -> int:
-    """The most names of a page.
-
-    Raises:
-        StorageError: 400, for a text that is not a positive number.
-    """
+def _read_limit(text: str | None) -> int:
     if text is None:
         return MAX_RESULTS
     if not text.isascii() or not text.isdigit() or not 0 < len(text) < 10 or int(text) == 0:
@@ -214,17 +208,13 @@ def read_limit(text: str | None) -> int:
     return min(int(text), MAX_RESULTS)
 
 
-def encode_marker(name: str) -> str:
+def _encode_marker(name: str) -> str:
     """A name as a marker, which clients give back as it is."""
     return base64.urlsafe_b64encode(name.encode()).decode()
 
 
-def decode_marker(marker: str) -> str:
-    """The name of a marker.
-
-    Raises:
-        StorageError: 400, for a text that is not one of our markers.
-    """
+def _decode_marker(marker: str) -> str:
+    """The name of a marker."""
     try:
         return base64.b64decode(marker, b"-_", validate=True).decode()
     except (binascii.Error, ValueError):

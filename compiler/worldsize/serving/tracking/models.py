@@ -19,7 +19,7 @@ import yaml
 from worldsize.base import untrusted
 from worldsize.serving.artifacts.folders import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.control import assets, paths
-from worldsize.serving.control.uris import AssetName, StorePath
+from worldsize.serving.control.paths import AssetName, StorePath
 from worldsize.serving.database import contained, milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
@@ -141,7 +141,7 @@ def _location(workspace: Workspace, asset: assets.Asset) -> str:
 
 def _add_asset(workspace: Workspace, version: ModelVersion) -> None:
     path = path_of_file_uri(version.location)
-    flavors = None if path is None else read_flavors(path)
+    flavors = None if path is None else _read_flavors(path)
     properties: dict[str, Any] = {
         "description": version.description or None,
         "tags": dict(version.tags),
@@ -203,7 +203,7 @@ def _write_mirrored(connection: sqlite3.Connection, key: Key, base: str | None) 
 MAX_BYTES = 1 << 20  # of an MLmodel file that is read
 
 
-def read_flavors(model: Path) -> dict[str, dict[str, dict[str, str]]] | None:
+def _read_flavors(model: Path) -> dict[str, dict[str, dict[str, str]]] | None:
     """The flavors in ``MLmodel``, with their settings as text; None if the folder holds no MLflow model."""
     try:
         document = yaml.safe_load(untrusted.read_text(model / "MLmodel", MAX_BYTES))

@@ -15,7 +15,7 @@ from typing import Any
 from worldsize.tracking.database import DATABASE, prepared_database
 
 
-def load_application(home: Path) -> Any:
+def _load_application(home: Path) -> Any:
     """MLflow's application, on the database that ``worldsize run`` uses too."""
     with prepared_database(home):
         pass
@@ -31,7 +31,7 @@ def load_application(home: Path) -> Any:
     return app
 
 
-def end_with_input() -> None:
+def _end_with_input() -> None:
     """End the process when its standard input ends."""
     os.read(0, 1)
     os._exit(0)
@@ -42,8 +42,8 @@ def main() -> None:
     import uvicorn
 
     home, descriptor = Path(sys.argv[1]), int(sys.argv[2])
-    threading.Thread(target=end_with_input, daemon=True).start()
-    config = uvicorn.Config(load_application(home), fd=descriptor, log_level="warning", access_log=False)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    config = uvicorn.Config(_load_application(home), fd=descriptor, log_level="warning", access_log=False)
     uvicorn.Server(config).run()
 
 

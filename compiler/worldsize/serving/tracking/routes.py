@@ -1,19 +1,46 @@
-"""The paths of MLflow: ``/mlflow/v2.0/<workspace>/api/…``, and ``/mlflow/v2.0/api/…`` for plain MLflow."""
+"""The paths of MLflow: ``/mlflow/v2.0/<workspace>/api/…``, and ``/mlflow/v2.0/api/…`` for plain MLflow.
+
+Requests pass to MLflow's server, with the locations of artifacts translated on the way. What azureml-mlflow
+and Azure ML have beside MLflow's own interface is answered here: ``experiments/list`` (gone from MLflow's
+server) and ``runs/log-batch-async``.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
-from urllib.parse import urlsplit
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
 
+import aiohttp
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.errors import ServiceError
-from worldsize.serving.tracking.gateway import forward
-from worldsize.serving.tracking.proxied import answer_artifact
+from worldsize.serving.artifacts.folders import (
+    CONTAINER,
+    local_folder_of,
+    prepare_run_folder,
+    run_blob_path,
+    unknown_artifact,
+)
+from worldsize.serving.control.document import read_body
+from worldsize.serving.database import check_values
+from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.jobs import records
+from worldsize.serving.storage.answers import read_chunks
+from worldsize.serving.storage.blobs import BlobProperties, delete_blob, put_blob, read_blob
+from worldsize.serving.storage.files import blob_name
+from worldsize.serving.storage.listing import list_blobs
+from worldsize.serving.storage.uploads import received_body
+from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
 from worldsize.serving.tracking.uris import ArtifactUris
 from worldsize.serving.workspace import Workspace
+from worldsize.tracking.runs import artifact_uri
+from worldsize.tracking.versions import set_source
 
 METHODS = ["GET", "HEAD", "PUT", "POST", "PATCH", "DELETE"]
 SCOPE = re.compile(
@@ -30,16 +57,254 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         if rest.startswith("api/"):  # plain MLflow, which names no workspace
             artifact = ARTIFACTS.fullmatch(rest)
             if artifact is not None:
-                return await answer_artifact(workspace, request, artifact[1] or "")
+                return await _answer_artifact(workspace, request, artifact[1] or "")
             return await forward(workspace, request, rest, ArtifactUris(workspace.home, None))
-        found = SCOPE.fullmatch(rest)
-        if found is None:
+        match = SCOPE.fullmatch(rest)
+        if match is None:
             raise ServiceError(404, "NotFound", "The path names no workspace, or nothing of MLflow.")
         host = urlsplit(workspace.endpoints.api).netloc
-        base = f"azureml://{host}/artifact/v2.0/{found[1]}"
-        return await forward(workspace, request, found[2], ArtifactUris(workspace.home, base))
+        base = f"azureml://{host}/artifact/v2.0/{match[1]}"
+        return await forward(workspace, request, match[2], ArtifactUris(workspace.home, base))
 
     return [
         Route("/mlflow/v1.0/{rest:path}", answer, methods=METHODS),
         Route("/mlflow/v2.0/{rest:path}", answer, methods=METHODS),
     ]
+
+
+MAX_BODY = 4 << 20  # bytes: four times MLflow's own batches
+LISTED = re.compile(r"artifacts/list|logged-models/([^/]+)/artifacts/directories")
+REGISTRY = ("registered-models/", "model-versions/")
+COMING_SECONDS, LOOK_SECONDS = 30.0, 0.2  # for the run of a job that is about to start
+PASSED = ("content-type", "accept", "user-agent", "x-mlflow-workspace")
+
+
+@dataclass(frozen=True, slots=True)
+class MlflowCall:
+    """A request to MLflow's server.
+
+    ``path`` begins with ``api/2.0/mlflow/`` or another version's; ``method`` and ``body`` may differ from
+    those of the client.
+    """
+
+    method: str
+    path: str
+    query: str
+    body: bytes
+    headers: dict[str, str]
+
+
+async def forward(workspace: Workspace, request: Request, path: str, uris: ArtifactUris) -> Response:
+    """Answer a client's request to MLflow.
+
+    Args:
+        workspace: The workspace.
+        request: The request.
+        path: What follows the workspace's prefix: ``api/2.0/mlflow/runs/create``.
+        uris: Translates the locations of artifacts for the client.
+
+    Raises:
+        ServiceError: The request is not for MLflow, or its server does not run.
+    """
+    if not path.startswith("api/") or ".." in path.split("/"):
+        raise ServiceError(404, "NotFound", f"There is nothing at `{path[:200]}`.")
+    call = MlflowCall(
+        request.method, path, request.url.query, await read_body(request, MAX_BODY), _headers(request)
+    )
+    await asyncio.to_thread(_check_body, call)
+    operation = path.partition("/mlflow/")[2]
+    if operation.startswith(REGISTRY):
+        await sync_when_ready(workspace)
+    if operation == "experiments/list":
+        call = _list_experiments(request, call)
+    elif operation == "runs/log-batch-async":
+        call = _log_batch(call)
+    elif operation == "runs/get-run-data-status":
+        return answer({"is_complete": True})
+    elif (listed := LISTED.fullmatch(operation)) is not None:
+        call, files = await asyncio.to_thread(_list_artifacts, workspace, request, call, listed[1])
+        if files is not None:
+            return rewrite(uris, 200, "application/json", json.dumps(files).encode())
+    elif operation == "model-versions/create":
+        return await _place_version(workspace, uris, call)
+    reply = await send(workspace, call)
+    until = time.monotonic() + COMING_SECONDS
+    while reply[0] == 404 and _is_coming(workspace, request) and time.monotonic() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        reply = await send(workspace, call)
+    return await asyncio.to_thread(rewrite, uris, *reply)
+
+
+async def send(workspace: Workspace, call: MlflowCall) -> tuple[int, str, bytes]:
+    """The status, type and body of MLflow's answer.
+
+    Raises:
+        ServiceError: 503, if its server does not run.
+    """
+    url = f"http://localhost/{quote(call.path)}" + (f"?{call.query}" if call.query else "")
+    session = mlflow_session(workspace)
+    try:
+        async with session.request(call.method, url, data=call.body or None, headers=call.headers) as reply:
+            return reply.status, reply.content_type, await reply.read()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise ServiceError(503, "ServiceUnavailable", f"MLflow's server does not answer: {reason}") from None
+
+
+def _is_coming(workspace: Workspace, request: Request) -> bool:
+    """Whether a request asks for the run of a job that has not ended: in Azure a run exists with its job."""
+    name = request.query_params.get("run_id")
+    job = records.get_job(workspace.database, name) if name and request.method == "GET" else None
+    return job is not None and not job.has_ended
+
+
+def rewrite(uris: ArtifactUris, status: int, kind: str, body: bytes) -> Response:
+    """MLflow's answer as the client gets it."""
+    home = str(uris.home.root.absolute()).encode()
+    if kind == "application/json" and (b"file:" in body or home in body):
+        body = json.dumps(uris.rewrite(json.loads(body))).encode()
+    return Response(body, status, media_type=kind)
+
+
+def _check_body(call: MlflowCall) -> None:
+    """Refuse what MLflow's server answers with an internal error.
+
+    Raises:
+        ServiceError: 400, the body is JSON, but not an object, or has too many levels.
+    """
+    if not call.body or "json" not in call.headers.get("content-type", ""):
+        return
+    try:
+        document = json.loads(call.body)  # it reads NaN, as MLflow does
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"The body is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise bad_request("The body must be a JSON object.")
+    check_values(document)
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return {name: request.headers[name] for name in PASSED if name in request.headers}
+
+
+def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
+    """The search that answers a list of experiments."""
+    values: dict[str, Any] = {**request.query_params, **_json_object(call.body)}
+    wanted: dict[str, Any] = {key: values[key] for key in ("view_type", "page_token") if key in values}
+    most = str(values.get("max_results", "1000"))
+    wanted["max_results"] = int(most) if most.isdecimal() and len(most) < 10 else 1000
+    path = call.path.replace("experiments/list", "experiments/search")
+    return MlflowCall("POST", path, "", json.dumps(wanted).encode(), {"content-type": "application/json"})
+
+
+def _list_artifacts(
+    workspace: Workspace, request: Request, call: MlflowCall, model: str | None
+) -> tuple[MlflowCall, dict[str, Any] | None]:
+    """The artifacts of a run or of a logged model: MLflow's server would list whatever a location names.
+
+    Returns:
+        A request that names nothing else, and the answer; None for what MLflow does not know.
+
+    Raises:
+        ServiceError: 400, the artifacts are outside of the home, or the path leads there.
+    """
+    values = {**_json_object(call.body), **request.query_params}
+    owner = str(model or values.get("run_id") or values.get("run_uuid") or "")
+    folder = str(values.get("artifact_directory_path" if model else "path") or "")
+    call = MlflowCall("GET", call.path, "" if model else urlencode({"run_id": owner}), b"", call.headers)
+    root = artifact_uri(workspace.home.root, owner)
+    if root is None:
+        return call, None
+    if local_folder_of(workspace.home, owner) is None:
+        raise bad_request(f"The artifacts of `{owner}` are outside of the home: `{root[:200]}`.")
+    files = list_folder(workspace, f"{owner}/{folder}")
+    above = f"{folder.strip('/')}/" if folder.strip("/") else ""
+    return call, {"root_uri": root, "files": [{**file, "path": above + file["path"]} for file in files]}
+
+
+def _log_batch(call: MlflowCall) -> MlflowCall:
+    """The same batch, written before it is answered: the answer names no batch to wait for."""
+    return MlflowCall("POST", "api/2.0/mlflow/runs/log-batch", "", call.body, call.headers)
+
+
+def _json_object(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body or b"{}")
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+async def _place_version(workspace: Workspace, uris: ArtifactUris, call: MlflowCall) -> Response:
+    """Register a version of a model whose files are in the home, as a client asks for it.
+
+    MLflow's server takes a local source only from within the artifacts of a run that the request names. So
+    the version is created with the source that the client named, and its row then gets the file that it
+    means, which jobs load without a server.
+    """
+    status, kind, body = await send(workspace, call)
+    if status == 200:
+        version: dict[str, Any] = json.loads(body)["model_version"]
+        file = uris.to_store(str(version.get("source", "")))
+        if file != version.get("source"):
+            await asyncio.to_thread(
+                set_source, workspace.home.root, version["name"], version["version"], file
+            )
+            version["source"] = file
+        body = json.dumps({"model_version": uris.rewrite(version)}).encode()
+    return Response(body, status, media_type=kind)
+
+
+async def _answer_artifact(workspace: Workspace, request: Request, path: str) -> Response:
+    """Answer a request for ``/mlflow-artifacts/artifacts/<run>/<path>``."""
+    if request.method == "GET" and not path:
+        return await asyncio.to_thread(_list, workspace, request.query_params.get("path", ""))
+    name = _blob(workspace, path)
+    if request.method == "PUT":
+        async with received_body(workspace.home, request) as body:
+            properties = BlobProperties(content_md5=body.md5)
+            await asyncio.to_thread(put_blob, workspace, CONTAINER, name, body.file, properties)
+        return answer({})
+    blob = read_blob(workspace, CONTAINER, name)
+    if blob is None:
+        raise unknown_artifact(path)
+    if request.method == "DELETE":
+        await asyncio.to_thread(delete_blob, workspace, blob)
+        return answer({})
+    headers = {"Content-Length": str(blob.size), "X-Content-Type-Options": "nosniff"}
+    return StreamingResponse(
+        read_chunks(blob, 0, blob.size), headers=headers, media_type="application/octet-stream"
+    )
+
+
+def _list(workspace: Workspace, path: str) -> Response:
+    return answer({"files": list_folder(workspace, path)})
+
+
+def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:
+    """The files and folders directly below a folder, by their last names; no link leads outside the home.
+
+    Raises:
+        ServiceError: 400, for what is not ``<run>/<path>``, or leads outside.
+    """
+    prefix = _blob(workspace, path) + "/"
+    files: list[dict[str, Any]] = []
+    after = None
+    while after != "":
+        page = list_blobs(workspace.home, CONTAINER, prefix=prefix, delimiter="/", after=after or "")
+        files += [
+            {"path": folder.removeprefix(prefix).strip("/"), "is_dir": True} for folder in page.prefixes
+        ]
+        files += [
+            {"path": blob.name.removeprefix(prefix), "is_dir": False, "file_size": blob.size}
+            for blob in page.blobs
+        ]
+        after = page.after
+    return files
+
+
+def _blob(workspace: Workspace, path: str) -> str:
+    """The blob of an artifact, whose run's folder exists then."""
+    run, _, rest = blob_name(path).partition("/")
+    prepare_run_folder(workspace.home, run)
+    return run_blob_path(run, rest)

@@ -48,7 +48,7 @@ class ArtifactUris:
     def rewrite(self, document: Any) -> Any:
         """An answer of MLflow with the locations that the client can reach."""
         if isinstance(document, list):
-            return [self.rewrite(each) for each in document]
+            return [self.rewrite(item) for item in document]
         if not isinstance(document, dict):
             return document
         experiment = str(document.get("experiment_id", "0"))
@@ -86,11 +86,11 @@ class ArtifactUris:
         return path.as_uri()
 
     def _client_path(self, location: str) -> Path | None:
-        found = RUN_URI.fullmatch(location)
+        match = RUN_URI.fullmatch(location)
         try:
-            if found is not None and RUN_ID.fullmatch(found[1]):
-                folder = local_folder_of(self.home, found[1])
-                return None if folder is None else folder / blob_name(found[2] or "")
+            if match is not None and RUN_ID.fullmatch(match[1]):
+                folder = local_folder_of(self.home, match[1])
+                return None if folder is None else folder / blob_name(match[2] or "")
             if location.startswith("azureml://artifacts/"):
                 return locate(self.home, CONTAINER, location.removeprefix("azureml://artifacts/"))
             if location.startswith(PLAIN):

@@ -1,10 +1,12 @@
-"""A JSON object of a request, whose keys clients spell in camel case, and in snake case inside pipelines."""
+"""Reads a job's body: keys in camel case, in snake case inside pipelines; ports; and what ids refer to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
 from worldsize.serving.errors import bad_request
 
@@ -22,7 +24,7 @@ class Body:
 
     def __init__(self, value: object, where: str = "properties") -> None:
         self.where = where
-        self._members = {_squash(name): each for name, each in as_object(value, where).items()}
+        self._members = {_squash(name): member for name, member in as_object(value, where).items()}
 
     def get(self, name: str) -> Any:
         """A member as it is, or None."""
@@ -93,3 +95,184 @@ def drop_empty(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def _squash(name: str) -> str:
     return name.replace("_", "").lower()
+
+
+MODES = {
+    "readonlymount": "ro_mount",
+    "readwritemount": "rw_mount",
+    "mount": "ro_mount",
+    "download": "download",
+    "upload": "upload",
+    "direct": "direct",
+    "evalmount": "eval_mount",
+    "evaldownload": "eval_download",
+}
+# The type of data by its name without underscores: older versions of the interface write `UriFolder`.
+TYPES = {
+    "urifile": "uri_file",
+    "urifolder": "uri_folder",
+    "mltable": "mltable",
+    "custommodel": "custom_model",
+    "mlflowmodel": "mlflow_model",
+    "tritonmodel": "triton_model",
+}
+DEFAULT_TYPE = "uri_folder"
+
+
+def read_inputs(inputs: Mapping[str, Any], where: str, references: References) -> dict[str, Any]:
+    """The ``inputs:`` of a job or node."""
+    read = {name: _read_input(value, f"{where}.{name}", references) for name, value in inputs.items()}
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def _read_input(value: Any, where: str, references: References) -> Any:
+    if not isinstance(value, Mapping):  # of a pipeline component's definition
+        return value
+    body = Body(value, where)
+    kind = _plain(body.text("jobInputType") or body.text("type") or "literal")
+    mode = _read_mode(body)
+    if kind == "literal":
+        text = body.get("value")
+        if isinstance(text, str) and mode is not None:
+            return {"path": text, "mode": mode}
+        return text
+    if kind not in TYPES:
+        raise bad_request(f"`{where}` is of type `{kind[:40]}`, which is not a type of an input.")
+    reference = body.text("uri") or body.text("path")
+    if not reference:
+        raise bad_request(f"`{where}` has no `uri`.")
+    return drop_empty({"type": TYPES[kind], "path": references.data(reference), "mode": mode})
+
+
+def read_outputs(outputs: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The ``outputs:`` of a job or node."""
+    return {name: _read_output(value, f"{where}.{name}") for name, value in outputs.items()}
+
+
+def _read_output(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, str):
+        return value or {"type": DEFAULT_TYPE}
+    body = Body(value, where)
+    settings = {
+        "mode": _read_mode(body),
+        "name": body.text("assetName") or body.text("name"),
+        "version": body.text("assetVersion") or body.text("version"),
+    }
+    bound = body.text("value")
+    if bound is not None:
+        return {"path": bound, **drop_empty(settings)} if drop_empty(settings) else bound
+    return drop_empty({"type": output_type(body), **settings, "path": body.text("uri")})
+
+
+def output_type(body: Body) -> str:
+    """The type of an output; without one it is a folder."""
+    kind = _plain(body.text("jobOutputType") or body.text("type") or DEFAULT_TYPE)
+    return TYPES.get(kind, DEFAULT_TYPE)
+
+
+def _read_mode(body: Body) -> str | None:
+    """How data reaches the job, as YAML writes it; None if the body leaves it open."""
+    mode = body.text("mode")
+    return None if mode is None else MODES.get(_plain(mode), mode.lower())
+
+
+def _plain(word: str) -> str:
+    return word.replace("_", "").lower()
+
+
+_COMPUTE = re.compile(r"/computes/([^/]+)\Z|\Aazureml:([^/]+)\Z", re.IGNORECASE)
+
+
+class Lookup(Protocol):
+    """Finds assets by the ids that clients send: ids of Azure Resource Manager, labels, short forms."""
+
+    def component(self, reference: str) -> Mapping[str, Any] | None:
+        """The specification of a component, or None if the workspace does not have it."""
+
+    def environment(self, reference: str) -> Mapping[str, Any] | None:
+        """The properties of an environment, or None if the workspace does not have it."""
+
+    def path(self, reference: str) -> Path | None:
+        """The path of data, code or a model on this machine, or None."""
+
+    def web_address(self, reference: str) -> str | None:
+        """The address outside of the workspace that a data asset stands for, or None."""
+
+    def vm_size(self, compute: str) -> Mapping[str, Any] | None:
+        """``instance_type`` and ``max_instances`` of a compute, as ``worldsize.yml`` has them, or None."""
+
+
+@dataclass(slots=True)
+class References:
+    """What the YAML of one job refers to outside of its folder."""
+
+    lookup: Lookup
+    assets: dict[str, Path] = field(default_factory=dict)  # by the reference that the YAML has
+    computes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def data(self, reference: str) -> str:
+        """A reference to data, whose path is noted; data elsewhere is named by its address."""
+        if "${{" in reference:
+            return reference
+        path = self.lookup.path(reference)
+        if path is None:
+            return self.lookup.web_address(reference) or reference
+        self.assets[reference] = path
+        return reference
+
+    def code(self, reference: str | None) -> str | None:
+        """The path of code, or the reference where it is not here."""
+        if not reference:
+            return None
+        path = self.lookup.path(reference)
+        return str(path) if path is not None else _with_prefix(reference)
+
+    def compute(self, reference: str | None) -> str | None:
+        """A compute as YAML names it; its size is noted."""
+        if not reference or "${{" in reference:
+            return reference or None
+        match = _COMPUTE.search(reference)
+        name = (match[1] or match[2]) if match is not None else reference
+        if name in ("serverless", "local"):
+            return None
+        size = self.lookup.vm_size(name)
+        if size is not None:
+            self.computes[name] = size
+        return f"azureml:{name}"
+
+    def environment(self, reference: str | None) -> Any:
+        """An environment as YAML has it: with what it is built from, if the workspace knows that."""
+        if not reference:
+            return None
+        environment = self.lookup.environment(reference)
+        if environment is None:
+            return _with_prefix(reference)
+        return describe_environment(environment, self) or _with_prefix(reference)
+
+
+def describe_environment(properties: Mapping[str, Any], references: References) -> dict[str, Any] | None:
+    """An environment's image, conda file and build context as YAML has them; None if it has none."""
+    import yaml  # of PyYAML, only for a conda file
+
+    build, described = properties.get("build"), dict[str, Any]()
+    if isinstance(properties.get("image"), str):
+        described["image"] = properties["image"]
+    conda = properties.get("condaFile")
+    if isinstance(conda, str):
+        try:
+            described["conda_file"] = yaml.safe_load(conda)
+        except yaml.YAMLError:
+            return None
+    if isinstance(build, Mapping) and isinstance(build.get("contextUri"), str):
+        context = references.lookup.path(build["contextUri"])
+        if context is not None:
+            described["build"] = {
+                "path": str(context),
+                "dockerfile_path": str(build.get("dockerfilePath") or "Dockerfile"),
+            }
+    return described or None
+
+
+def _with_prefix(reference: str) -> str:
+    """A reference as YAML writes it: with ``azureml:`` before an id of Azure Resource Manager."""
+    return f"azureml:{reference}" if reference.startswith("/subscriptions/") else reference

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import yaml_dump
+from worldsize.azureml.sweep import POLICIES, SETTINGS
 from worldsize.running.prepare.graph.refusals import UNSUPPORTED_KINDS
-from worldsize.serving.errors import ServiceError
+from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.home import PRIVATE_FOLDER
 from worldsize.serving.jobs.process import JOB_FILE, SETTINGS_FILE
-from worldsize.serving.jobs.translate.body import Body, drop_empty
-from worldsize.serving.jobs.translate.commands import read_command, read_settings
-from worldsize.serving.jobs.translate.graph import FOLDER, GraphWriter
-from worldsize.serving.jobs.translate.lookup import References
-from worldsize.serving.jobs.translate.ports import read_inputs, read_outputs
-from worldsize.serving.jobs.translate.sweeps import read_sweep
+from worldsize.serving.jobs.translate.body import (
+    Body,
+    References,
+    as_object,
+    drop_empty,
+    read_inputs,
+    read_outputs,
+)
 
 _SETTINGS = ("continue_on_step_failure", "force_rerun")
 
@@ -68,13 +75,13 @@ def _read_ports(body: Body, references: References) -> dict[str, Any]:
 
 def _read_single(body: Body, writer: GraphWriter) -> dict[str, Any]:
     references = writer.references
-    return {"type": "command", **read_command(body, references), **_read_ports(body, references)}
+    return {"type": "command", **_read_command(body, references), **_read_ports(body, references)}
 
 
 def _read_sweep(body: Body, writer: GraphWriter) -> dict[str, Any]:
     references = writer.references
     trial = body.body("trial") or Body({}, "properties.trial")
-    command = read_command(trial, references)
+    command = _read_command(trial, references)
     resources = read_settings(Body({"resources": body.get("resources") or {}}))
     return {
         "type": "sweep",
@@ -125,3 +132,284 @@ def write_files(files: Mapping[str, Mapping[str, Any]], folder: Path, settings: 
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write the ``worldsize.yml`` of a job, which makes its folder a project of its own."""
     (folder / SETTINGS_FILE).write_text(yaml_dump.dump(drop_empty(settings)), encoding="utf-8")
+
+
+FOLDER = "components"
+MAX_DEPTH = 30  # of pipeline components inside one another
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]")
+# What YAML has and a definition in the workspace has under the same key.
+_COMPONENT_KEYS = (
+    "name", "version", "display_name", "description", "tags", "type", "is_deterministic", "inputs", "outputs",
+    "input_data", "mini_batch_size", "partition_keys", "max_concurrency_per_instance", "error_threshold",
+    "mini_batch_error_threshold", "retry_settings", "logging_level", "program_arguments",
+)  # fmt: skip
+_PARALLEL_KEYS = _COMPONENT_KEYS[_COMPONENT_KEYS.index("input_data") :]
+
+
+@dataclass(slots=True)
+class GraphWriter:
+    """Collects the files of a pipeline: ``files`` has the documents by path."""
+
+    references: References
+    files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _known: dict[str, str] = field(default_factory=dict)  # file names by the reference of the component
+    _open: list[str] = field(default_factory=list)  # the components around the one that is written
+
+    def read_nodes(self, jobs: Mapping[str, Any], where: str, folder: str) -> dict[str, Any]:
+        """The ``jobs:`` of a pipeline; ``folder`` leads to the files of components."""
+        return {name: self._read_node(value, f"{where}.{name}", folder) for name, value in jobs.items()}
+
+    def _read_node(self, value: Any, where: str, folder: str) -> dict[str, Any]:
+        body = Body(value, where)
+        kind = (body.text("type") or "command").lower()
+        if kind in UNSUPPORTED_KINDS:
+            what, help_ = UNSUPPORTED_KINDS[kind]
+            raise ServiceError(400, "UserError", f"`{where}` is {what}: {help_}.")
+        node: dict[str, Any] = {
+            "type": kind,
+            "display_name": body.text("displayName"),
+            "comment": body.text("comment"),
+            "compute": self.references.compute(body.text("computeId") or body.text("compute")),
+            "inputs": read_inputs(body.object("inputs"), f"{where}.inputs", self.references),
+            "outputs": read_outputs(body.object("outputs"), f"{where}.outputs"),
+        }
+        reference = self._component_of(body, kind)
+        node["trial" if kind == "sweep" else "component"] = self._write_component(reference, folder, where)
+        if kind == "sweep":
+            node |= read_settings(_without_limits(value, where)) | read_sweep(body)
+        elif kind == "parallel":
+            node |= read_settings(body) | self._read_parallel(body)
+        elif kind != "pipeline":
+            node |= read_settings(body)
+        return drop_empty(node)
+
+    def _component_of(self, body: Body, kind: str) -> str:
+        trial = body.body("trial") if kind == "sweep" and isinstance(body.get("trial"), Mapping) else None
+        reference = body.text("componentId")
+        if trial is not None:
+            reference = trial.text("componentId")
+        elif kind == "sweep":
+            reference = reference or body.text("trial")
+        if not reference:
+            raise bad_request(f"`{body.where}` has no `componentId`.")
+        return reference
+
+    def _write_component(self, reference: str, folder: str, where: str) -> str:
+        """Write the file of a component, once; the text that a node names it by."""
+        if reference in self._open or len(self._open) > MAX_DEPTH:
+            raise bad_request(f"`{where}` uses a component that contains itself.")
+        if reference not in self._known:
+            component = self.references.lookup.component(reference)
+            if component is None:
+                return reference if not reference.startswith("/") else f"azureml:{reference}"
+            self._open.append(reference)
+            document = self._read_component(Body(component, "componentSpec"))
+            self._open.pop()
+            self._known[reference] = self._add_file(document)
+        return f"{folder}{self._known[reference]}"
+
+    def _add_file(self, document: Mapping[str, Any]) -> str:
+        digest = hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
+        label = _UNSAFE.sub("_", str(document.get("display_name") or document.get("name") or "component"))
+        name = f"{label[:60]}-{digest[:8]}.yml"
+        self.files[f"{FOLDER}/{name}"] = document
+        return name
+
+    def _read_component(self, body: Body) -> dict[str, Any]:
+        kind = (body.text("type") or "command").lower().removesuffix("component")
+        document = {name: body.get(name) for name in _COMPONENT_KEYS if body.get(name) is not None}
+        document["type"] = kind
+        if kind == "pipeline":
+            document.pop(
+                "is_deterministic", None
+            )  # the client adds it, and files of that kind do not have it
+            document["jobs"] = self.read_nodes(body.object("jobs"), "componentSpec.jobs", "./")
+        elif kind == "parallel":
+            document |= self._read_parallel(body)
+            document |= drop_empty({"resources": body.get("resources")})
+        else:
+            document |= _read_command(body, self.references)
+        return drop_empty(document)
+
+    def _read_parallel(self, body: Body) -> dict[str, Any]:
+        """The keys of a parallel node or component, which differ from those of YAML in three ways."""
+        settings = {name: body.get(name) for name in _PARALLEL_KEYS}
+        keys = settings["partition_keys"]
+        if isinstance(keys, str):
+            settings["partition_keys"] = _read_list(keys, f"{body.where}.partition_keys")
+        size = settings["mini_batch_size"]
+        if settings["partition_keys"] and str(size) == "0":  # what the client sends for none
+            size = None
+        settings["mini_batch_size"] = str(size) if size is not None else None
+        task = body.body("task")
+        if task is not None:
+            settings["task"] = drop_empty(
+                {
+                    **as_object(body.get("task"), f"{body.where}.task"),
+                    "code": self.references.code(task.text("code")),
+                    "environment": self.references.environment(task.text("environment")),
+                }
+            )
+        return settings
+
+
+def _read_list(text: str, where: str) -> list[Any]:
+    try:
+        read = json.loads(text)
+    except ValueError:
+        read = None
+    if not isinstance(read, list):
+        raise bad_request(f"`{where}` is not a list.")
+    return read
+
+
+def _without_limits(value: Any, where: str) -> Body:
+    """A sweep's node without its limits, which are not those of a command."""
+    return Body({name: member for name, member in as_object(value, where).items() if name != "limits"}, where)
+
+
+DISTRIBUTIONS = {"pytorch": "pytorch", "mpi": "mpi", "tensorflow": "tensorflow", "ray": "ray"}
+
+
+def _read_command(body: Body, references: References) -> dict[str, Any]:
+    """The keys of a command: those of a job, of a sweep's trial, or of a component's specification."""
+    return drop_empty(
+        {
+            "command": body.text("command"),
+            "code": references.code(body.text("codeId") or body.text("code")),
+            "environment": references.environment(body.text("environmentId") or body.text("environment")),
+            **read_settings(body),
+        }
+    )
+
+
+def read_settings(body: Body) -> dict[str, Any]:
+    """The keys that a job and a node of a pipeline share."""
+    limits = body.body("limits")
+    variables = body.get("environmentVariables")
+    return drop_empty(
+        {
+            "environment_variables": None if variables is None else dict(body.object("environmentVariables")),
+            "distribution": _read_distribution(body.body("distribution")),
+            "resources": _read_resources(body.body("resources")),
+            "limits": drop_empty({"timeout": limits.seconds("timeout")}) if limits is not None else None,
+        }
+    )
+
+
+def _read_distribution(body: Body | None) -> dict[str, Any] | None:
+    kind = body and (body.text("distributionType") or body.text("type"))
+    if body is None or not kind:
+        return None
+    word = DISTRIBUTIONS.get(kind.lower())
+    if word is None:
+        raise bad_request(f"`{body.where}` is of type `{kind[:40]}`; known are PyTorch, Mpi and TensorFlow.")
+    counts = {
+        "process_count_per_instance": body.number("processCountPerInstance"),
+        "worker_count": body.number("workerCount"),
+        "parameter_server_count": body.number("parameterServerCount"),
+    }
+    return drop_empty({"type": word, **counts})
+
+
+def _read_resources(body: Body | None) -> dict[str, Any] | None:
+    if body is None:
+        return None
+    return drop_empty(
+        {
+            "instance_count": body.number("instanceCount"),
+            "instance_type": body.get("instanceType"),
+            "shm_size": body.text("shmSize"),
+            "docker_args": body.get("dockerArgs"),
+        }
+    )
+
+
+_POLICIES = {name.replace("_", ""): name for name in POLICIES}
+
+
+def read_sweep(body: Body) -> dict[str, Any]:
+    """The keys of a sweep, of a job or a node, but for its trial."""
+    space = {
+        name: read_distribution(value, f"{body.where}.searchSpace.{name}")
+        for name, value in body.object("searchSpace").items()
+    }
+    objective = body.body("objective")
+    return drop_empty(
+        {
+            "sampling_algorithm": _read_sampling(body.get("samplingAlgorithm"), body.where),
+            "search_space": space,
+            "objective": objective
+            and drop_empty(
+                {
+                    "goal": (objective.text("goal") or "").lower(),
+                    "primary_metric": objective.text("primaryMetric"),
+                }
+            ),
+            "limits": _read_limits(body.body("limits")),
+            "early_termination": _read_policy(body.body("earlyTermination")),
+        }
+    )
+
+
+def read_distribution(value: Any, where: str) -> Any:
+    """A distribution of the search space: ``["uniform", [0.1, 1.0]]``, or as YAML has it in a node.
+
+    Raises:
+        ServiceError: It is neither.
+    """
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], list):
+        raise bad_request(f'`{where}` is not a distribution, such as `["uniform", [0.1, 1.0]]`.')
+    kind, arguments = str(value[0]).lower(), value[1]
+    if kind == "choice":
+        values = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list) else arguments
+        return {"type": "choice", "values": values}
+    names = SETTINGS.get(kind)
+    if names is None or len(names) != len(arguments):
+        raise bad_request(f"`{where}` is not a distribution that is known: `{kind[:40]}`.")
+    return {"type": kind, **dict(zip(names, arguments, strict=True))}
+
+
+def _read_sampling(value: Any, where: str) -> Any:
+    if value is None or isinstance(value, str):
+        return value.lower() if value else None
+    body = Body(value, f"{where}.samplingAlgorithm")
+    kind = (body.text("samplingAlgorithmType") or body.text("type") or "random").lower()
+    options = {
+        "seed": body.number("seed"),
+        "rule": body.text("rule"),
+        "logbase": body.get("logbase"),
+    }
+    return drop_empty({"type": kind, **options}) if drop_empty(options) else kind
+
+
+def _read_limits(body: Body | None) -> dict[str, Any] | None:
+    if body is None:
+        return None
+    return drop_empty(
+        {
+            "max_total_trials": body.number("maxTotalTrials"),
+            "max_concurrent_trials": body.number("maxConcurrentTrials"),
+            "timeout": body.seconds("timeout"),
+            "trial_timeout": body.seconds("trialTimeout"),
+        }
+    )
+
+
+def _read_policy(body: Body | None) -> dict[str, Any] | None:
+    kind = body and (body.text("policyType") or body.text("type"))
+    if body is None or not kind:
+        return None
+    slack = {"slack_factor": body.number("slackFactor"), "slack_amount": body.number("slackAmount")}
+    return drop_empty(
+        {
+            "type": _POLICIES.get(kind.replace("_", "").lower(), kind.lower()),
+            "evaluation_interval": body.number("evaluationInterval"),
+            "delay_evaluation": body.number("delayEvaluation"),
+            **{name: value for name, value in slack.items() if value},  # the client sends 0 for none
+            "truncation_percentage": body.number("truncationPercentage") or None,
+            "exclude_finished_jobs": body.get("excludeFinishedJobs"),
+        }
+    )

@@ -67,9 +67,11 @@ def list_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
     """The versions of a name, the newest :data:`LIMIT` first."""
     _take_models(workspace, kind)
     marks = read_marks(workspace.home.root, name) if kind == "models" else {}
-    found = stored.list_versions(workspace.database, kind, name, limit=LIMIT)
+    versions = stored.list_versions(workspace.database, kind, name, limit=LIMIT)
     described = use_each(
-        stored.word(kind), found, lambda each: _read_version(each, tuple(marks.get(each.version, ())))
+        stored.word(kind),
+        versions,
+        lambda version: _read_version(version, tuple(marks.get(version.version, ()))),
     )
     return [*described]
 

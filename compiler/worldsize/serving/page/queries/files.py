@@ -16,6 +16,9 @@ from urllib.parse import quote
 from worldsize.base import untrusted
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.serving.home import Home
+from worldsize.serving.jobs.job_files import artifacts_folder
+from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.page.queries.logs import run_folder, step_names
 
 MAX_ENTRIES = 500  # of one folder
 PREVIEW_BYTES = 64 << 10
@@ -75,7 +78,7 @@ def resolve_inside(home: Home, base: Path, path: str) -> Path | None:
         resolved = (base / path).resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
         return None
-    allowed = any(resolved.is_relative_to(each.resolve()) for each in data_folders(home))
+    allowed = any(resolved.is_relative_to(folder.resolve()) for folder in data_folders(home))
     return resolved if allowed else None
 
 
@@ -89,16 +92,16 @@ def list_folder(home: Home, base: Path, path: str = "") -> list[Entry]:
 
 
 def _scan(home: Home, base: Path, folder: Path, path: str) -> Iterator[Entry]:
-    with os.scandir(folder) as found:
-        for index, each in enumerate(found):
+    with os.scandir(folder) as entries:
+        for index, entry in enumerate(entries):
             if index >= MAX_ENTRIES:
                 return
-            inner = f"{path}/{each.name}" if path else each.name
+            inner = f"{path}/{entry.name}" if path else entry.name
             real = resolve_inside(home, base, inner)
             if real is None:
                 continue
             status = real.stat()
-            yield Entry(flatten(each.name), inner, stat.S_ISDIR(status.st_mode), status.st_size)
+            yield Entry(flatten(entry.name), inner, stat.S_ISDIR(status.st_mode), status.st_size)
 
 
 def preview_file(path: Path) -> Preview:
@@ -200,3 +203,62 @@ def file_url(kind: str, name: str, path: str, *, inline: bool = False) -> str:
     return f"/files/{quote(kind, safe='')}/{quote(name, safe='')}/{quote(os.fsencode(path))}" + (
         "?inline=1" if inline else ""
     )
+
+
+ARTIFACTS, OUTPUTS = "artifacts", "outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Root:
+    """A folder of a job's files, and what it is called."""
+
+    key: str
+    title: str
+    folder: Path
+
+
+def list_roots(home: Home, job: JobRecord) -> list[Root]:
+    """The folders of a job's files that are not empty."""
+    roots = [root for root in _roots(home, job) if list_folder(home, root.folder)]
+    return sorted(roots, key=lambda root: root.key == ARTIFACTS)
+
+
+def _roots(home: Home, job: JobRecord) -> list[Root]:
+    roots = [Root(ARTIFACTS, "Logs and artifacts", artifacts_folder(home, job.name))]
+    folder = run_folder(home, job)
+    if folder is None:
+        return roots
+    if job.parent is None and job.step is None:
+        roots.append(Root(OUTPUTS, "Outputs of the pipeline", folder.outputs))
+    steps = [job.step] if job.step else step_names(home, job)
+    single = len(steps) == 1
+    for step in steps:
+        title = "Outputs" if single else f"Outputs of {step}"
+        roots.append(Root(f"step-{step}", title, folder.step(step).outputs))
+    return roots
+
+
+def list_entries(home: Home, job: JobRecord, path: str) -> list[Entry]:
+    """The entries of a folder; each has its path with the key of its root."""
+    key, _, rest = path.partition("/")
+    for root in _roots(home, job):
+        if root.key == key:
+            entries = list_folder(home, root.folder, rest)
+            return [Entry(entry.name, f"{key}/{entry.path}", entry.folder, entry.size) for entry in entries]
+    return []
+
+
+def find_output(home: Home, job: JobRecord, path: str) -> Path | None:
+    """The real path of a file or folder of a job; None if there is none."""
+    key, _, rest = path.strip("/").partition("/")
+    for root in (*_roots(home, job), *_log_roots(home, job)):
+        if root.key == key:
+            return resolve_inside(home, root.folder, rest)
+    return None
+
+
+def _log_roots(home: Home, job: JobRecord) -> Iterator[Root]:
+    folder = run_folder(home, job)
+    if folder is not None:
+        steps = [job.step] if job.step else step_names(home, job)
+        yield from (Root(f"log-{step}", f"Logs of {step}", folder.step(step).logs) for step in steps)

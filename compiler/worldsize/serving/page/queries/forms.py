@@ -47,7 +47,7 @@ class Field:
 def component_fields(spec: Mapping[str, Any]) -> list[Field]:
     """The inputs of a component's specification, in their order."""
     return [
-        _field(name, each) for name, each in mapping_of(spec, "inputs").items() if isinstance(each, Mapping)
+        _field(name, port) for name, port in mapping_of(spec, "inputs").items() if isinstance(port, Mapping)
     ]
 
 
@@ -62,7 +62,7 @@ def _field(name: str, spec: Mapping[str, Any]) -> Field:
         description=text_of(spec, "description"),
         minimum=_number(spec.get("min")),
         maximum=_number(spec.get("max")),
-        choices=tuple(_text(each) for each in choices) if isinstance(choices, list) else (),
+        choices=tuple(_text(choice) for choice in choices) if isinstance(choices, list) else (),
         optional=str(spec.get("optional", "")).lower() == "true",
     )
 
@@ -70,11 +70,11 @@ def _field(name: str, spec: Mapping[str, Any]) -> Field:
 def job_fields(properties: Mapping[str, Any]) -> list[Field]:
     """The inputs of a submitted job; values have no type in its body, so that they are text."""
     fields = []
-    for name, each in mapping_of(properties, "inputs").items():
-        if not isinstance(each, Mapping):
+    for name, port in mapping_of(properties, "inputs").items():
+        if not isinstance(port, Mapping):
             continue
-        kind = text_of(each, "jobInputType") or "literal"
-        value = each.get("value") if kind == "literal" else each.get("uri")
+        kind = text_of(port, "jobInputType") or "literal"
+        value = port.get("value") if kind == "literal" else port.get("uri")
         fields.append(Field(name, "" if kind == "literal" else kind, "" if value is None else _text(value)))
     return fields
 
@@ -104,8 +104,8 @@ def change_inputs(properties: Mapping[str, Any], values: Mapping[str, str]) -> d
     changed: dict[str, Any] = copy.deepcopy(dict(properties))
     inputs = changed.get("inputs") or {}
     for name, text in values.items():
-        each = inputs[name]
-        each["value" if text_of(each, "jobInputType") in ("", "literal") else "uri"] = text
+        port = inputs[name]
+        port["value" if text_of(port, "jobInputType") in ("", "literal") else "uri"] = text
     return changed
 
 

@@ -87,10 +87,10 @@ def steps_of_run(database: Database, root: str) -> dict[str, JobRecord]:
 
 def jobs_below(database: Database, job: JobRecord) -> list[JobRecord]:
     """The jobs below a job at any depth."""
-    found = descendants(database, job.root, MOST_STEPS)
+    below = descendants(database, job.root, MOST_STEPS)
     if job.parent is None:
-        return found
-    return [each for each in found if (each.step or "").startswith(f"{job.step}.")]
+        return below
+    return [child for child in below if (child.step or "").startswith(f"{job.step}.")]
 
 
 def get_ancestors(database: Database, job: JobRecord) -> list[JobRecord]:

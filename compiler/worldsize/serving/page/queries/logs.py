@@ -51,11 +51,11 @@ def step_names(home: Home, job: JobRecord) -> list[str]:
     if job.parent is not None:
         return [job.step] if job.step and is_file_name(job.step) else []
     try:
-        found = {path.name for path in (folder.root / "steps").iterdir() if path.is_dir()}
+        present = {path.name for path in (folder.root / "steps").iterdir() if path.is_dir()}
     except OSError:
         return []
     planned = [*((read_json(folder.root / RECORD) or {}).get("steps") or {})]  # in the order of the pipeline
-    return [name for name in planned if name in found] + sorted(found.difference(planned), key=_natural)
+    return [name for name in planned if name in present] + sorted(present.difference(planned), key=_natural)
 
 
 def list_logs(home: Home, job: JobRecord) -> list[Log]:

@@ -1,11 +1,16 @@
-"""What MLflow knows of the runs of jobs, which bear the jobs' names."""
+"""What MLflow knows of the runs of jobs: at the job itself, or at the one whose outputs it reused."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.reuse.store import read_original
+from worldsize.serving.jobs.records import JobRecord, child_name, get_job
+from worldsize.serving.page.queries.logs import run_folder
+from worldsize.serving.workspace import Workspace
 from worldsize.showing.curves import Curve, prepare_curves
 from worldsize.tracking import runs
 
@@ -54,3 +59,25 @@ def read_curves(home: Path, shown: Mapping[str, str], ids: Mapping[str, str]) ->
         for metric, points in prepare_curves(logged, min(most, MAX_POINTS)).items():
             curves.setdefault(metric, {})[text] = points
     return curves
+
+
+MAX_HOPS = 20  # a step may reuse one that reused another
+
+
+def tracked_ids(workspace: Workspace, jobs: Iterable[JobRecord]) -> dict[str, str]:
+    """The id of the run in MLflow that shows each job, by the name of the job."""
+    return {job.name: _tracked_id(workspace, job) for job in jobs}
+
+
+def _tracked_id(workspace: Workspace, job: JobRecord) -> str:
+    folder = run_folder(workspace.home, job)
+    if folder is None or job.step is None or job.parent is None:
+        return job.name
+    root, step = job.root, job.step
+    for _ in range(MAX_HOPS):
+        original = read_original(RunFolder(workspace.home.runs / root).step(step))
+        if original is None:
+            break
+        root, step = original.run, original.step
+    name = child_name(root, step)
+    return name if get_job(workspace.database, name) is not None else root  # of a job that is no pipeline

@@ -1,13 +1,14 @@
-"""How states, times, durations and values are said on every page."""
+"""How states, times, durations, values and triggers are said on every page."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from itertools import islice, product
 from typing import Any
 
-from worldsize.base.wording import format_duration
+from worldsize.base.wording import format_duration, join_words, plural
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import job_seconds, parse_time
 
@@ -100,3 +101,23 @@ def mapping_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """The object under a key; empty where there is none."""
     value = document.get(key)
     return value if isinstance(value, Mapping) else {}
+
+
+def trigger_words(trigger: Mapping[str, Any]) -> str:
+    """When a trigger fires: ``cron 0 3 * * 1``, ``every 2 weeks on Monday at 03:00``."""
+    if text_of(trigger, "triggerType").lower() == "cron":
+        return f"cron {text_of(trigger, 'expression')}"
+    pattern = mapping_of(trigger, "schedule")
+    unit, interval = text_of(trigger, "frequency").lower() or "time", trigger.get("interval")
+    count = interval if isinstance(interval, int) else 1
+    words = f"every {unit}" if count == 1 else f"every {plural(count, unit)}"
+    if days := _words(pattern, "weekDays") or _words(pattern, "monthDays"):
+        words += f" on {'day ' if not pattern.get('weekDays') else ''}{join_words(days, 'and')}"
+    hours, minutes = _words(pattern, "hours"), _words(pattern, "minutes") or ["0"]
+    times = [f"{hour:0>2}:{minute:0>2}" for hour, minute in islice(product(hours, minutes), 6)]
+    return f"{words} at {join_words(times, 'and')}" if times else words
+
+
+def _words(document: Mapping[str, Any], key: str) -> list[str]:
+    value = document.get(key)
+    return [str(item) for item in value[:31]] if isinstance(value, list) else []

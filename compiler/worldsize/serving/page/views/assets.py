@@ -23,17 +23,10 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
-from worldsize.serving.page.queries.wording import (
-    LONG,
-    cut,
-    document_words,
-    mapping_of,
-    text_of,
-    time_words,
-)
+from worldsize.serving.page.queries.wording import LONG, cut, document_words, mapping_of, text_of, time_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
-from worldsize.serving.page.views.form import Form
+from worldsize.serving.page.views.frame import Form
 from worldsize.serving.page.views.tables import (
     Column,
     Listing,
@@ -106,7 +99,7 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -
     """The versions of a name, and one of them: the newest, or that of the address."""
     with collect_unreadable() as faults:
         versions = await asyncio.to_thread(list_versions, workspace, kind, name)
-    chosen = next((each for each in versions if version in ("", each.version)), None)
+    chosen = next((candidate for candidate in versions if version in ("", candidate.version)), None)
     if chosen is None and version:
         chosen = await asyncio.to_thread(find_version, workspace, kind, name, version)
     title = TITLES[kind]
@@ -124,8 +117,8 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -
         frame.fact_panel("Tags", chosen.tags)
         await _DETAILS[kind](workspace, chosen)
         frame.heading("Versions")
-        rows = await asyncio.to_thread(lambda: [_version_row(workspace, each) for each in versions])
-        filled = [each for each in _VERSIONS if any(row[each.name]["text"] for row in rows)]
+        rows = await asyncio.to_thread(lambda: [_version_row(workspace, listed) for listed in versions])
+        filled = [column for column in _VERSIONS if any(row[column.name]["text"] for row in rows)]
         show_table(f"Versions of {name}", filled, rows, empty="")
         if faults:
             ui.label(say_unreadable(faults)).classes("ws-soft ws-text")
@@ -203,8 +196,8 @@ async def _show_component(_workspace: Workspace, version: Version) -> None:
         if not fields:
             ui.label("This component has no inputs.").classes("ws-soft")
     outputs = {
-        name: text_of(mapping_of({"": each}, ""), "type")
-        for name, each in mapping_of(spec, "outputs").items()
+        name: text_of(mapping_of({"": port}, ""), "type")
+        for name, port in mapping_of(spec, "outputs").items()
     }
     if outputs:
         with frame.panel("Outputs"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from worldsize.serving.control.clusters import list_computes
+from worldsize.serving.control.computes import list_computes
 from worldsize.serving.control.resources import Resource
 from worldsize.serving.page.queries.wording import mapping_of, text_of, value_words
 from worldsize.serving.page.views import frame

@@ -102,7 +102,7 @@ def show_preview(preview: Preview, image: str, name: str) -> None:
     elif preview.kind == "text":
         code(preview.text, f"Beginning of {name}")
     elif preview.kind == "table":
-        columns = [Column(f"c{index}", each) for index, each in enumerate(preview.columns)]
+        columns = [Column(f"c{index}", title) for index, title in enumerate(preview.columns)]
         rows = [
             {"id": str(number), **{f"c{index}": text_cell(cell) for index, cell in enumerate(row)}}
             for number, row in enumerate(preview.rows)

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 from nicegui import ui
 
-from worldsize.base.wording import format_size
+from worldsize.base.wording import format_size, plural
 from worldsize.running.record.history import load_run
-from worldsize.serving.control.system_data import user_name
+from worldsize.serving.control.document import user_name
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.jobs.cancel import cancel
+from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord, get_job
-from worldsize.serving.page.queries.files import file_url
+from worldsize.serving.page.queries.files import file_url, find_output, list_entries, list_roots
 from worldsize.serving.page.queries.jobs import get_ancestors
-from worldsize.serving.page.queries.logs import Log, LogTail, choose_log, list_logs
-from worldsize.serving.page.queries.outputs import find_output, list_entries, list_roots
+from worldsize.serving.page.queries.logs import Log, LogTail, choose_log, list_logs, run_folder, step_names
+from worldsize.serving.page.queries.steps import StepPlan, read_plans
 from worldsize.serving.page.queries.wording import (
     NONE,
     document_words,
@@ -28,8 +28,7 @@ from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code
 from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.page.views.overview import Overview
-from worldsize.serving.page.views.plan import draw_plan
-from worldsize.serving.page.views.tables import LIVE_SECONDS
+from worldsize.serving.page.views.tables import LIVE_SECONDS, Column, show_table, text_cell
 from worldsize.serving.workspace import Workspace
 
 View = Callable[[Workspace, JobRecord], Awaitable[None]]
@@ -42,7 +41,10 @@ async def draw_job(workspace: Workspace, name: str, tab: str) -> None:
         frame.not_found(workspace, f"Job {name}", "Jobs")
         return
     above = await asyncio.to_thread(get_ancestors, workspace.database, job)
-    crumbs = [("Jobs", "/"), *((each.display_name, frame.address("jobs", each.name)) for each in above)]
+    crumbs = [
+        ("Jobs", "/"),
+        *((ancestor.display_name, frame.address("jobs", ancestor.name)) for ancestor in above),
+    ]
     with frame.frame(workspace, job.display_name, "Jobs", crumbs):
         await Header(workspace, job).refresh()
         await _show_tabs(workspace, job, tab if tab in VIEWS else "overview")
@@ -184,16 +186,6 @@ async def _definition(_workspace: Workspace, job: JobRecord) -> None:
     code(await asyncio.to_thread(document_words, job.properties), "Definition of the job")
 
 
-VIEWS: dict[str, tuple[str, View]] = {
-    "overview": ("Overview", _overview),
-    "logs": ("Logs", _logs),
-    "metrics": ("Metrics", _metrics),
-    "outputs": ("Outputs", _outputs),
-    "plan": ("Plan", draw_plan),
-    "definition": ("Definition", _definition),
-}
-
-
 FOLLOW_SECONDS = 1.0
 MAX_BLOCKS = 200  # of lines that came together; older ones are removed from the page
 
@@ -229,19 +221,19 @@ class LogView:
             self._busy = False
 
     async def _look(self) -> None:
-        found = await asyncio.to_thread(list_logs, self._workspace.home, self._job)
-        if {log.key for log in found} != self._logs.keys():
-            self._logs = {log.key: log for log in found}
-            single = len({log.step for log in found}) == 1
+        logs = await asyncio.to_thread(list_logs, self._workspace.home, self._job)
+        if {log.key for log in logs} != self._logs.keys():
+            self._logs = {log.key: log for log in logs}
+            single = len({log.step for log in logs}) == 1
             self._choice.set_options(
-                {log.key: log.process if single else f"{log.step} · {log.process}" for log in found}
+                {log.key: log.process if single else f"{log.step} · {log.process}" for log in logs}
             )
-            if not self._key and found:
+            if not self._key and logs:
                 run = await asyncio.to_thread(load_run, self._workspace.home.runs / self._job.root)
-                self._choice.set_value(choose_log(found, run).key)
+                self._choice.set_value(choose_log(logs, run).key)
         for element in (self._choice, self._box, self._download):
-            element.set_visibility(bool(found))
-        self._empty.set_visibility(not found)
+            element.set_visibility(bool(logs))
+        self._empty.set_visibility(not logs)
         if self._tail is not None:
             job = get_job(self._workspace.database, self._job.name)
             final = job is None or job.has_ended
@@ -254,7 +246,7 @@ class LogView:
         self._key, self._tail = log.key, LogTail(log.path)
         self._lines.clear()
         self._box.props["aria-label"] = f"Log of {log.key}"
-        self._download.props["href"] = log_url(self._job, log)
+        self._download.props["href"] = _log_url(self._job, log)
         self._append(self._tail.read_lines())
 
     def _append(self, lines: list[str]) -> None:
@@ -269,6 +261,74 @@ class LogView:
             old.delete()
 
 
-def log_url(job: JobRecord, log: Log) -> str:
-    """The address of a whole log."""
+def _log_url(job: JobRecord, log: Log) -> str:
     return file_url("jobs", job.name, f"log-{log.step}/{log.path.name}")
+
+
+_DERIVED = (
+    Column("quantity", "Quantity"),
+    Column("value", "Value", "ws-right ws-keep"),
+    Column("formula", "Formula"),
+    Column("source", "Source"),
+)
+_PROCESSES = (Column("name", "Process"), Column("rank", "Rank"), Column("node", "Node"))
+
+
+async def _draw_plan(workspace: Workspace, job: JobRecord) -> None:
+    folder = run_folder(workspace.home, job)
+    plans: list[StepPlan] = []
+    if folder is not None:
+        plans = await asyncio.to_thread(read_plans, folder, step_names(workspace.home, job))
+    plans = [plan for plan in plans if plan.processes or plan.rows]
+    if not plans:
+        frame.empty("No step has started, so there is no plan to show.")
+    for plan in plans:
+        with frame.panel(plan.step):
+            _show_plan(plan)
+
+
+def _show_plan(plan: StepPlan) -> None:
+    if plan.topology:
+        frame.facts(plan.topology.items(), "ws-flow")
+    if plan.inputs and not plan.rows:
+        frame.heading("Planned inputs", 3)
+        frame.facts(plan.inputs.items(), "ws-flow")
+    if plan.rows:
+        rows = [
+            {
+                "id": str(number),
+                "quantity": text_cell(row.label),
+                "value": text_cell(row.value),
+                "formula": text_cell(row.formula),
+                "source": text_cell(row.source),
+            }
+            for number, row in enumerate(plan.rows)
+        ]
+        show_table(f"Derivations of {plan.step}", _DERIVED, rows, empty="")
+    if not plan.processes:
+        return
+    ran = f"{plural(len(plan.processes), 'process')} ran on this machine"
+    frame.heading(ran + (f", attempt {plan.attempts}" if plan.attempts > 1 else ""), 3)
+    rows = [
+        {
+            "id": process.name,
+            "name": text_cell(process.name),
+            "rank": text_cell(process.rank),
+            "node": text_cell(process.node),
+        }
+        for process in plan.processes
+    ]
+    if len(rows) > 1:
+        show_table(f"Processes of {plan.step}", _PROCESSES, rows, empty="")
+    with ui.expansion("Command of the first process").classes("ws-more"):
+        code(plan.processes[0].command, f"Command of {plan.processes[0].name}")
+
+
+VIEWS: dict[str, tuple[str, View]] = {
+    "overview": ("Overview", _overview),
+    "logs": ("Logs", _logs),
+    "metrics": ("Metrics", _metrics),
+    "outputs": ("Outputs", _outputs),
+    "plan": ("Plan", _draw_plan),
+    "definition": ("Definition", _definition),
+}

@@ -1,19 +1,31 @@
-"""The list of jobs: filtered, by pages, and as it changes."""
+"""Jobs: a filtered list by pages as it changes, and several compared."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from typing import TypeVar
 
 from nicegui import ui
 
 from worldsize.base.wording import plural
 from worldsize.serving.database import collect_unreadable, use_each
-from worldsize.serving.jobs.records import JobRecord
-from worldsize.serving.page.queries.jobs import JobFilter, find_jobs, list_choices, read_filter
-from worldsize.serving.page.queries.wording import cut, duration_words, status_words, time_words, type_words
+from worldsize.serving.jobs.records import JobRecord, get_job
+from worldsize.serving.page.queries.jobs import JobFilter, find_jobs, jobs_below, list_choices, read_filter
+from worldsize.serving.page.queries.tracking import read_runs, tracked_ids
+from worldsize.serving.page.queries.wording import (
+    NONE,
+    cut,
+    duration_words,
+    number_words,
+    status_words,
+    time_words,
+    type_words,
+)
 from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.page.views.tables import (
     LIVE_SECONDS,
     Column,
@@ -38,8 +50,7 @@ COLUMNS = (
 SEARCH_SECONDS = 0.3  # after the last key
 
 
-def job_row(job: JobRecord) -> Row:
-    """A job as a row of a table."""
+def _job_row(job: JobRecord) -> Row:
     created_by = f"schedule {job.schedule}" if job.schedule else ""
     return {
         "id": job.name,
@@ -68,9 +79,15 @@ class JobList:
             )
             search.classes("ws-grow").props(f"outlined dense clearable debounce={SEARCH_SECONDS * 1000:.0f}")
             search.props["maxlength"] = 200
-            self._choice("State", "status", {each: cut(status_words(each)) for each in choices["status"]})
-            self._choice("Experiment", "experiment", {each: cut(each) for each in choices["experiment"]})
-            self._choice("Type", "type", {each: cut(type_words(each)) for each in choices["type"]})
+            self._choice(
+                "State", "status", {status: cut(status_words(status)) for status in choices["status"]}
+            )
+            self._choice(
+                "Experiment",
+                "experiment",
+                {experiment: cut(experiment) for experiment in choices["experiment"]},
+            )
+            self._choice("Type", "type", {kind: cut(type_words(kind)) for kind in choices["type"]})
         with ui.element("div").classes("ws-row"):
             self._count = ui.label().classes("ws-soft ws-grow").props("role=status")
             self._compare = frame.button("", self._open_comparison)
@@ -88,25 +105,25 @@ class JobList:
         """Read the list again."""
         wanted = self._wanted
         with collect_unreadable() as faults:
-            found = await asyncio.to_thread(find_jobs, self._database, wanted)
-            set_rows(self._table, [*use_each("job", found.jobs, job_row)])
+            page = await asyncio.to_thread(find_jobs, self._database, wanted)
+            set_rows(self._table, [*use_each("job", page.jobs, _job_row)])
         if wanted == self._wanted:
-            self._wanted = replace(wanted, page=found.page)
+            self._wanted = replace(wanted, page=page.page)
         self._note.set_text(say_unreadable(faults))
-        self._count.set_text(plural(found.total, "job"))
-        self._pages.set_visibility(found.pages > 1)
-        self._page.set_text(f"Page {found.page} of {found.pages}")
-        self._previous.set_enabled(found.page > 1)
-        self._next.set_enabled(found.page < found.pages)
+        self._count.set_text(plural(page.total, "job"))
+        self._pages.set_visibility(page.pages > 1)
+        self._page.set_text(f"Page {page.page} of {page.pages}")
+        self._previous.set_enabled(page.page > 1)
+        self._next.set_enabled(page.page < page.pages)
 
     def _choice(self, label: str, name: str, choices: dict[str, str]) -> None:
-        given: str = getattr(self._wanted, name)
-        if given and given not in choices:
-            choices = {given: given, **choices}
+        value: str = getattr(self._wanted, name)
+        if value and value not in choices:
+            choices = {value: value, **choices}
         select = ui.select(
             {"": f"Any {label.lower()}", **choices},
             label=label,
-            value=given,
+            value=value,
             on_change=lambda event: self._narrow(**{name: event.value}),
         )
         select.props("outlined dense options-dense")
@@ -146,3 +163,99 @@ async def draw_jobs(workspace: Workspace, query: Mapping[str, str]) -> None:
     with frame.frame(workspace, "Jobs", "Jobs"):
         frame.heading("Jobs", 1)
         await JobList(workspace, read_filter(query), choices).refresh()
+
+
+Value = TypeVar("Value")
+
+MAX_JOBS, MAX_STEPS = 12, 50  # and of each
+
+
+async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
+    """The page that compares jobs."""
+    records = [*use_each("job", [*dict.fromkeys(names)][:100], partial(get_job, workspace.database), str)]
+    jobs = [job for job in records if job is not None][:MAX_JOBS]
+    with frame.frame(workspace, "Compare jobs", "Jobs", [("Jobs", "/")]):
+        frame.heading("Compare jobs", 1)
+        if not jobs:
+            frame.empty("Choose two jobs or more in the list of jobs.")
+            return
+        if len(records) > MAX_JOBS:
+            ui.label(f"The first {MAX_JOBS} of {len(records)} jobs are compared.").classes("ws-soft")
+        await _show_comparison(workspace, jobs)
+
+
+async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> None:
+    titles = _unique_titles(jobs)
+    runs = [
+        (title, job)
+        for title, top in zip(titles, jobs, strict=True)
+        for job in (top, *jobs_below(workspace.database, top)[:MAX_STEPS])
+    ]
+    ids = await asyncio.to_thread(tracked_ids, workspace, [job for _, job in runs])
+    tracked = await asyncio.to_thread(read_runs, workspace.home.root, ids)
+    shown = {
+        job.name: title if job in jobs else f"{title} · {job.step}"
+        for title, job in runs
+        if tracked[job.name].metrics
+    }
+    await Charts(workspace.home.root).update(shown, ids)
+    metrics = by_row((title, _prefix(job, jobs), tracked[job.name].metrics) for title, job in runs)
+    numbers = {
+        row: {title: number_words(value) for title, value in values.items()}
+        for row, values in metrics.items()
+    }
+    _show_values("Last values", titles, numbers, order_metrics(list(numbers)))
+    params = by_row((title, _prefix(job, jobs), tracked[job.name].params) for title, job in runs)
+    _show_values("Parameters that differ", titles, params, differing(params, titles))
+
+
+def _prefix(job: JobRecord, jobs: Sequence[JobRecord]) -> str:
+    return "" if job in jobs else f"{job.step}."
+
+
+def _unique_titles(jobs: Sequence[JobRecord]) -> list[str]:
+    """The display names of jobs, with their names where two are the same."""
+    shown = [job.display_name for job in jobs]
+    return [
+        title if shown.count(title) == 1 else f"{title} ({job.name})"
+        for job, title in zip(jobs, shown, strict=True)
+    ]
+
+
+def _show_values(
+    title: str, jobs: Sequence[str], rows: Mapping[str, Mapping[str, str]], names: Sequence[str]
+) -> None:
+    """A table with a row for each name and a column for each job."""
+    if not names:
+        return
+    columns = [Column("name", "Name"), *(Column(f"c{index}", job) for index, job in enumerate(jobs))]
+    cells = [
+        {
+            "id": name,
+            "name": text_cell(name),
+            **{f"c{index}": text_cell(rows[name].get(job, NONE)) for index, job in enumerate(jobs)},
+        }
+        for name in names
+    ]
+    frame.heading(title)
+    with ui.element("div").classes("ws-scroll"):
+        show_table(title, columns, cells, empty="")
+
+
+def by_row(values: Iterable[tuple[str, str, Mapping[str, Value]]]) -> dict[str, dict[str, Value]]:
+    """Values by their names, with the step before the name, and by the titles of the jobs.
+
+    A pipeline says ``train.epochs`` for what its step ``train`` calls ``epochs``: it is one row, and what the
+    step says counts.
+    """
+    rows: dict[str, dict[str, Value]] = {}
+    for title, prefix, named in values:
+        for name, value in named.items():
+            rows.setdefault(prefix + name, {})[title] = value
+    return rows
+
+
+def differing(rows: Mapping[str, Mapping[str, Value]], titles: Sequence[str]) -> list[str]:
+    """The rows that do not have one value in all jobs that have any."""
+    filled = [title for title in titles if any(title in values for values in rows.values())]
+    return sorted(name for name, values in rows.items() if len({values.get(title) for title in filled}) > 1)

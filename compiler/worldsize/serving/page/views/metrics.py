@@ -12,8 +12,7 @@ from nicegui import ui
 from worldsize.base.wording import plural
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import jobs_below
-from worldsize.serving.page.queries.reuse import tracked_ids
-from worldsize.serving.page.queries.tracking import Tracked, read_curves, read_runs
+from worldsize.serving.page.queries.tracking import Tracked, read_curves, read_runs, tracked_ids
 from worldsize.serving.page.queries.wording import number_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_cell
@@ -54,9 +53,9 @@ class Charts:
         """Read the curves again of some jobs, by what to show of each and its run in MLflow."""
         curves = await asyncio.to_thread(read_curves, self._home, shown, ids)
         plotted = order_metrics(list(curves))
-        known = list(self._choice.options)
-        if plotted != known:
-            chosen = [name for name in plotted if name in (self._choice.value or []) or name not in known]
+        options = list(self._choice.options)
+        if plotted != options:
+            chosen = [name for name in plotted if name in (self._choice.value or []) or name not in options]
             self._choice.set_options(plotted, value=chosen[:MAX_CHARTS])
         self._choice.set_visibility(len(plotted) > 1)
         self._empty.set_visibility(not plotted)
@@ -65,13 +64,13 @@ class Charts:
             self._redraw()
 
     def _redraw(self) -> None:
-        chosen, known = len(self._choice.value or []), len(self._choice.options)
-        self._choice.props["display-value"] = f"{chosen} of {plural(known, 'metric')}"
+        chosen, total = len(self._choice.value or []), len(self._choice.options)
+        self._choice.props["display-value"] = f"{chosen} of {plural(total, 'metric')}"
         self._area.clear()
         with self._area:
             for name in self._choice.value or []:
                 if curves := self._shown.get(name):
-                    show_chart(name, curves)
+                    _show_chart(name, curves)
 
 
 class MetricsView:
@@ -94,12 +93,12 @@ class MetricsView:
         """Read the metrics again."""
         below = await asyncio.to_thread(jobs_below, self._workspace.database, self._job)
         jobs = [self._job, *below[:MAX_JOBS]]
-        shown = {each.name: each.step or each.display_name for each in jobs} | {
+        shown = {job.name: job.step or job.display_name for job in jobs} | {
             self._job.name: self._job.step or "job"
         }
         ids = await asyncio.to_thread(tracked_ids, self._workspace, jobs)
         tracked = await asyncio.to_thread(read_runs, self._workspace.home.root, ids)
-        last = {job: each.metrics for job, each in tracked.items()}
+        last = {job: run.metrics for job, run in tracked.items()}
         if last == self._last:
             return
         self._last = last
@@ -113,10 +112,10 @@ def _rows(tracked: Mapping[str, Tracked], shown: Mapping[str, str]) -> list[Row]
             "id": f"{job} {name}",
             "metric": text_cell(name),
             "step": text_cell(shown[job]),
-            "value": text_cell(number_words(each.metrics[name])),
+            "value": text_cell(number_words(run.metrics[name])),
         }
-        for job, each in tracked.items()
-        for name in order_metrics(list(each.metrics))
+        for job, run in tracked.items()
+        for name in order_metrics(list(run.metrics))
     ]
 
 
@@ -131,13 +130,8 @@ _TEXT = "getComputedStyle(document.body).getPropertyValue('--ws-soft')"
 _LINE = "getComputedStyle(document.body).getPropertyValue('--ws-line')"
 
 
-def show_chart(metric: str, curves: Mapping[str, Curve]) -> None:
-    """The curves of one metric.
-
-    Args:
-        metric: Its name.
-        curves: Points of each run, by the name to show.
-    """
+def _show_chart(metric: str, curves: Mapping[str, Curve]) -> None:
+    """The curves of one metric."""
     with ui.element("section").classes("ws-panel"):
         frame.tagged("h2", metric, "ws-h3")
         chart = ui.echart(_options(fit_names(curves)), renderer="svg").classes("ws-chart")

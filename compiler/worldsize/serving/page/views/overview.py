@@ -10,16 +10,14 @@ from typing import Any
 from nicegui import ui
 
 from worldsize.running.record.history import load_run
-from worldsize.serving.control.uris import parse_asset
+from worldsize.serving.control.paths import parse_asset
 from worldsize.serving.database import use_each
 from worldsize.serving.jobs.records import JobRecord, children, get_job
 from worldsize.serving.page.queries.assets import KINDS
-from worldsize.serving.page.queries.graph import Node, read_graph
 from worldsize.serving.page.queries.jobs import steps_of_run
 from worldsize.serving.page.queries.logs import run_folder
-from worldsize.serving.page.queries.reuse import tracked_ids
-from worldsize.serving.page.queries.step_inputs import find_component, step_body
-from worldsize.serving.page.queries.tracking import read_run
+from worldsize.serving.page.queries.steps import Node, find_component, read_graph, step_body
+from worldsize.serving.page.queries.tracking import read_run, tracked_ids
 from worldsize.serving.page.queries.wording import (
     cut,
     duration_words,
@@ -155,7 +153,7 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
     with ui.element("div").classes("ws-columns"):
         for key, title in (("inputs", "Inputs"), ("outputs", "Outputs")):
             ports = mapping_of(properties, key)
-            frame.fact_panel(title, {name: port_words(each) for name, each in ports.items()})
+            frame.fact_panel(title, {name: _port_words(port) for name, port in ports.items()})
         details = {title: refer(text) for key, title in _DETAILS if (text := text_of(properties, key))}
         settings = {name: value_words(value) for name, value in _settings(properties).items()}
         frame.fact_panel("Details", {**details, **settings})
@@ -166,7 +164,7 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
             code(command, "Command")
 
 
-def port_words(port: object) -> str:
+def _port_words(port: object) -> str:
     """The value of an input, or where data lies."""
     if not isinstance(port, Mapping):
         return value_words(port)

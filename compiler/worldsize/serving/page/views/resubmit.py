@@ -13,15 +13,15 @@ from worldsize.serving.errors import ServiceError
 from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.page.queries.forms import Field, change_inputs, job_fields
-from worldsize.serving.page.queries.step_inputs import change_steps, step_fields
+from worldsize.serving.page.queries.steps import change_steps, step_fields
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.form import Form
+from worldsize.serving.page.views.frame import Form
 from worldsize.serving.workspace import Workspace
 
 MAX_NAME = 120  # characters that a name takes over
 
 
-def next_name(name: str) -> str:
+def _next_name(name: str) -> str:
     """A new name that tells from which job it comes."""
     return f"{name[:MAX_NAME]}-{uuid.uuid4().hex[:8]}"
 
@@ -39,17 +39,17 @@ class InputForms:
                 self._form = Form(fields)
         else:
             self._form = Form([])
-        for name, given in steps.items():
+        for name, values in steps.items():
             with frame.panel(f"Inputs of the step {name}"):
-                self._steps[name] = Form(given)
+                self._steps[name] = Form(values)
 
     @property
     def faults(self) -> list[str]:
         """Why values cannot be submitted."""
-        found = [f"{key}: {fault}" for key, fault in self._form.faults.items()]
+        faults = [f"{key}: {fault}" for key, fault in self._form.faults.items()]
         for step, form in self._steps.items():
-            found += [f"{step}, {key}: {fault}" for key, fault in form.faults.items()]
-        return found
+            faults += [f"{step}, {key}: {fault}" for key, fault in form.faults.items()]
+        return faults
 
     def change(self, properties: Mapping[str, Any]) -> dict[str, Any]:
         """The body of the job with the values of the forms."""
@@ -83,7 +83,7 @@ def draw_resubmit(workspace: Workspace, name: str) -> None:
             properties["displayName"] = title.values["Display name"] or job.display_name
             submitting.disable()
             try:
-                made = await asyncio.shield(submit(workspace, next_name(name), properties))
+                made = await asyncio.shield(submit(workspace, _next_name(name), properties))
             except ServiceError as error:
                 message.set_text(str(error))
                 message.set_visibility(True)

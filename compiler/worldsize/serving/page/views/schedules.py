@@ -10,8 +10,14 @@ from nicegui import ui
 
 from worldsize.serving.control.resources import put_resource
 from worldsize.serving.jobs.records import get_job
-from worldsize.serving.page.queries.triggers import trigger_words
-from worldsize.serving.page.queries.wording import NONE, document_words, mapping_of, text_of, time_words
+from worldsize.serving.page.queries.wording import (
+    NONE,
+    document_words,
+    mapping_of,
+    text_of,
+    time_words,
+    trigger_words,
+)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import code
 from worldsize.serving.page.views.tables import (
@@ -134,7 +140,7 @@ class ScheduleView:
         self._switch.set_text("Disable" if schedule.enabled else "Enable")
         nothing = "This schedule does not fire." if schedule.enabled else "A disabled schedule does not fire."
         zone = schedule.trigger().zone if due else None
-        self._next.set_text("\n".join(_local_moment(each, zone) for each in due) or nothing)
+        self._next.set_text("\n".join(_local_moment(moment, zone) for moment in due) or nothing)
 
     def _look(self) -> tuple[ScheduleRecord | None, list[datetime]]:
         schedule = get_schedule(self._workspace.database, self._name)

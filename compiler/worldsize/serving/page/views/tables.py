@@ -146,5 +146,5 @@ class Listing(Generic[Item]):
 
 def say_unreadable(faults: Sequence[Unreadable]) -> str:
     """What a list leaves out, and why; empty where it leaves out nothing."""
-    lines = [f"The {each.kind} {each.name} cannot be read: {each.reason}" for each in faults[:10]]
+    lines = [f"The {fault.kind} {fault.name} cannot be read: {fault.reason}" for fault in faults[:10]]
     return "\n".join([*lines, f"and {len(faults) - 10} more"] if len(faults) > 10 else lines)

@@ -1,4 +1,4 @@
-"""The managed identity, the login service, and the endpoints of the cloud.
+"""The managed identity, the login service, the endpoints of the cloud, and where telemetry ends.
 
 Sources: https://learn.microsoft.com/azure/app-service/overview-managed-identity (App Service's REST form),
 https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow, and
@@ -8,23 +8,18 @@ https://openid.net/specs/openid-connect-discovery-1_0.html.
 from __future__ import annotations
 
 import time
+import zlib
 from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.control.document import read_body
-from worldsize.serving.front.guard import proxy_host
+from worldsize.serving.errors import answer
+from worldsize.serving.front.guard import CLIENT, TOKEN_SECONDS, equal, issue_token, proxy_host, secret_text
 from worldsize.serving.front.peers import admit
-from worldsize.serving.front.tokens import (
-    CLIENT,
-    TOKEN_SECONDS,
-    equal,
-    issue_token,
-    secret_text,
-)
 from worldsize.serving.workspace import TENANT, Workspace
 
 MOST_FORM_BYTES = 65536
@@ -44,6 +39,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         Route("/login/{tenant}/discovery/keys", identity.keys),
         Route("/login/{tenant}/oauth2/v2.0/token", identity.token, methods=["POST"]),
         Route("/login/{tenant}/oauth2/token", identity.token, methods=["POST"]),
+        Route("/telemetry/{rest:path}", _accept_telemetry, methods=["GET", "POST", "PUT"]),
     ]
 
 
@@ -53,14 +49,14 @@ class _Identity:
 
     async def managed_token(self, request: Request) -> Response:
         """A token by App Service's form, for who has the secret of ``IDENTITY_HEADER``."""
-        given = request.headers.get("x-identity-header", "")
-        if not equal(given, secret_text(self._workspace, "identity")):
+        secret = request.headers.get("x-identity-header", "")
+        if not equal(secret, secret_text(self._workspace, "identity")):
             return _oauth_error(
                 401, "invalid_client", "X-IDENTITY-HEADER does not have this workspace's secret"
             )
         admit(request.scope)
         resource = request.query_params.get("resource", _DEFAULT_RESOURCE)
-        return JSONResponse(
+        return answer(
             {
                 "access_token": issue_token(self._workspace, resource),
                 "client_id": request.query_params.get("client_id", CLIENT),
@@ -102,16 +98,16 @@ class _Identity:
                 "not_before": str(now),
                 "resource": resource,
             }
-        return JSONResponse(document)
+        return answer(document)
 
     async def cloud(self, request: Request) -> Response:
         """The endpoints of the cloud; those of this server for a direct request."""
-        return JSONResponse([describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
+        return answer([_describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
 
     async def instance(self, request: Request) -> Response:
         """Which hosts are the same login service: the one that was asked."""
         host, base = _login_base(request)
-        return JSONResponse(
+        return answer(
             {
                 "tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration",
                 "api-version": "1.1",
@@ -123,7 +119,7 @@ class _Identity:
         """The login service's endpoints for a tenant."""
         tenant = request.path_params["tenant"]
         host, base = _login_base(request)
-        return JSONResponse(
+        return answer(
             {
                 "issuer": f"{base}/{tenant}/v2.0",
                 "authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/authorize",
@@ -142,7 +138,7 @@ class _Identity:
 
     async def keys(self, _request: Request) -> Response:
         """No public keys: tokens are signed with a secret, and only this server checks them."""
-        return JSONResponse({"keys": []})
+        return answer({"keys": []})
 
 
 def _login_base(request: Request) -> tuple[str, str]:
@@ -160,7 +156,7 @@ async def _read_form(request: Request) -> dict[str, str]:
 
 
 def _oauth_error(status: int, code: str, message: str) -> Response:
-    return JSONResponse({"error": code, "error_description": message}, status)
+    return answer({"error": code, "error_description": message}, status)
 
 
 LOCAL = "WorldsizeCloud"
@@ -173,15 +169,10 @@ _CLOUDS = (
 _STORAGE = {"azure.com": "core.windows.net"}
 
 
-def describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
-    """The document of one cloud.
-
-    Args:
-        proxy_host: The Azure host that was asked through the proxy: its cloud is described by Azure's names.
-        direct_host: The host and port of a direct request: it is told this server's.
-    """
-    asked = proxy_host or ""
-    _, name, portal, base, login = next(cloud for cloud in _CLOUDS if asked.endswith(cloud[0]))
+def _describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
+    """The document of one cloud."""
+    host = proxy_host or ""
+    _, name, portal, base, login = next(cloud for cloud in _CLOUDS if host.endswith(cloud[0]))
     manager, login_url = f"https://management.{base}", f"https://{login}"
     if proxy_host is None:
         name = LOCAL  # azure-ai-ml has its own addresses for the names above
@@ -199,3 +190,28 @@ def describe_cloud(proxy_host: str | None, direct_host: str) -> dict[str, Any]:
         "graphAudience": f"https://graph.{portal}/",
         "suffixes": {"storage": _STORAGE.get(base, f"core.{base}"), "keyVaultDns": f"vault.{portal}"},
     }
+
+
+MOST_BYTES = 16 << 20
+
+
+async def _accept_telemetry(request: Request) -> Response:
+    """Accept the telemetry of Azure's clients, of which nothing is kept, as Application Insights does."""
+    body = bytearray()
+    async for chunk in request.stream():
+        if len(body) + len(chunk) <= MOST_BYTES:
+            body += chunk
+    count = _count_items(bytes(body), compressed=request.headers.get("content-encoding") == "gzip")
+    return answer({"itemsReceived": count, "itemsAccepted": count, "errors": []})
+
+
+def _count_items(body: bytes, *, compressed: bool) -> int:
+    """How many envelopes a body has: a line each, or the elements of an array."""
+    if compressed:
+        try:
+            body = zlib.decompressobj(wbits=31).decompress(body, MOST_BYTES)
+        except zlib.error:
+            return 0
+    if body.lstrip().startswith(b"["):
+        return max(1, body.count(b'"iKey"'))
+    return sum(1 for line in body.split(b"\n") if line.strip())

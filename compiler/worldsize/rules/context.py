@@ -9,7 +9,11 @@ from msgspec import field
 from worldsize.azureml.tree import Tree
 
 if TYPE_CHECKING:
-    from worldsize.azureml.model import Job
+    from pathlib import Path
+
+    from worldsize.azureml.frameworks import Installed
+    from worldsize.azureml.model import Component, Job
+    from worldsize.documents.yaml.nodes import Node
     from worldsize.resolving.state import ResolvedSpec
 
 
@@ -17,3 +21,18 @@ class Context(Tree):
     """The tree that is checked."""
 
     resolved: dict[Job, ResolvedSpec] = field(default_factory=dict)  # the specs that have a plan
+
+    def list_frameworks(self, component: Component) -> list[Installed]:
+        """What the environment of a component installs of torch and TensorFlow."""
+        from worldsize.azureml import frameworks
+
+        def document(path: Path) -> Node | None:
+            return self.document(path).root if self.readable(path) and path.is_file() else None
+
+        def text(path: Path) -> str | None:
+            source = self.text(path)
+            return source.text if source is not None else None
+
+        if component.environment is None or component.folder is None:
+            return []
+        return frameworks.read_installed(component.environment, component.folder, document, text)

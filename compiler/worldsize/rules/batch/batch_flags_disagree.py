@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml import binding
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
-from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
+from worldsize.rules.shared import replicas as _replicas
 
 _MICRO = (
     "micro_batch_size", "per_device_train_batch_size", "batch_size_per_device",

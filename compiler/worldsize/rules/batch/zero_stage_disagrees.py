@@ -9,8 +9,8 @@ from worldsize.azureml.model import Job, Literal
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping
-from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
+from worldsize.rules.shared import deepspeed as _deepspeed
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Confidence, Problem, Related
 from worldsize.base.source import Source
-from worldsize.rules import price_comparison
 from worldsize.rules.context import Context
+from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price
@@ -22,7 +22,7 @@ _HELP = "save checkpoints into an output and resume from the newest, or use dedi
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
-    tier = price_comparison.find_preemptible_tier(launch)
+    tier = find_preemptible_tier(launch)
     sources = launch.scripts(context) if tier is not None else []
     if tier is None or _saves_checkpoints(launch, sources):
         return
@@ -61,7 +61,7 @@ def _compare_costs(context: Context, launch: Launch) -> str | None:
     if resolved is None or plan is None or plan.training is None or launch.size is None:
         return None
     size = launch.size.name
-    pairs = price_comparison.find_prices(context.prices(), (size, "dedicated"), (size, "low_priority"))
+    pairs = find_prices(context.prices(), (size, "dedicated"), (size, "low_priority"))
     if not pairs or all(low.amount >= dedicated.amount for dedicated, low in pairs):
         return None
     from worldsize.planning import cost  # few steps come this far
@@ -86,7 +86,7 @@ def _describe_costs(
     whole = cost_training(seconds, count, dedicated)
     evicted = cost_training(seconds, count, low, evictions)
     every = f"evictions every {evictions.mean_seconds / 3600:.2g} h"
-    where = price_comparison.describe_place(pairs)
+    where = describe_place(pairs)
     if evicted.seconds > _ENDLESS * seconds:
         return f"with {every}, {_show(whole.hours)} h of training are not expected to finish"
     return (

@@ -112,7 +112,7 @@ def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
         yield str(node.value), node.span, None, None
     if not program.says("deepspeed", "ds_config"):
         return
-    from worldsize.rules.batch._deepspeed import find_configs  # knows all of DeepSpeed's keys
+    from worldsize.rules.shared.deepspeed import find_configs  # knows all of DeepSpeed's keys
 
     for root in find_configs(context, program.launch):
         block = root.get("bf16")

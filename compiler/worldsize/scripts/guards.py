@@ -9,7 +9,7 @@ from typing import Literal
 
 from worldsize.scripts.bindings import FUNCTIONS, Function
 from worldsize.scripts.definitions import Definitions
-from worldsize.scripts.module import Module, constant_value, is_environment, variable_read
+from worldsize.scripts.module import Module, constant_value, find_mentions, is_environment, variable_read
 from worldsize.scripts.ranks import is_rank, last_name, list_rank_nodes
 from worldsize.scripts.values import find_single, find_values
 
@@ -60,14 +60,14 @@ def _join_sides(code: Definitions, module: Module, test: ast.BoolOp, depth: int)
     sides = [(each, read_side(code, module, each, depth)) for each in test.values]
     known = {side for _, side in sides if side is not None}
     clear = isinstance(test.op, ast.And) or all(
-        side is not None or _ALONE.search(ast.unparse(each)) for each, side in sides
+        side is not None or any(map(_ALONE.search, find_mentions(each))) for each, side in sides
     )
     return known.pop() if len(known) == 1 and clear else None
 
 
 def is_local(test: ast.AST) -> bool:
     """Whether the condition counts the processes of one instance."""
-    return _LOCAL.search(ast.unparse(test)) is not None
+    return any(map(_LOCAL.search, find_mentions(test)))
 
 
 def _compare(code: Definitions, module: Module, test: ast.Compare) -> Side | None:

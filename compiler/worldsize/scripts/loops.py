@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, name_variable
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
@@ -55,7 +55,7 @@ def optimizer_names(module: Module) -> set[str]:
 
 def _list_optimizers(module: Module) -> set[str]:
     names = {
-        ast.unparse(target)
+        name_variable(target)
         for node in module.kinds.get(ast.Assign, ())
         if isinstance(node.value, ast.Call)
         and ".optim." in f".{module.name_of(node.value.func)}"
@@ -78,7 +78,7 @@ def list_steps(module: Module) -> list[tuple[str, ast.Call]]:
     for _, call in module.callers.get("step", ()):
         if not isinstance(call.func, ast.Attribute):
             continue
-        owner = ast.unparse(call.args[0] if call.args else call.func.value)
+        owner = name_variable(call.args[0] if call.args else call.func.value)
         if owner in known:
             steps.append((owner, call))
     return steps
@@ -111,4 +111,14 @@ def find_assigned(module: Module, *endings: str) -> Iterator[tuple[str, ast.Assi
         if isinstance(statement, ast.Assign):
             for target in statement.targets:
                 first = target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
-                yield ast.unparse(first), statement, call
+                if name := name_variable(first):
+                    yield name, statement, call
+
+
+def list_prepared(modules: tuple[Module, ...]) -> set[str] | None:
+    """The variables that ``accelerator.prepare(…)`` is given; None where it is given ``*others`` too."""
+    given = [
+        each for module in modules for _, call in module.callers.get("prepare", ()) for each in call.args
+    ]
+    starred = any(isinstance(each, ast.Starred) for each in given)
+    return None if starred else {name_variable(each) for each in given}

@@ -258,6 +258,14 @@ def keyword_argument(call: ast.Call, name: str) -> ast.expr | None:
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
+def name_variable(node: ast.AST | None) -> str:
+    """``self.model`` or ``loaders["train"]``, as it is written; "" of what is not part of a variable."""
+    inner = node
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+    return ast.unparse(node) if node is not None and isinstance(inner, ast.Name) else ""
+
+
 def constant_value(node: ast.AST | None) -> object:
     """The value of a literal, else None."""
     return node.value if isinstance(node, ast.Constant) else None

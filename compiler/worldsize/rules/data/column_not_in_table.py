@@ -17,6 +17,7 @@ from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.definitions import define_alone
@@ -36,11 +37,6 @@ _PLAIN = {
     "memory_map",
     "engine",
     "filepath_or_buffer",
-}
-_READS = {  # of a table, and add no column to it
-    *("drop", "pop", "head", "tail", "describe", "info", "shape", "copy", "sample", "dropna", "to_numpy"),
-    *("values", "isna", "isnull", "fillna", "groupby", "sort_values", "index", "empty", "size", "dtypes"),
-    *("corr", "nunique", "count", "mean", "drop_duplicates", "select_dtypes"),
 }
 _KEEPS = {
     "len",
@@ -144,13 +140,14 @@ def _find_columns(module: Module, name: str) -> list[ast.expr]:
     if len(made) != 1:
         return []
     columns: list[ast.expr] = []
+    keeps = list_last_names("keeps_columns")
     for use in uses:
         above = module.parents.get(use)
         if isinstance(use.ctx, ast.Store):
             continue
         if isinstance(above, ast.Subscript) and above.value is use and isinstance(above.ctx, ast.Load):
             columns += _list_names(above.slice)
-        elif isinstance(above, ast.Attribute) and above.attr in _READS and isinstance(above.ctx, ast.Load):
+        elif isinstance(above, ast.Attribute) and above.attr in keeps and isinstance(above.ctx, ast.Load):
             columns += _list_of_call(module.parents.get(above), above)
         elif not (isinstance(above, ast.Call) and module.name_of(above.func).rpartition(".")[2] in _KEEPS):
             return []

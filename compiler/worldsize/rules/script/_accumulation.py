@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from worldsize.base.problem import Finding, Problem, Related
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import (
@@ -19,18 +20,10 @@ from worldsize.scripts.loops import (
     list_conditions,
     list_steps,
 )
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_setting
 
-_REDUCES = (
-    "all_reduce",
-    "allreduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "all_reduce_coalesced",
-    "reduce",
-)
 _OWN_GRADIENTS = re.compile(r"\.grad\b|[\"']sum[\"']")
 _ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
 
@@ -39,7 +32,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
     runs = read_reached(program).runs
     for module in program.modules:
         found = [*module.once(_judge_loops)]
-        if program.processes > 1 and not program.refers(*_REDUCES):
+        if program.processes > 1 and not program.refers(*list_last_names("sums")):
             found += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
         for slug, finding, node in found:
             if runs(module, node):
@@ -62,13 +55,13 @@ def _judge_loops(module: Module) -> list[_Found]:
     for loop, backward in loops.items():
         steps = [each for each in list_steps(module) if find_loop(module, each[1]) is loop]
         clears = [
-            (ast.unparse(call.func.value), call)
+            call
             for _, call in module.callers.get("zero_grad", ())
             if isinstance(call.func, ast.Attribute) and find_loop(module, call) is loop
         ]
         if len({owner for owner, _ in steps}) != 1 or not clears:
             continue
-        fault = _judge_loop(module, backward[-1], [call for _, call in steps], [call for _, call in clears])
+        fault = _judge_loop(module, backward[-1], [call for _, call in steps], clears)
         if fault is not None:
             found.append(fault)
     return found
@@ -117,7 +110,7 @@ def _find_count(module: Module, node: ast.AST) -> ast.If | None:
 def _find_undivided(module: Module, at_times: list[ast.If | None], backward: ast.Call) -> str | None:
     """The number of added passes, where nothing in the file calculates with it or with gradients."""
     moduli = {
-        ast.unparse(part.right)
+        name_variable(part.right)
         for test in at_times
         for part in (ast.walk(test.test) if test is not None else ())
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
@@ -149,10 +142,14 @@ def _find_divided(module: Module, backward: ast.Call) -> str | None:
     loop = find_loop(module, backward)
     for node in module.kinds.get(ast.BinOp, []) + module.kinds.get(ast.AugAssign, []):
         divisor = node.right if isinstance(node, ast.BinOp) else node.value
-        name = ast.unparse(divisor) if isinstance(divisor, ast.Name | ast.Attribute) else ""
-        whole = ast.unparse(node.left if isinstance(node, ast.BinOp) else node.target)
-        divides = isinstance(node.op, ast.Div) and _ACCUMULATION.search(name) and "loss" in whole.lower()
-        if divides and find_loop(module, node) is loop:
+        name = name_variable(divisor)
+        whole = node.left if isinstance(node, ast.BinOp) else node.target
+        if (
+            isinstance(node.op, ast.Div)
+            and _ACCUMULATION.search(name)
+            and any("loss" in word.lower() for word in find_mentions(whole))
+            and find_loop(module, node) is loop
+        ):
             return name
     return None
 

@@ -13,7 +13,7 @@ from worldsize.facts import cuda
 from worldsize.rules.context import Context
 from worldsize.rules.script.accelerate_config_disagrees import read_accelerate_config
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.module import Module, constant_value
+from worldsize.scripts.module import Module, constant_value, is_conditional
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_value
 
@@ -168,10 +168,8 @@ def _judge_keyword(program: Program, module: Module, last: str, one: ast.keyword
 
 def _is_chosen(module: Module, call: ast.Call) -> bool:
     """Whether it is only done where a condition holds, which may be about the GPU."""
-    return any(
-        (isinstance(above, ast.If) and child is not above.test and "__name__" not in ast.unparse(above.test))
-        or isinstance(above, ast.IfExp | ast.Try | ast.ExceptHandler)
-        for above, child in module.ancestors(call)
+    return is_conditional(module, call) or any(
+        isinstance(above, ast.IfExp) for above, _ in module.ancestors(call)
     )
 
 

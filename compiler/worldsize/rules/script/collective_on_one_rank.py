@@ -11,7 +11,7 @@ from worldsize.rules.context import Context
 from worldsize.scripts.guards import Side, find_guards, is_local
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_block
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, name_variable
 from worldsize.scripts.program import Program
 
 _METHODS = ("save_checkpoint", "state_dict")  # of an engine, a trainer or a model
@@ -88,7 +88,7 @@ def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:
         last = name.rpartition(".")[2]
         of_accelerator = find_call(f"accelerate.Accelerator.{last}", "collective") is not None
         is_method = of_accelerator or last in _METHODS
-        owner = ast.unparse(call.func.value) if is_method and isinstance(call.func, ast.Attribute) else ""
+        owner = name_variable(call.func.value) if is_method and isinstance(call.func, ast.Attribute) else ""
         if (
             find_call(name, "collective")
             or (of_accelerator and (owner in accelerators or owner.endswith("accelerator")))

@@ -9,7 +9,7 @@ from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.scripts.edits import divide_rows
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls
+from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls, list_prepared
 from worldsize.scripts.module import (
     Module,
     constant_value,
@@ -104,18 +104,16 @@ def _is_none(node: ast.AST) -> bool:
 
 def _asks_for_none(node: ast.AST | None) -> bool:
     """`sampler is None`, where it always is."""
-    if not isinstance(node, ast.Compare) or "sampler" not in ast.unparse(node.left):
+    if not isinstance(node, ast.Compare) or not any("sampler" in word for word in find_mentions(node.left)):
         return False
     return isinstance(node.ops[0], ast.Is) and _is_none(node.comparators[0])
 
 
 def _judge_accelerate(program: Program) -> Iterator[Finding]:
     """Accelerate divides the rows of those loaders only that it has prepared."""
-    calls = [call for module in program.modules for _, call in module.callers.get("prepare", ())]
-    prepared = {ast.unparse(each) for call in calls for each in call.args}
-    if not calls or program.says(*_SHARDS, "sampler") or program.refers("prepare_data_loader"):
-        return
-    if any(each.startswith("*") for each in prepared):
+    prepares = any("prepare" in module.callers for module in program.modules)
+    prepared = list_prepared(program.modules) if prepares else None
+    if prepared is None or program.says(*_SHARDS, "sampler") or program.refers("prepare_data_loader"):
         return
     for module in program.modules:
         for name, _, maker in find_assigned(module, "DataLoader"):

@@ -11,6 +11,7 @@ from worldsize.azureml import fields
 from worldsize.azureml.command_launchers import MPI
 from worldsize.azureml.launch import Launch, read_inner_launchers
 from worldsize.base.problem import Finding, Related
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.interface.read import read_reached
@@ -22,9 +23,9 @@ from worldsize.scripts.module import (
     variable_writes,
 )
 from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import last_name
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
-_TENSORFLOW = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TFConfigClusterResolver")
 _HOROVOD = (
     "hvd.init",
     "horovod.torch.init",
@@ -135,14 +136,9 @@ def _list_libraries(module: Module) -> list[_Need]:
         if node.attr == "COMM_WORLD" and module.name_of(node) == "mpi4py.MPI.COMM_WORLD"
     ]
     return needs + [
-        _Need(module, call, f"`{call_name(call)}` reads `TF_CONFIG`", "tensorflow", alone=True)
-        for call in module.called(*_TENSORFLOW)
+        _Need(module, call, f"`{last_name(call)}` reads `TF_CONFIG`", "tensorflow", alone=True)
+        for call in module.called(*list_last_names("reads_tf_config"))
     ]
-
-
-def call_name(call: ast.Call) -> str:
-    """The last part of the name that is called."""
-    return ast.unparse(call.func).rpartition(".")[2]
 
 
 def _uses_environment(call: ast.Call) -> bool:

@@ -78,10 +78,11 @@ def _find_own(module: Module, scope: ast.AST, backward: list[ast.Call]) -> set[s
     losses += [each.args[0] for each in losses if isinstance(each, ast.Call) and len(each.args) == 1]
     own = {each.id for each in losses if isinstance(each, ast.Name)}
     if any(mentions_rank(module, call) for call in module.called("manual_seed")):
+        reading = module.around(call for _, call in module.callers.get("item", ()))
         own |= {
             target.id
             for node in module.kinds.get(ast.Assign, ())
-            if find_block(module, node) is scope and ".item()" in ast.unparse(node.value)
+            if find_block(module, node) is scope and node.value in reading
             for target in node.targets
             if isinstance(target, ast.Name)
         }

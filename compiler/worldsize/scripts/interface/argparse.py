@@ -15,7 +15,7 @@ from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.definitions import Definitions
 from worldsize.scripts.interface.add_argument import list_loop_values, read_option
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument, name_variable
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import evaluate
 
@@ -384,17 +384,34 @@ def refuses_rest(module: Module, call: ast.Call) -> bool:
     statement = module.parents.get(call)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     rest = target.elts[-1] if isinstance(target, ast.Tuple) else None
-    name = rest.id if isinstance(rest, ast.Name) else None
-    left, none = (name, f"len({name})", f"len({name}) > 0"), (f"not {name}", f"len({name}) == 0")
-    asked = [*module.kinds.get(ast.If, ()), *module.kinds.get(ast.Assert, ())] if name else []
-    parser = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    ends = (f"{parser}.error(", "sys.exit(", "exit(", "raise ")
-    return any(
-        ast.unparse(each.test) in none
-        if isinstance(each, ast.Assert)
-        else ast.unparse(each.test) in left and ast.unparse(each.body[-1]).startswith(ends)
-        for each in asked
+    if not isinstance(rest, ast.Name):
+        return False
+    parser = name_variable(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    return any(_is_left(each.test, rest.id) is False for each in module.kinds.get(ast.Assert, ())) or any(
+        _is_left(each.test, rest.id) and _stops(module, each.body[-1], parser)
+        for each in module.kinds.get(ast.If, ())
     )
+
+
+def _is_left(test: ast.expr, rest: str) -> bool | None:
+    """True of ``rest`` and ``len(rest) > 0``, False of ``not rest`` and ``len(rest) == 0``, else None."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        left = _is_left(test.operand, rest)
+        return None if left is None else not left
+    is_empty = False
+    if isinstance(test, ast.Compare) and constant_value(test.comparators[0]) == 0:
+        if not isinstance(test.ops[0], ast.Gt | ast.NotEq | ast.Eq):
+            return None
+        is_empty, test = isinstance(test.ops[0], ast.Eq), test.left
+    counted = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "len" else [test]
+    return not is_empty if [getattr(each, "id", "") for each in counted] == [rest] else None
+
+
+def _stops(module: Module, statement: ast.stmt, parser: str) -> bool:
+    """Whether a statement stops the script with an error."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return module.name_of(statement.value.func) in (f"{parser}.error", "sys.exit", "exit")
+    return isinstance(statement, ast.Raise)
 
 
 def reads_command(module: Module, call: ast.Call) -> bool:
@@ -406,4 +423,7 @@ def reads_command(module: Module, call: ast.Call) -> bool:
         scope = find_scope(module, call)
         names = getattr(scope, "args", None)
         return names is not None and any(given.id == each.arg for each in (*names.args, *names.kwonlyargs))
-    return ast.unparse(given) in ("sys.argv[1:]", "argv[1:]")
+    words = module.name_of(given.value) if isinstance(given, ast.Subscript) else ""
+    part = given.slice if isinstance(given, ast.Subscript) else None
+    whole = isinstance(part, ast.Slice) and part.upper is None and constant_value(part.lower) == 1
+    return whole and words in ("sys.argv", "argv")

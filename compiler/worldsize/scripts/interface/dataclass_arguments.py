@@ -7,7 +7,7 @@ import ast
 from worldsize.scripts.interface.add_argument import read_option
 from worldsize.scripts.interface.annotations import Class, find_class, read_annotation
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.reached import Reached
 
 _PARSES = ("parse_args_into_dataclasses", "parse_args", "parse_known_args")
@@ -68,13 +68,13 @@ def _find_types(module: Module, given: ast.expr | None) -> ast.expr | None:
 def _add_others(reached: Reached, interface: Interface, module: Module, maker: ast.Call) -> None:
     """What is added to the parser by itself, where it is a variable."""
     made = module.parents.get(maker)
-    names = {ast.unparse(target) for target in made.targets} if isinstance(made, ast.Assign) else set()
+    names = {name_variable(target) for target in made.targets} if isinstance(made, ast.Assign) else set()
     for other in reached.modules:
         for call in other.called("add_argument", "add_argument_group"):
             if not reached.runs(other, call):
                 continue
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-            named = owner is not None and ast.unparse(owner) in names
+            named = owner is not None and name_variable(owner) in names
             if other is module and named and module.name_of(call.func).endswith(".add_argument"):
                 read_option(reached, interface, module, call, sure=reached.surely_runs(module, call))
             else:
@@ -106,7 +106,7 @@ def _add_fields(reached: Reached, interface: Interface, found: Class, depth: int
 
 
 def _read_field(reached: Reached, module: Module, node: ast.AnnAssign, name: str) -> Option | None:
-    if "ClassVar" in ast.unparse(node.annotation):
+    if any("ClassVar" in word for word in find_mentions(node.annotation)):
         return None
     annotation = read_annotation(reached, module, node.annotation)
     default, more = node.value, False
@@ -115,7 +115,9 @@ def _read_field(reached: Reached, module: Module, node: ast.AnnAssign, name: str
         if constant_value(keyword_argument(default, "init")) is False:
             return None
         more = any(one.arg in ("default_factory", None) for one in default.keywords)
-        aliases = "aliases" in ast.unparse(default)
+        aliases = any(
+            "aliases" in (getattr(each, "arg", None), constant_value(each)) for each in ast.walk(default)
+        )
         default = keyword_argument(default, "default")
         if aliases:
             return Option(option.flags, name, module, node, 0, None)

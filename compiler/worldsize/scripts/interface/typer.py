@@ -8,7 +8,7 @@ from worldsize.scripts.bindings import Function
 from worldsize.scripts.definitions import Definitions, Place
 from worldsize.scripts.interface.annotations import Annotation, read_annotation
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import evaluate
 
@@ -113,8 +113,8 @@ def _read_function(reached: Reached, place: Place) -> Interface:
     defaults = [*without, *arguments.defaults, *arguments.kw_defaults]
     for parameter, default in zip([*positional, *arguments.kwonlyargs], defaults, strict=True):
         annotation = read_annotation(reached, module, parameter.annotation)
-        written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
-        if written.rpartition(".")[2] != "Tree":
+        kind = module.name_of(parameter.annotation) if parameter.annotation is not None else ""
+        if kind.rpartition(".")[2] != "Context":
             _add_parameter(reached, interface, module, parameter, default, annotation=annotation)
     interface.options.append(Option(_SHELL, "help", module, function, 0, 0))
     return interface
@@ -156,17 +156,12 @@ def _add_parameter(
     option.required = required and not elsewhere
     if annotation.boolean or "count" in given:
         option.least = option.most = 0
-    elif annotation.kind is None and "Tuple[" in _text(parameter):
+    elif annotation.kind is None and not {"Tuple", "tuple"}.isdisjoint(find_mentions(parameter.annotation)):
         option.least, option.most = 0, None
     bounds = [evaluate(code, module, given.get(end)) for end in ("min", "max")]
     if "clamp" not in given and all(isinstance(each, int | float | None) for each in bounds):
         option.bounds = bounds[0], bounds[1]  # type: ignore[assignment]
     interface.options.append(option)
-
-
-def _text(parameter: ast.arg) -> str:
-    written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
-    return written.replace("tuple[", "Tuple[")
 
 
 def _is_made(module: Module, node: ast.expr) -> bool:

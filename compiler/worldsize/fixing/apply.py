@@ -1,4 +1,4 @@
-"""Checks and fixes files until no fix is left; shows changes as diffs and writes them."""
+"""Changes files and no other byte of them: applies fixes until none is left, and sets values of specs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,18 @@ from worldsize.checking.choice import EVERYTHING, Choice
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import flatten, show_path
-from worldsize.documents.yaml import Document, Node
+from worldsize.documents.yaml import Document, Node, Scalar
 from worldsize.documents.yaml import Mapping as MappingNode
 from worldsize.documents.yaml import Sequence as SequenceNode
+from worldsize.documents.yaml.edit import insert_entry
 from worldsize.rules import engine
 from worldsize.scripts.module import parse_text
 
 _QUOTES = "'\""
+_MARK = "\ufeff".encode()
+_PARTS = (".py", ".json")  # scripts and configurations, which only jobs name
+
+_NO_END = "\n\\ No newline at end of file\n"
 
 
 class Edit(NamedTuple):
@@ -171,8 +176,6 @@ def _is_sound(document: Document, edits: Sequence[Edit], changed: str) -> bool:
 
 
 _ROUNDS = 50  # a fix can reveal another fault, and a rule can report only the first place of several
-_MARK = "\ufeff".encode()
-_PARTS = (".py", ".json")  # scripts and configurations, which only jobs name
 
 
 class Change(Struct):
@@ -333,9 +336,6 @@ def _write_change(change: Change) -> list[Problem]:
     return [Problem("output-not-written", span, message[:200], help_)]
 
 
-_NO_END = "\n\\ No newline at end of file\n"
-
-
 def unified_diff(change: Change) -> str:
     """The changes of a file as a unified diff; the byte order mark and line ends are part of the lines."""
     name = show_path(change.path)
@@ -364,3 +364,59 @@ def replace_content(path: Path, before: bytes, after: bytes) -> str | None:
     except OSError as error:
         return describe_os_error(error)
     return None
+
+
+class Setting(NamedTuple):
+    """A value and the keys that lead to it: ``("steps", "train", "instance_count")``."""
+
+    path: tuple[str, ...]
+    value: int | str
+
+    def shown(self) -> str:
+        """``steps.train.instance_count: 2``."""
+        return f"{'.'.join(self.path)}: {self.value}"
+
+
+class SettingError(ValueError):
+    """A value cannot be set in the text: it is computed, shared or no single value; the text says which."""
+
+
+def set_values(document: Document, settings: Sequence[Setting]) -> str:
+    """The text with every value set; keys that are missing are added.
+
+    Raises:
+        SettingError: One of them cannot be set.
+    """
+    for setting in settings:
+        document = yaml.load(document.path, _set_value(document, setting))
+    return document.text
+
+
+def _set_value(document: Document, setting: Setting) -> str:
+    text, node = document.text, document.root
+    for depth, key in enumerate(setting.path):
+        if not isinstance(node, MappingNode):
+            raise SettingError(f"`{'.'.join(setting.path[:depth])}` is not a mapping in the file")
+        child = node.get(key)
+        if child is None:
+            return insert_entry(text, node, _write_entry(setting.path[depth:], setting.value))
+        if not _lies_in(child, node):
+            raise SettingError(f"`{'.'.join(setting.path[: depth + 1])}` is shared by an alias")
+        node = child
+    if not isinstance(node, Scalar) or "${{" in node.text:
+        raise SettingError(f"`{'.'.join(setting.path)}` is not a plain value in the file")
+    if node.value == setting.value:
+        return text
+    return f"{text[: node.start]}{setting.value}{text[node.end :]}"
+
+
+def _write_entry(path: tuple[str, ...], value: int | str) -> str:
+    """``parallelism: {tensor: 2}``."""
+    inner = str(value)
+    for key in reversed(path[1:]):
+        inner = f"{{{key}: {inner}}}"
+    return f"{path[0]}: {inner}"
+
+
+def _lies_in(node: Node, outer: Node) -> bool:
+    return outer.start <= node.start and node.end <= outer.end

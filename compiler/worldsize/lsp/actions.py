@@ -1,10 +1,10 @@
-"""Code actions: the fixes of ``worldsize check --fix`` and comments that suppress a finding."""
+"""Findings as diagnostics of the protocol, and code actions: their fixes, and comments that suppress them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
@@ -15,14 +15,22 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.suppress import UNSUPPRESSABLE
 from worldsize.fixing.apply import apply_fixes, apply_script_fixes, fix
 from worldsize.lsp.analysis import Analysis
-from worldsize.lsp.buffers import Buffer, Buffers
-from worldsize.lsp.findings import convert_finding, find_source
+from worldsize.lsp.buffers import Buffer, Buffers, Session
 from worldsize.lsp.positions import find_difference
-from worldsize.lsp.session import Session
 
 FIX_ALL = "source.fixAll.worldsize"
 KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
 _SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\]")
+SOURCE = "worldsize"
+_SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "info": types.DiagnosticSeverity.Information,
+}
+_UNNECESSARY = frozenset(
+    {"suppression-unused", "pipeline-input-unused", "yaml-duplicate-key", "yaml-key-repeated"}
+)
+_DEPRECATED = ("retired", "retiring", "deprecated")
 
 
 def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParams) -> list[types.CodeAction]:
@@ -180,3 +188,63 @@ def _fix_all(analysis: Analysis, buffers: Buffers) -> list[types.CodeAction]:
         return []
     edit = make_edit(buffers, source, change.after.decode("utf-8-sig"))
     return [types.CodeAction(title="Apply all safe fixes of Worldsize", kind=FIX_ALL, edit=edit)]
+
+
+def group_by_file(analysis: Analysis, buffers: Buffers) -> dict[str, list[types.Diagnostic]]:
+    """The diagnostics of a check by the resolved path of their file."""
+    grouped: dict[str, list[types.Diagnostic]] = {}
+    for each in analysis.report.diagnostics:
+        converted = convert_finding(each, analysis, buffers)
+        grouped.setdefault(os.path.realpath(each.span.path), []).append(converted)
+    return grouped
+
+
+def convert_finding(finding: Diagnostic, analysis: Analysis, buffers: Buffers) -> types.Diagnostic:
+    """One finding; its help follows the message on a line of its own."""
+    text = f"{finding.message}\nhelp: {finding.help}" if finding.help else finding.message
+    related = [
+        types.DiagnosticRelatedInformation(
+            types.Location(
+                buffers.uri_of(each.span.path),
+                buffers.positions.span_to_range(find_source(each.span.path, analysis, buffers), each.span),
+            ),
+            each.message,
+        )
+        for each in finding.related
+    ]
+    source = find_source(finding.span.path, analysis, buffers)
+    return types.Diagnostic(
+        range=buffers.positions.span_to_range(source, finding.span),
+        message=text,
+        severity=_SEVERITIES[finding.severity],
+        code=finding.code,
+        code_description=types.CodeDescription(finding.docs) if finding.docs else None,
+        source=SOURCE,
+        tags=_list_tags(finding) or None,
+        related_information=related or None,
+        data={"slug": finding.slug, "confidence": finding.confidence, "fix": finding.fix_safety},
+    )
+
+
+def find_source(path: str, analysis: Analysis, buffers: Buffers) -> Source | None:
+    """The text of a file: as it is open, else as it was checked."""
+    buffer = buffers.at_path(path)
+    return buffer.source if buffer is not None else analysis.report.sources.get(path) or buffers.read(path)
+
+
+def _list_tags(finding: Diagnostic) -> list[types.DiagnosticTag]:
+    if finding.slug in _UNNECESSARY or finding.slug.endswith("-unused"):
+        return [types.DiagnosticTag.Unnecessary]
+    if any(word in finding.slug for word in _DEPRECATED):
+        return [types.DiagnosticTag.Deprecated]
+    return []
+
+
+def merge_unique(groups: Iterable[list[types.Diagnostic]]) -> list[types.Diagnostic]:
+    """The diagnostics of one file from the checks of several, each once."""
+    unique: dict[object, types.Diagnostic] = {}
+    for each in (diagnostic for group in groups for diagnostic in group):
+        start, end = each.range.start, each.range.end
+        key = (start.line, start.character, end.line, end.character, each.code, each.message)
+        unique.setdefault(key, each)
+    return list(unique.values())

@@ -11,12 +11,11 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.references import is_file, local_path
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Entry
 from worldsize.lsp.outline import Path as KeyPath
-from worldsize.lsp.places import find_expression
-from worldsize.lsp.session import Session
+from worldsize.lsp.positions import find_expression
 
 _WORD = re.compile(r"[\w./-]+")
 

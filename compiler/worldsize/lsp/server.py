@@ -23,9 +23,8 @@ from pygls.exceptions import FeatureRequestError, JsonRpcException, JsonRpcInval
 from pygls.lsp.server import LanguageServer
 from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 
-from worldsize.lsp.buffers import Buffer, find_path
+from worldsize.lsp.buffers import Buffer, Session, find_path
 from worldsize.lsp.positions import Positions
-from worldsize.lsp.session import Session
 
 T = TypeVar("T")
 DELAY = 0.02  # seconds after a keystroke: keys that follow each other sooner are checked once
@@ -153,12 +152,12 @@ class Server(LanguageServer):
                 self._send(file)
 
     def _find_groups(self, buffer: Buffer) -> dict[str, list[types.Diagnostic]]:
-        from worldsize.lsp.findings import group_by_file  # the server answers before the checker is imported
+        from worldsize.lsp.actions import group_by_file  # the server answers before the checker is imported
 
         return group_by_file(self.session.analyse(buffer), self.buffers)
 
     def _send(self, file: str) -> None:
-        from worldsize.lsp.findings import merge_unique  # as above
+        from worldsize.lsp.actions import merge_unique  # as above
 
         buffer = self.buffers.at_path(file)
         diagnostics = merge_unique(self.published[file].values())
@@ -288,9 +287,9 @@ _REQUESTS: dict[str, tuple[str, str, Any]] = {  # the module and function that a
     types.TEXT_DOCUMENT_DEFINITION: ("definition", "find_definition", None),
     types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: ("symbols", "list_symbols", None),
     types.TEXT_DOCUMENT_HOVER: ("hover", "hover", None),
-    types.TEXT_DOCUMENT_PREPARE_RENAME: ("rename", "prepare_rename", None),
-    types.TEXT_DOCUMENT_REFERENCES: ("rename", "find_references", None),
-    types.TEXT_DOCUMENT_RENAME: ("rename", "rename", types.RenameOptions(prepare_provider=True)),
+    types.TEXT_DOCUMENT_PREPARE_RENAME: ("references", "prepare_rename", None),
+    types.TEXT_DOCUMENT_REFERENCES: ("references", "find_references", None),
+    types.TEXT_DOCUMENT_RENAME: ("references", "rename", types.RenameOptions(prepare_provider=True)),
 }
 
 

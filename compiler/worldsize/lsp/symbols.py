@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from lsprotocol import types
 
-from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Path
-from worldsize.lsp.session import Session
 
 _SECTIONS = {
     "compute": types.SymbolKind.Object,

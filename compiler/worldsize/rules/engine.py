@@ -15,8 +15,7 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
-from worldsize.rules.registry import Check
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Check, Rule
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from worldsize.base.whole_file import write_whole
 from worldsize.rules import registry
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 FOLDER = Path(__file__).parent
 _LABEL = re.compile(r"\*\*(\w+)(\.?)\*\*")  # `**Why.** …` and `**Bad**`

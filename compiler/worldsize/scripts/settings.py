@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from worldsize.base.span import Span
-from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.interface.read import read_reached, runs_in_job
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.values import evaluate
 from worldsize.scripts.words import read_arguments
+
+_STARTS = ("init_process_group", "init_distributed")  # torch.distributed's and DeepSpeed's
+_ASKS = ("cuda.is_available", "cuda.device_count", "is_nccl_available")
 
 
 def read_number(program: Program, module: Module, node: ast.AST | None) -> int | None:
@@ -86,3 +90,19 @@ def _list_set_attributes(module: Module) -> set[str]:
     return {
         node.attr for node in module.kinds.get(ast.Attribute, ()) if not isinstance(node.ctx, ast.Load)
     } | {str(constant_value(call.args[1])) for call in module.called("setattr") if len(call.args) > 1}
+
+
+def find_nccl_calls(program: Program) -> Iterator[tuple[Module, ast.Call]]:
+    """The calls that start a process group with ``"nccl"``; none of a program that asks for GPUs first."""
+    if program.says(*_ASKS):
+        return
+    for module in program.modules:
+        for call in module.called(*_STARTS):
+            backend = (
+                call.args[0]
+                if call.args
+                else keyword_argument(call, "backend") or keyword_argument(call, "dist_backend")
+            )
+            value = read_setting(program, module, backend)
+            if isinstance(value, str) and value.lower() == "nccl" and runs_in_job(program, module, call):
+                yield module, call

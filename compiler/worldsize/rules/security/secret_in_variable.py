@@ -15,7 +15,7 @@ from worldsize.documents.secrecy.assignments import Assignment
 from worldsize.documents.secrecy.code_assignments import find_code_assignments
 from worldsize.documents.yaml import Document
 from worldsize.rules.context import Context
-from worldsize.rules.security import _texts
+from worldsize.rules.security import _uploads
 from worldsize.rules.security._uploads import Upload
 
 _ELSEWHERE = compile_later(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
@@ -46,12 +46,12 @@ def check_document(context: Context, document: Document) -> Iterator[Finding]:
 
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
-    for text in _texts.find_texts(context, upload):
+    for text in _uploads.find_texts(context, upload):
         yield from context.all_of(_find_in_text, text)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for text in _texts.find_conda_files(context, component):
+    for text in _uploads.find_conda_files(context, component):
         yield from context.all_of(_find_in_text, text)
 
 
@@ -100,7 +100,7 @@ def _is_real_in_code(assignment: Assignment) -> bool:
     if not _is_real(assignment) or _NAMES_SECRET.fullmatch(value) or "**" in value:
         return False
     if names.is_password(assignment.name):
-        return _texts.PASSWORD.search(value) is not None and re.search(r"\s", value) is None
+        return _uploads.PASSWORD.search(value) is not None and re.search(r"\s", value) is None
     run = _RANDOM.search(value)
     return (
         run is not None

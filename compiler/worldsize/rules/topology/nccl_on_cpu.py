@@ -36,8 +36,8 @@ def _may_ask(context: Context, launch: Launch) -> bool:
 def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
     # They parse Python, which a spec of built-in components need not wait for.
     from worldsize.scripts.interface.read import read_reached
-    from worldsize.scripts.nccl import find_nccl_calls
     from worldsize.scripts.program import find_programs
+    from worldsize.scripts.settings import find_nccl_calls
 
     for program in find_programs(context, job):
         if program.launch.size is None or program.launch.size.gpus:

@@ -13,7 +13,7 @@ from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.topology import _one_device
-from worldsize.rules.topology._visible_devices import find_visible_devices
+from worldsize.rules.topology.processes_exceed_gpus import find_visible_devices
 
 _LAUNCHERS = compile_later(
     r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed|mpirun|horovodrun", re.IGNORECASE

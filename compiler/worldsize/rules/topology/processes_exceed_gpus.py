@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from worldsize.azureml import command_launchers
+from msgspec import Struct
+
+from worldsize.azureml import command_launchers, fields
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_inner_launchers
 from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.topology._visible_devices import Visible, find_visible_devices
+
+_NAME = "CUDA_VISIBLE_DEVICES"
+_NUMBERS = re.compile(r"(?:-?\d+(?:,-?\d+)*)?")
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
@@ -93,3 +98,34 @@ def _help(launch: Launch, count: int, devices: int, nodes: int | None) -> str:
         return f"write {devices}, or choose a size with 8 GPUs"
     total = f": {instances} × {devices} processes" if instances else ""
     return f"write {devices}, one process per GPU{total}"
+
+
+class Visible(Struct):
+    """How many GPUs the processes can see, and where that is written."""
+
+    count: int
+    span: Span
+
+
+def find_visible_devices(launch: Launch) -> Visible | None:
+    """None where it is not set, is set more than once, or is not a list of numbers."""
+    entry = fields.read_entries(launch.step.environment_variables).get(_NAME)
+    found = [(str(entry.value), entry.span)] if entry is not None else []
+    for command in launch.commands:
+        for name, value, word in command.assignments:
+            if name == _NAME:
+                found.append(
+                    (value, launch.span(word) if _is_for_all(launch, command.words[0].text) else None)
+                )
+    if len(found) != 1 or found[0][1] is None:
+        return None
+    text, span = found[0][0].replace(" ", ""), found[0][1]
+    if _NUMBERS.fullmatch(text) is None:
+        return None
+    numbers = [int(number) for number in text.split(",") if number]
+    hidden = next((position for position, number in enumerate(numbers) if number < 0), len(numbers))
+    return Visible(hidden, span)
+
+
+def _is_for_all(launch: Launch, first: str) -> bool:
+    return first == "export" or len(launch.commands) == 1

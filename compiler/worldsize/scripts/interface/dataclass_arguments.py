@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.scripts.interface.add_argument import read_option
 from worldsize.scripts.interface.annotations import Class, find_class, read_annotation
+from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.reached import Reached

@@ -9,9 +9,8 @@ from worldsize.scripts.interface.absl import read_absl
 from worldsize.scripts.interface.argparse import read_argparse
 from worldsize.scripts.interface.click import read_click
 from worldsize.scripts.interface.dataclass_arguments import read_dataclass_arguments
-from worldsize.scripts.interface.fire import read_fire
+from worldsize.scripts.interface.functions import read_fire, read_typer
 from worldsize.scripts.interface.model import Interface
-from worldsize.scripts.interface.typer import read_typer
 from worldsize.scripts.module import Module, constant_value, is_conditional
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached, follow

@@ -1,4 +1,4 @@
-"""The interface that typer makes of the parameters of functions."""
+"""The interfaces that typer and fire make of the parameters of functions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import ast
 
 from worldsize.scripts.bindings import Function
 from worldsize.scripts.definitions import Definitions, Place
-from worldsize.scripts.interface.annotations import Annotation, read_annotation
+from worldsize.scripts.interface.annotations import Annotation, find_class, read_annotation
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, list_bound_names
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import evaluate
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN_METHODS = frozenset({"staticmethod", "classmethod"})
 
 _ELSEWHERE = ("envvar", "prompt", "callback", "default_factory")
 _OTHER_TYPES = ("parser", "click_type", "case_sensitive")
@@ -24,7 +27,7 @@ def read_typer(reached: Reached) -> Interface | None:
     made = [(module, call) for module in reached.modules for call in module.called("typer.Typer")]
     if len(runs) == 1 and not made and reached.surely_runs(*runs[0]) and runs[0][1].args:
         functions = reached.find(runs[0][0], runs[0][1].args[0])
-        return _read_function(reached, functions[0]) if len(functions) == 1 else None
+        return _read_typer_function(reached, functions[0]) if len(functions) == 1 else None
     if runs or len(made) != 1:
         return None
     return _read_application(reached, *made[0])
@@ -59,7 +62,7 @@ def _read_application(reached: Reached, module: Module, call: ast.Call) -> Inter
     if not started or not commands or len(callbacks) > 1:
         return None
     if len(commands) == 1 and not callbacks:
-        return _read_function(reached, commands[0][1])
+        return _read_typer_function(reached, commands[0][1])
     return _join(reached, commands, callbacks, required="invoke_without_command" not in settings)
 
 
@@ -79,9 +82,11 @@ def _join(
 ) -> Interface:
     """Several commands, or one beside a callback."""
     interface = (
-        _read_function(reached, callbacks[0]) if callbacks else Interface(kind="click", abbreviates=False)
+        _read_typer_function(reached, callbacks[0])
+        if callbacks
+        else Interface(kind="click", abbreviates=False)
     )
-    by_word = {name: _read_function(reached, place) for name, place in commands if name is not None}
+    by_word = {name: _read_typer_function(reached, place) for name, place in commands if name is not None}
     interface.commands = by_word if len(by_word) == len(commands) else {}
     interface.needs_command = required and not callbacks
     return interface
@@ -102,7 +107,7 @@ def _name_of_command(maker: ast.Call, function: Function) -> str | None:
     return function.name.lower().replace("_", "-")
 
 
-def _read_function(reached: Reached, place: Place) -> Interface:
+def _read_typer_function(reached: Reached, place: Place) -> Interface:
     module, function = place
     interface = Interface(kind="click", abbreviates=False)
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -174,3 +179,91 @@ def _spell(name: str, words: list[str], *, boolean: bool) -> tuple[str, ...]:
         return tuple(part.strip() for word in words for part in word.split("/") if part.strip())
     plain = name.lower().replace("_", "-").strip("-")
     return (f"--{plain}", f"--no-{plain}") if boolean else (f"--{plain}",)
+
+
+def read_fire(reached: Reached) -> Interface | None:
+    """The interface of the one `fire.Fire(…)`; None where there is none or several."""
+    calls = [(module, call) for module in reached.modules for call in module.called("fire.Fire")]
+    calls = [(module, call) for module, call in calls if reached.runs(module, call)]
+    if len(calls) != 1 or not reached.surely_runs(*calls[0]):
+        return None
+    module, call = calls[0]
+    if keyword_argument(call, "command") is not None or len(call.args) > 1:
+        return None
+    component = call.args[0] if call.args else keyword_argument(call, "component")
+    return _read_module(module) if component is None else _read_component(reached, module, component)
+
+
+def _read_component(reached: Reached, module: Module, node: ast.expr) -> Interface | None:
+    if isinstance(node, ast.Dict):
+        commands: dict[str, Interface] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            name = constant_value(key)
+            if not isinstance(name, str):
+                return None
+            commands[name] = _read_component(reached, module, value) or Interface(closed=False)
+        return Interface(kind="fire", abbreviates=False, commands=commands)
+    found = find_class(reached, module, node)
+    if found is not None:
+        return _read_class(*found)
+    functions = reached.find(module, node) if isinstance(node, ast.Name) else []
+    return _read_fire_function(*functions[0]) if len(functions) == 1 else None
+
+
+def _read_module(module: Module) -> Interface | None:
+    """`fire.Fire()`: whatever the module binds is a command."""
+    names = list_bound_names(module)
+    if names is None:
+        return None
+    commands = {name: Interface(closed=False) for name in names}
+    for each in module.tree.body:
+        if isinstance(each, _FUNCTIONS):
+            commands[each.name] = _read_fire_function(module, each)
+        elif isinstance(each, ast.ClassDef):
+            commands[each.name] = _read_class(module, each)
+    return Interface(kind="fire", abbreviates=False, commands=commands)
+
+
+def _read_class(module: Module, node: ast.ClassDef) -> Interface:
+    """The arguments of the constructor, and the methods as commands; those of a base are not known."""
+    methods = {each.name: each for each in node.body if isinstance(each, _FUNCTIONS)}
+    if node.bases or node.keywords or node.decorator_list:
+        return Interface(kind="fire", closed=False)
+    made = methods.get("__init__")
+    interface = (
+        _read_fire_function(module, made, skip=1)
+        if made is not None
+        else Interface(kind="fire", abbreviates=False, by_position=True)
+    )
+    interface.by_position = False  # a class takes no words without a flag
+    attributes = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    commands = {name: Interface(closed=False) for name in attributes | names}
+    for name, method in methods.items():
+        decorators = {module.name_of(each) for each in method.decorator_list}
+        skip = 0 if "staticmethod" in decorators else 1
+        commands[name] = (
+            _read_fire_function(module, method, skip=skip)
+            if decorators <= _PLAIN_METHODS
+            else Interface(closed=False)
+        )
+    interface.commands = commands
+    return interface
+
+
+def _read_fire_function(module: Module, function: Function, skip: int = 0) -> Interface:
+    interface = Interface(kind="fire", abbreviates=False, by_position=True)
+    arguments = function.args
+    wraps = [each for each in function.decorator_list if module.name_of(each) not in _PLAIN_METHODS]
+    interface.closed = arguments.kwarg is None and not wraps
+    positional = [*arguments.posonlyargs, *arguments.args]
+    first_default = len(positional) - len(arguments.defaults)
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    named = [(each, position < first_default) for position, each in enumerate(positional)][skip:]
+    for each, required in (*named, *((each, default is None) for each, default in keywords)):
+        flags = {f"--{name}": None for name in (each.arg, each.arg.replace("_", "-"))}
+        flags |= {f"--no{each.arg}": None, f"-{each.arg[0]}": None}
+        option = Option(tuple(flags), each.arg, module, each, 0, 1)
+        option.required = required and not wraps
+        interface.options.append(option)
+    return interface

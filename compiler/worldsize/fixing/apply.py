@@ -101,7 +101,7 @@ def _apply_sound(
 
 
 def _select_edits(document: Document, fixes: Iterable[Fix]) -> list[Edit]:
-    """Edits for the fixes on one line that do not touch a value which aliases repeat, in order."""
+    """The edits for the fixes on one line, in order, except of values that aliases repeat."""
     assert document.root is not None
     source, shared_ranges = document.source, _find_shared_ranges(document.root)
     edits = set()
@@ -236,7 +236,10 @@ def fix(
         report = check_files(listed, choice, texts=content)[0]
         if not _apply_round(report, targets, changes, unsafe=unsafe):
             break
-        met |= {_identify(each): _describe(each) for each in _list_fixable(report, targets, unsafe=unsafe)}
+        met |= {
+            _identify(diagnostic): _describe(diagnostic)
+            for diagnostic in _list_fixable(report, targets, unsafe=unsafe)
+        }
     changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
     failures = (
         {change.path: problem for change in changed for problem in _write_change(change)} if write else {}
@@ -245,14 +248,14 @@ def fix(
         changed = tuple(change for change in changed if change.path not in failures)
         report = check_files(listed, choice, texts={change.path: change.after for change in changed})[0]
     diagnostics = sort_unique([*report.diagnostics, *engine.diagnose(failures.values())])
-    left = {_identify(each) for each in report.diagnostics}
+    left = {_identify(diagnostic) for diagnostic in report.diagnostics}
     gone = tuple(line for key, line in met.items() if key not in left)
     fixed = sum(change.edits for change in changed)
     return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed, gone)
 
 
 def _is_below(path: str, tree: str) -> bool:
-    """Whether a file that was found, its links followed, is in the tree: a link out of it is not written."""
+    """Whether a file, its links resolved, is in the tree: a link out of it is not written."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(tree))
 
 
@@ -277,7 +280,7 @@ def _list_fixable(report: Report, targets: _Targets, *, unsafe: bool) -> Iterato
 
 
 class _Targets(NamedTuple):
-    """What may be changed: YAML files that are named or below a named folder, and what belongs to them."""
+    """The files that may be changed: YAML files named or below a named folder, and the files they use."""
 
     files: frozenset[str]
     folders: tuple[str, ...]
@@ -378,7 +381,7 @@ class Setting(NamedTuple):
 
 
 class SettingError(ValueError):
-    """A value cannot be set in the text: it is computed, shared or no single value; the text says which."""
+    """A value that cannot be set in the text: it is computed, shared or not a single value."""
 
 
 def set_values(document: Document, settings: Sequence[Setting]) -> str:

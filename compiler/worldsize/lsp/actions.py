@@ -34,7 +34,7 @@ _DEPRECATED = ("retired", "retiring", "deprecated")
 
 
 def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParams) -> list[types.CodeAction]:
-    """What can be done about the findings in a range of a file, those of the specs that use it too."""
+    """The actions for the findings in a range of a file, also for those of specs that use it."""
     buffers, analyses = session.buffers, session.list_analyses(buffer)
     wanted = params.context.only
     actions: list[types.CodeAction] = []
@@ -49,8 +49,8 @@ def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParam
                     actions += _fix(finding, analysis, buffers)
                     actions += _suppress(finding, analysis, buffers)
     if _is_wanted(FIX_ALL, wanted):
-        own = next((each for each in analyses if os.path.realpath(each.path) == real), None)
-        actions += _fix_all(own, buffers) if own is not None else []
+        current = next((analysis for analysis in analyses if os.path.realpath(analysis.path) == real), None)
+        actions += _fix_all(current, buffers) if current is not None else []
     return sorted(actions, key=lambda action: not action.is_preferred)
 
 
@@ -58,7 +58,7 @@ def _is_wanted(kind: str, only: object) -> bool:
     """Whether a kind, or one that contains it, was asked for."""
     if not isinstance(only, list | tuple) or not only:
         return True
-    names = [each.value if isinstance(each, types.CodeActionKind) else str(each) for each in only]
+    names = [kind.value if isinstance(kind, types.CodeActionKind) else str(kind) for kind in only]
     text = kind.value if isinstance(kind, types.CodeActionKind) else kind
     return any(not name or text == name or text.startswith(f"{name}.") for name in names)
 
@@ -107,7 +107,7 @@ def _name_fix(finding: Diagnostic, fix_: Fix, source: Source) -> str:
     span = fix_.span
     old = source.text[source.offset(span.line, span.column) : source.offset(span.end_line, span.end_column)]
     new = " ".join(fix_.replacement.split())
-    short = [each if len(each) <= 60 else f"{each[:59]}…" for each in (" ".join(old.split()), new)]
+    short = [text if len(text) <= 60 else f"{text[:59]}…" for text in (" ".join(old.split()), new)]
     if not new:
         what = f"Remove `{short[0]}`"
     elif not old.strip():
@@ -175,13 +175,17 @@ def add_suppression(source: Source, line: int, code: str) -> str | None:
 
 def _fix_all(analysis: Analysis, buffers: Buffers) -> list[types.CodeAction]:
     """All safe fixes of a file at once, until none is left."""
-    fixes = (each.fix for each in analysis.report.diagnostics)
-    if not any(each is not None and each.safe for each in fixes):
+    fixes = (diagnostic.fix for diagnostic in analysis.report.diagnostics)
+    if not any(fix is not None and fix.safe for fix in fixes):
         return []
     source = buffers.read(analysis.path)
     fixed = fix([analysis.path], write=False, texts=analysis.texts)
     change = next(
-        (each for each in fixed.changes if os.path.realpath(each.path) == os.path.realpath(analysis.path)),
+        (
+            change
+            for change in fixed.changes
+            if os.path.realpath(change.path) == os.path.realpath(analysis.path)
+        ),
         None,
     )
     if source is None or change is None:
@@ -193,9 +197,9 @@ def _fix_all(analysis: Analysis, buffers: Buffers) -> list[types.CodeAction]:
 def group_by_file(analysis: Analysis, buffers: Buffers) -> dict[str, list[types.Diagnostic]]:
     """The diagnostics of a check by the resolved path of their file."""
     grouped: dict[str, list[types.Diagnostic]] = {}
-    for each in analysis.report.diagnostics:
-        converted = convert_finding(each, analysis, buffers)
-        grouped.setdefault(os.path.realpath(each.span.path), []).append(converted)
+    for diagnostic in analysis.report.diagnostics:
+        converted = convert_finding(diagnostic, analysis, buffers)
+        grouped.setdefault(os.path.realpath(diagnostic.span.path), []).append(converted)
     return grouped
 
 
@@ -205,12 +209,12 @@ def convert_finding(finding: Diagnostic, analysis: Analysis, buffers: Buffers) -
     related = [
         types.DiagnosticRelatedInformation(
             types.Location(
-                buffers.uri_of(each.span.path),
-                buffers.positions.span_to_range(find_source(each.span.path, analysis, buffers), each.span),
+                buffers.uri_of(place.span.path),
+                buffers.positions.span_to_range(find_source(place.span.path, analysis, buffers), place.span),
             ),
-            each.message,
+            place.message,
         )
-        for each in finding.related
+        for place in finding.related
     ]
     source = find_source(finding.span.path, analysis, buffers)
     return types.Diagnostic(
@@ -243,8 +247,8 @@ def _list_tags(finding: Diagnostic) -> list[types.DiagnosticTag]:
 def merge_unique(groups: Iterable[list[types.Diagnostic]]) -> list[types.Diagnostic]:
     """The diagnostics of one file from the checks of several, each once."""
     unique: dict[object, types.Diagnostic] = {}
-    for each in (diagnostic for group in groups for diagnostic in group):
-        start, end = each.range.start, each.range.end
-        key = (start.line, start.character, end.line, end.character, each.code, each.message)
-        unique.setdefault(key, each)
+    for finding in (diagnostic for group in groups for diagnostic in group):
+        start, end = finding.range.start, finding.range.end
+        key = (start.line, start.character, end.line, end.character, finding.code, finding.message)
+        unique.setdefault(key, finding)
     return list(unique.values())

@@ -49,7 +49,7 @@ class Buffers(Struct, eq=False):
         return iter(list(self._open.values()))
 
     def open(self, uri: str, text: str, version: int) -> Buffer | None:
-        """Add a document; None for one that is no file, such as a document without a name."""
+        """Add a document; None for one that is not a file, such as a document without a name."""
         path = find_path(uri)
         if path is None:
             return None
@@ -99,8 +99,8 @@ class Buffers(Struct, eq=False):
 
     def uri_of(self, path: str | os.PathLike[str]) -> str:
         """The address of a file, as the client wrote it if the file is or was open."""
-        known = self._uris.get(os.path.realpath(path))
-        return known or uris.from_fs_path(str(Path(path).absolute())) or ""
+        uri = self._uris.get(os.path.realpath(path))
+        return uri or uris.from_fs_path(str(Path(path).absolute())) or ""
 
     def read(self, path: str | os.PathLike[str]) -> Source | None:
         """The text of a file: the open document, else what is on the disk."""
@@ -114,7 +114,7 @@ class Buffers(Struct, eq=False):
 
     def texts(self) -> dict[str, bytes]:
         """The contents of all open documents by path, for the checker."""
-        return {each.path: each.source.text.encode("utf-8", "surrogatepass") for each in self}
+        return {buffer.path: buffer.source.text.encode("utf-8", "surrogatepass") for buffer in self}
 
 
 def find_path(uri: str) -> str | None:
@@ -149,9 +149,9 @@ class Session(Struct, eq=False):
 
         real = os.path.realpath(buffer.path)
         state, texts = self.buffers.state, self.buffers.texts()
-        known = self.analyses.get(real)
-        if known is not None and known.state == state:
-            return known
+        last = self.analyses.get(real)
+        if last is not None and last.state == state:
+            return last
         analysis = analyse(buffer.path, texts)
         analysis.state = state
         if self.buffers.at_path(real) is not None:
@@ -168,12 +168,12 @@ class Session(Struct, eq=False):
         return self.resolved.get(os.path.realpath(buffer.path), analysis)
 
     def list_analyses(self, buffer: Buffer) -> list[Analysis]:
-        """The checks that tell of a document: its own, and those of the files that use it."""
+        """The checks that cover a document: its own, and those of the files that use it."""
         real = os.path.realpath(buffer.path)
         analyses = [self.analyse(buffer)] if buffer.is_yaml else []
-        for key, known in list(self.analyses.items()):
+        for key, analysis in list(self.analyses.items()):
             user = self.buffers.at_path(key)
-            if key != real and user is not None and known.has_read(real):
+            if key != real and user is not None and analysis.has_read(real):
                 analyses.append(self.analyse(user))
         return analyses
 

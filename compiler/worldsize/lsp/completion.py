@@ -53,7 +53,7 @@ _DASHES = re.compile(r"(?:-[ \t]+)*")
 
 
 def complete(session: Session, buffer: Buffer, params: types.CompletionParams) -> types.CompletionList | None:
-    """What may stand at a position."""
+    """Answer a completion request."""
     if not buffer.is_yaml:
         return None
     text = buffer.source.text
@@ -110,15 +110,15 @@ def _place(
 def _complete_code(
     session: Session, buffer: Buffer, cursor: Cursor, offset: int
 ) -> types.CompletionList | None:
-    """Codes of rules in `# worldsize: ignore[`; those that are reported on the line come first."""
+    """The codes of rules in `# worldsize: ignore[`, first those that are reported on the line."""
     match = _OPEN_SUPPRESSION.match(cursor.typed)
     if match is None:
         return None
     word = match["codes"].replace(",", " ").rpartition(" ")[2]
     line = buffer.source.position(offset)[0]
-    known = next(iter(session.list_analyses(buffer)), None)
-    diagnostics = known.report.diagnostics if known is not None else ()
-    near = {each.code for each in diagnostics if each.span.line in (line, line + 1)}
+    analysis = next(iter(session.list_analyses(buffer)), None)
+    diagnostics = analysis.report.diagnostics if analysis is not None else ()
+    near = {diagnostic.code for diagnostic in diagnostics if diagnostic.span.line in (line, line + 1)}
     items = [
         types.CompletionItem(
             rule.code,
@@ -135,16 +135,16 @@ def _complete_code(
 def _complete_expression(names: Names, cursor: Cursor, after: str) -> Iterator[types.CompletionItem]:
     step = names.find_step(cursor.path)
     closing = "" if after.lstrip().startswith("}}") else "}}"
-    found: dict[str, str] = {}
-    own = not cursor.path or cursor.path[-1] in ("command", "environment_variables")
-    own = own or "environment_variables" in cursor.path
-    if own or names.kind.endswith("-component") or names.kind == "command-job":
-        found |= dict(names.list_own_ports(step))
-    if not own or names.is_spec:
-        found |= dict(names.list_bindings(step))
+    targets: dict[str, str] = {}
+    is_own_scope = not cursor.path or cursor.path[-1] in ("command", "environment_variables")
+    is_own_scope = is_own_scope or "environment_variables" in cursor.path
+    if is_own_scope or names.kind.endswith("-component") or names.kind == "command-job":
+        targets |= dict(names.list_own_ports(step))
+    if not is_own_scope or names.is_spec:
+        targets |= dict(names.list_bindings(step))
     if names.is_spec and step is not None:
-        found |= {f"plan.{name}": "from the plan of this step" for name in sorted(quantities.NAMES)}
-    for name, detail in found.items():
+        targets |= {f"plan.{name}": "from the plan of this step" for name in sorted(quantities.NAMES)}
+    for name, detail in targets.items():
         yield types.CompletionItem(name, kind=Kind.Reference, detail=detail, insert_text=f"{name}{closing}")
 
 
@@ -152,13 +152,13 @@ def _complete_key(
     names: Names, schema: SchemaView | None, cursor: Cursor, text: str
 ) -> Iterator[types.CompletionItem]:
     path, step = cursor.path, names.find_step(cursor.path)
-    given = set(names.outline.children(path))
+    written = set(names.outline.children(path))
     colon = "" if text[cursor.end : cursor.end + 1] == ":" else ": "
     if step is not None and len(path) == 3 and path[2] in (names.inputs_key, "outputs"):
         side = "outputs" if path[2] == "outputs" else "inputs"
         ports = names.list_ports(step, side)
-        for name, port in sorted(ports.items(), key=lambda each: _is_given_anyway(each[1])):
-            if port is not None and name not in given and not name.startswith(_TOLD):
+        for name, port in sorted(ports.items(), key=lambda item: _is_given_anyway(item[1])):
+            if port is not None and name not in written and not name.startswith(_TOLD):
                 yield _describe_port_item(port, colon)
         if names.read_component(step) is not None:
             return
@@ -166,8 +166,8 @@ def _complete_key(
         return
     required = schema.list_required(path)
     keys = schema.list_keys(path)
-    for name, shape in sorted(keys.items(), key=lambda each: each[0] not in required):
-        if name in given:
+    for name, shape in sorted(keys.items(), key=lambda item: item[0] not in required):
+        if name in written:
             continue
         yield types.CompletionItem(
             name,
@@ -180,7 +180,7 @@ def _complete_key(
 
 
 def _is_given_anyway(port: Port | None) -> bool:
-    """Whether an input needs no value; those that do are offered first."""
+    """Whether an input needs no value; inputs that need one come first."""
     return port is None or port.optional or port.default is not None or port.name in quantities.PLANNED
 
 
@@ -238,11 +238,15 @@ def _complete_input(names: Names, step: str, key: str, cursor: Cursor) -> Iterat
 
 
 def _list_environments() -> Iterator[types.CompletionItem]:
-    """Curated environments; which version is the newest nobody knows here."""
+    """The curated environments, without a version: the newest is unknown here."""
     for name in curated.names():
         reference = f"azureml://registries/azureml/environments/{name}"
-        known = curated.lookup(reference)
-        packages = ", ".join(f"`{each}`" for each in known.requirements) if known is not None else ""
+        environment = curated.lookup(reference)
+        packages = (
+            ", ".join(f"`{requirement}`" for requirement in environment.requirements)
+            if environment is not None
+            else ""
+        )
         yield types.CompletionItem(
             f"{reference}/versions/",
             kind=Kind.Module,
@@ -252,8 +256,8 @@ def _list_environments() -> Iterator[types.CompletionItem]:
 
 
 def _list_sizes(session: Session, buffer: Buffer) -> Iterator[types.CompletionItem]:
-    known = session.recall_resolved(buffer).run
-    learned = known.context.vm_sizes if known is not None else vm_sizes.NOT_LEARNED
+    run = session.recall_resolved(buffer).run
+    learned = run.context.vm_sizes if run is not None else vm_sizes.NOT_LEARNED
     for name in vm_sizes.names(learned):
         size = vm_sizes.lookup(name, learned)
         if size is not None:
@@ -276,7 +280,7 @@ _ONE, _MANY = frozenset({"split_by", "split_time", "text"}), frozenset({"feature
 def complete_column(
     names: Names, analysis: Analysis, step: str, cursor: Cursor
 ) -> Iterator[types.CompletionItem]:
-    """The columns that an input may name; of a list of them, the one that is typed last."""
+    """The columns that an input may name; in a list, for the one that is being typed."""
     key = str(cursor.path[-1])
     is_of_table = names.outline.value(names.steps_key, step, "uses") == "shard_data"
     if analysis.run is None or not is_of_table or (key not in _ONE and key not in _MANY):
@@ -287,9 +291,9 @@ def complete_column(
     if path is None or path.suffix.lower() not in TABLES or not analysis.run.context.inside(path):
         return
     before = cursor.typed[: cursor.typed.rfind(",") + 1] if key in _MANY else ""
-    given = before.split(",")
+    columns = before.split(",")
     for name in _list_columns(path)[:_MOST]:
-        if name not in given and _PLAIN.fullmatch(name):
+        if name not in columns and _PLAIN.fullmatch(name):
             yield types.CompletionItem(before + name, kind=types.CompletionItemKind.Field, detail="column")
 
 
@@ -303,7 +307,7 @@ def _list_columns(path: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _read_columns(path: Path, _changed: int, _size: int) -> tuple[str, ...]:
-    """The columns of a table; another time or size is another table."""
+    """The columns of a table, read again when its time or size changes."""
     return read_table(path).columns
 
 
@@ -343,10 +347,10 @@ def _list_entries(
     if place is None:
         return
     try:
-        entries = sorted(each.name for each in place.iterdir())
+        entries = sorted(entry.name for entry in place.iterdir())
     except (OSError, ValueError):
         return
-    for name in [each for each in entries if not each.startswith((".", "__"))][:_MOST_FILES]:
+    for name in [entry for entry in entries if not entry.startswith((".", "__"))][:_MOST_FILES]:
         is_folder = not is_file(place / name)
         if is_folder or (not only_folders and name.lower().endswith(endings)):
             kind = types.CompletionItemKind.Folder if is_folder else types.CompletionItemKind.File
@@ -437,7 +441,7 @@ def _find_token(outline: Outline, line: str, line_start: int, offset: int) -> tu
 
 
 def _find_mapping(outline: Outline, column: int) -> KeyPath:
-    """The mapping of a key at a column; one that is indented below a plain value is meant beside it."""
+    """The mapping of a key at a column; a key that is indented below a plain value belongs beside it."""
     path = find_parent(outline.levels, column)
     while path in outline.entries:
         entry = outline.entries[path]

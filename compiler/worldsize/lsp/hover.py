@@ -29,7 +29,7 @@ _CRON = frozenset({("schedule", "cron"), ("trigger", "expression")})  # in a spe
 
 
 def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.Hover | None:
-    """What is known of the word at a position; None for a word of which nothing is."""
+    """Describe the word at a position; None if nothing is known about it."""
     if not buffer.is_yaml:
         return None
     text = buffer.source.text
@@ -46,21 +46,21 @@ def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.
 def _describe_place(
     session: Session, buffer: Buffer, names: Names, offset: int
 ) -> tuple[str, int, int] | None:
-    """What is known of the place, and its range."""
+    """The description of a place, and its range."""
     analysis = session.recall_resolved(buffer)
-    found = names.outline.at(offset)
+    entry = names.outline.at(offset)
     expression = find_expression(names.text, offset)
     if expression is not None:
         start, end = expression[0].start, expression[0].end
-        content = _describe_expression(names, analysis, expression[0], found[0].path if found else ())
-    elif found is None:
+        content = _describe_expression(names, analysis, expression[0], entry[0].path if entry else ())
+    elif entry is None:
         return None
-    elif found[1] == "value":
-        start, end = found[0].value_start, found[0].value_end
-        content = _describe_value(names, analysis, found[0])
+    elif entry[1] == "value":
+        start, end = entry[0].value_start, entry[0].value_end
+        content = _describe_value(names, analysis, entry[0])
     else:
-        start, end = found[0].key_start, found[0].key_end
-        content = _describe_key(names, analysis, found[0].path)
+        start, end = entry[0].key_start, entry[0].key_end
+        content = _describe_key(names, analysis, entry[0].path)
     return (content, start, end) if content else None
 
 
@@ -209,7 +209,7 @@ def describe_component(component: Component, name: str) -> str:
     lines += [str(text)] if text else []
     for label, ports in (("Inputs", component.inputs), ("Outputs", component.outputs)):
         if ports:
-            lines.append(f"{label}: " + ", ".join(f"`{each.name}` ({each.type})" for each in ports.values()))
+            lines.append(f"{label}: " + ", ".join(f"`{port.name}` ({port.type})" for port in ports.values()))
     return "\n\n".join(lines)
 
 
@@ -241,12 +241,12 @@ def describe_fire_times(expression: str) -> str | None:
     """When a schedule fires next; None where its expression has faults."""
     if any(not fault.ignored for fault in cron.check_cron(expression)):
         return None
-    times = "".join(f"- {each:%a %Y-%m-%d %H:%M}\n" for each in cron.next_times(expression, datetime.now()))
+    times = "".join(f"- {time:%a %Y-%m-%d %H:%M}\n" for time in cron.next_times(expression, datetime.now()))
     return f"fires next, on the clock of the schedule's `time_zone`:\n\n{times}"
 
 
 def _align(rows: list[tuple[str, ...]]) -> list[str]:
-    """A table whose columns stand below each other also where an editor shows Markdown as it is written."""
+    """A table with aligned columns, for editors that show Markdown as text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
     rule = ["-" * width for width in widths]

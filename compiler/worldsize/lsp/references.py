@@ -1,4 +1,4 @@
-"""Where a name of a document stands, a step, an input or an output, and what renaming it changes."""
+"""The uses of a step, an input or an output in a document, and the edits that rename it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find_uses(names: Names, offset: int) -> Uses | None:
     ranges = [(entry.key_start + quoted, entry.key_end - quoted)]
     for expression in list_expressions(names.text):
         ranges += [span for target, span in _list_targets(names, expression) if target == path]
-    here = next((each for each in ranges if each[0] <= offset <= each[1]), None)
+    here = next((place for place in ranges if place[0] <= offset <= place[1]), None)
     return Uses(path, here, ranges) if here is not None else None
 
 
@@ -53,9 +53,9 @@ def find_owner(names: Names, path: Path) -> str | None:
 
 
 def _find_path(names: Names, offset: int) -> Path | None:
-    found = find_expression(names.text, offset)
-    if found is not None:
-        targets = _list_targets(names, found[0])
+    expression = find_expression(names.text, offset)
+    if expression is not None:
+        targets = _list_targets(names, expression[0])
         return next((path for path, (start, end) in targets if start <= offset <= end), None)
     place = names.outline.at(offset)
     if place is None or place[1] != "key":
@@ -111,7 +111,7 @@ def _find(session: Session, buffer: Buffer, position: types.Position) -> tuple[N
 def prepare_rename(
     session: Session, buffer: Buffer, params: types.PrepareRenameParams
 ) -> types.PrepareRenamePlaceholder | None:
-    """The name that would be changed; None where there is none.
+    """The name that a rename would change; None if there is none at the position.
 
     Raises:
         RefusedError: The name belongs to a component.
@@ -139,7 +139,7 @@ def rename(session: Session, buffer: Buffer, params: types.RenameParams) -> type
     _refuse_new_name(names, uses, params.new_name)
     positions = session.buffers.positions
     edits = [
-        types.TextEdit(positions.to_range(buffer.source, *each), params.new_name) for each in uses.ranges
+        types.TextEdit(positions.to_range(buffer.source, *place), params.new_name) for place in uses.ranges
     ]
     return types.WorkspaceEdit(changes={buffer.uri: edits})
 
@@ -172,4 +172,4 @@ def find_references(
         return None
     ranges = uses.ranges if params.context.include_declaration else uses.ranges[1:]
     positions = session.buffers.positions
-    return [types.Location(buffer.uri, positions.to_range(buffer.source, *each)) for each in ranges]
+    return [types.Location(buffer.uri, positions.to_range(buffer.source, *place)) for place in ranges]

@@ -73,9 +73,9 @@ class _Outline:
         )
 
     def describe(self, path: Path) -> str | None:
-        """What says the most about a name: its component, VM size, type or value."""
+        """The most useful detail of a name: its component, VM size, type or value."""
         value = self.names.outline.value(*path) or ""
         keys = ("uses", "component", "trial", "command", "instance_type", "type")
-        found = (self.names.outline.value(*path, key) for key in keys if len(path) == 2)
-        text = next((each for each in found if each), "" if value[:1] in ("{", "[", "|", ">") else value)
+        values = (self.names.outline.value(*path, key) for key in keys if len(path) == 2)
+        text = next((text for text in values if text), "" if value[:1] in ("{", "[", "|", ">") else value)
         return " ".join(text.split())[:80] or None

@@ -55,7 +55,7 @@ def _list_parts(
     find_parts = registry.load_part(part)
     parts: list[_Group] = []
     problems: list[Problem] = []
-    for path, group in (each for fed in part.found_in for each in groups.get(fed, ())):
+    for path, group in (pair for fed in part.found_in for pair in groups.get(fed, ())):
         if path in context.budgets.exhausted:
             continue
         try:
@@ -63,13 +63,13 @@ def _list_parts(
                 for subject, span in group:
                     limits.check_time()
                     try:
-                        found = [(each, span) for each in find_parts(context, subject)]
+                        pieces = [(piece, span) for piece in find_parts(context, subject)]
                     except limits.OverBudgetError:
                         raise
                     except Exception as error:
                         problems.append(crash(f"reading for {part.function}", span, error))
                     else:
-                        parts += [(path, found)] if found else []
+                        parts += [(path, pieces)] if pieces else []
         except limits.OverBudgetError:
             problems.append(context.budgets.give_up(path))
     return parts, problems
@@ -77,7 +77,7 @@ def _list_parts(
 
 def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:
     """Subjects in their order, cut where the file changes."""
-    return [(path, list(group)) for path, group in groupby(fed, lambda each: each[1].path)]
+    return [(path, list(group)) for path, group in groupby(fed, lambda pair: pair[1].path)]
 
 
 def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> list[Problem]:
@@ -93,8 +93,10 @@ def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> li
                     if number % _BETWEEN_LOOKS == 0:
                         limits.check_time()
                     try:
-                        for each in islice(check(context, subject), limits.FOUND):
-                            problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
+                        for problem in islice(check(context, subject), limits.FOUND):
+                            problems.append(
+                                problem.under(rule.slug) if isinstance(problem, Finding) else problem
+                            )
                             limits.check_time()
                     except limits.OverBudgetError:
                         raise

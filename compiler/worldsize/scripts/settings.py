@@ -17,7 +17,7 @@ _ASKS = ("cuda.is_available", "cuda.device_count", "is_nccl_available")
 
 
 def read_number(program: Program, module: Module, node: ast.AST | None) -> int | None:
-    """A whole number, also one that the command gives; None where it is not known."""
+    """A whole number, also one from the command; None if unknown."""
     value = read_value(program, module, node)
     if isinstance(value, str):
         value = program.launch.read_number(value)
@@ -29,11 +29,11 @@ def read_number(program: Program, module: Module, node: ast.AST | None) -> int |
 
 
 def read_value(program: Program, module: Module, node: ast.AST | None) -> object:
-    """What an expression is: a literal, a constant, an argument of the script or its default."""
+    """The value of an expression: a literal, a constant, an argument of the script or its default."""
     if isinstance(node, ast.Attribute):
-        given = [flag.value for flag in program.command.flags() if flag.name == node.attr]
-        if len(given) == 1 and given[0] is not None and _is_argument(program, node.attr):
-            text = given[0].bare
+        words = [flag.value for flag in program.command.flags() if flag.name == node.attr]
+        if len(words) == 1 and words[0] is not None and _is_argument(program, node.attr):
+            text = words[0].bare
             number = program.launch.read_number(text) if len(program.launches) == 1 else None
             return number if number is not None else None if "$" in text else text
         module_of = module.name_of(node)
@@ -44,14 +44,14 @@ def read_value(program: Program, module: Module, node: ast.AST | None) -> object
 
 def _is_argument(program: Program, name: str) -> bool:
     return any(
-        name in {str(getattr(each, "value", "")).lstrip("-").replace("-", "_") for each in call.args}
+        name in {str(getattr(argument, "value", "")).lstrip("-").replace("-", "_") for argument in call.args}
         for module in program.modules
         for call in module.called("add_argument")
     )
 
 
 def read_keyword(program: Program, module: Module, call: ast.Call, name: str) -> object:
-    """The value of a keyword argument, None where it is not given or not known."""
+    """The value of a keyword argument; None if absent or unknown."""
     return read_value(program, module, keyword_argument(call, name))
 
 
@@ -61,23 +61,23 @@ def find_place(program: Program, module: Module, node: ast.AST) -> Span:
         flags = [
             flag for flag in program.command.flags() if flag.name == node.attr and flag.value is not None
         ]
-        for given in read_arguments(program, program.launch) if len(flags) == 1 else ():
+        for argument in read_arguments(program, program.launch) if len(flags) == 1 else ():
             word = flags[0].value
-            if word is not None and given.span is not None and given.place == program.launch.span(word):
-                return given.span
+            if word is not None and argument.span is not None and argument.place == program.launch.span(word):
+                return argument.span
     return module.span(node)
 
 
 def read_setting(program: Program, module: Module, node: ast.AST | None) -> object:
-    """What an expression is, also by a constant, or the default of an argument that is not given."""
+    """The value of an expression, also of a constant, or the default of an argument that is absent."""
     if not isinstance(node, ast.Attribute):
         return evaluate(read_reached(program), module, node)
-    if any(node.attr in each.once(_list_set_attributes) for each in program.modules):
+    if any(node.attr in other.once(_list_set_attributes) for other in program.modules):
         return None
     declared = [
         call
-        for each in program.modules
-        for call in each.called("add_argument")
+        for other in program.modules
+        for call in other.called("add_argument")
         if node.attr in {str(constant_value(name)).lstrip("-").replace("-", "_") for name in call.args}
     ]
     if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
@@ -93,7 +93,7 @@ def _list_set_attributes(module: Module) -> set[str]:
 
 
 def find_nccl_calls(program: Program) -> Iterator[tuple[Module, ast.Call]]:
-    """The calls that start a process group with ``"nccl"``; none of a program that asks for GPUs first."""
+    """The calls that start a process group with ``"nccl"``; none if the program checks for GPUs first."""
     if program.says(*_ASKS):
         return
     for module in program.modules:

@@ -63,8 +63,8 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             yield from (finding.under(slug) for finding in _check_text(use, kind))
     for use in find_config_uses(context, job):
         if use.root is not None:
-            for each in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known):
-                yield _locate(use, use.root, each).under(_VALUE_SLUGS[each.kind])
+            for fault in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known):
+                yield _locate(use, use.root, fault).under(_VALUE_SLUGS[fault.kind])
 
 
 def _check_text(use: ConfigUse, kind: str) -> Iterator[Finding]:
@@ -100,8 +100,8 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
     """A block without the unknown keys that are not listed: each is compared with every known one."""
-    known = _known_keys()
-    kept = {*islice((key for key in values if key not in known), _MAX_UNKNOWN), *known}
+    known_keys = _known_keys()
+    kept = {*islice((key for key in values if key not in known_keys), _MAX_UNKNOWN), *known_keys}
     return {
         key: _with_fewer_unknown(value) if isinstance(value, dict) else value
         for key, value in values.items()

@@ -18,7 +18,7 @@ def check_job(context: Context, job: Job) -> Iterable[Problem]:
     from worldsize.planning.memory import workload  # only steps that train need it
 
     planned = [(step, plan.steps[name]) for name, step in job.steps.items() if name in plan.steps]
-    if not any(workload.may_matter(job, step, each) for step, each in planned):
+    if not any(workload.may_matter(job, step, plan) for step, plan in planned):
         return ()
     from worldsize.planning.memory import step_memory  # few specs train a model of such a size
 

@@ -15,11 +15,11 @@ from worldsize.rules.shared import deepspeed as _deepspeed
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for use in _deepspeed.find_config_uses(context, job):
-        asked = _input(use) if use.known.pinned else _flag(use.launch)
+        requested = _input(use) if use.known.pinned else _flag(use.launch)
         zero = use.root.get("zero_optimization") if use.root is not None else None
         stage = _deepspeed.read_whole_number(zero, "stage") if isinstance(zero, Mapping) else None
-        if asked is not None and stage is not None and stage[0] != asked[0]:
-            asked_stage, span, who, other = asked
+        if requested is not None and stage is not None and stage[0] != requested[0]:
+            asked_stage, span, who, other = requested
             message = (
                 f"{who} sets ZeRO stage {asked_stage:g}, but the DeepSpeed configuration sets {stage[0]}"
             )

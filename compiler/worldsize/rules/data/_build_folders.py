@@ -45,7 +45,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
     if not context.exists(folder / name):
         message = f"`{path.text}` has no `{name}` to build the image from"
         help_ = "add it, or write its path in the folder as `dockerfile_path`"
-        files = [each for each in list_names(folder) if is_file(folder / each)]
+        files = [name for name in list_names(folder) if is_file(folder / name)]
         near = closest(name, files) or next((e for e in files if e.lower().startswith("dockerfile")), None)
         if near is not None:
             help_ = f"write `dockerfile_path: {near}`, or rename `{near}`"

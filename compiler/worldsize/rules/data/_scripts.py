@@ -84,10 +84,10 @@ def _missing(search: ScriptSearch) -> Problem:
     folder, _, last = name.rpartition("/")
     suffix = PurePosixPath(last).suffix
     names = references.list_names(search.code / folder)
-    near = closest(last, [each for each in names if each != last and each.endswith(suffix)])
+    near = closest(last, [name for name in names if name != last and name.endswith(suffix)])
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None:
-        below = next((each for each in names if is_file(search.code / folder / each / last)), None)
+        below = next((name for name in names if is_file(search.code / folder / name / last)), None)
         help_ = f"add it there, or write its path relative to `{search.shown}`"
         where = references.find_above(name, Path(span.path).parent)
         if where is not None:
@@ -101,9 +101,9 @@ def _missing(search: ScriptSearch) -> Problem:
     )
 
 
-def _base(found: str, name: str) -> str:
+def _base(path: str, name: str) -> str:
     """The folder from which ``name`` is read where it is ``found``."""
-    return found.removesuffix(name).rstrip("/") or "."
+    return path.removesuffix(name).rstrip("/") or "."
 
 
 def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:

@@ -161,7 +161,7 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
             values[name] = str(values[name])
     texts = [values[name] for name in (*_TEXTS, *(name for name in _OPTIONAL if name in step.inputs))]
     written = all(isinstance(text, str) and "${{" not in text for text in texts)
-    if not written or any(values[name] not in known for name, known in _CHOICES.items()):
+    if not written or any(values[name] not in choices for name, choices in _CHOICES.items()):
         return None  # known when the pipeline runs, or reported as input-not-in-enum
     path = find_data_path(job, step)
     if values["source"] in SOURCES or values["format"] not in FORMATS or path is None:

@@ -170,14 +170,14 @@ def span_of(field: Field[Any] | None) -> Span:
 
 
 def find_unknown_names(
-    given: MappingType[str, Field[Any]], known: Collection[str]
+    arguments: MappingType[str, Field[Any]], names: Collection[str]
 ) -> Iterator[tuple[str, Span, Fix | None]]:
     """The inputs or outputs that a step names and that do not exist, each with its place and its fix."""
-    has = port_finder(known)
-    for name, field in given.items():
+    has = port_finder(names)
+    for name, field in arguments.items():
         if not has(name):
             span = field.key_span or span_of(field)
-            yield name, span, suggest_fix(span, name, known)
+            yield name, span, suggest_fix(span, name, names)
 
 
 def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:

@@ -110,7 +110,7 @@ def _judge_function(step: Step, component: Component) -> Iterator[Problem]:
     hugging_face = text.startswith("hf:") and "lora_rank" in component.inputs
     if ".py" not in text and "${{" not in text and text not in names and not hugging_face:
         near = closest(text, names)
-        listed = ", ".join(f"`{each}`" for each in names)
+        listed = ", ".join(f"`{choice}`" for choice in names)
         help_ = f"did you mean `{near}`?" if near else f"write {listed} or `path/to/file.py:function`"
         if text.startswith("hf:"):
             help_ = "only the PyTorch components train Hugging Face models: use `train_ddp`"

@@ -42,7 +42,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     ):
         return
     logged = [_list_logged(module) for module in program.modules]
-    names = {name for each in logged if each is not None for name in each}
+    names = {name for batch in logged if batch is not None for name in batch}
     texts = {
         node.value for module in program.modules for node in module.kinds.get(ast.Constant, ()) if node.value
     }
@@ -76,11 +76,11 @@ def _list_logged(module: Module) -> set[str] | None:
         method = name.rpartition(".")[2]
         if method not in _METHODS or name.startswith(("math.", "np.", "numpy.", "torch.")):
             continue
-        given = [
+        arguments = [
             *call.args,
-            *(each.value for each in call.keywords if each.arg in ("name", "key", "metrics")),
+            *(keyword.value for keyword in call.keywords if keyword.arg in ("name", "key", "metrics")),
         ]
-        first = given[0] if given else None
+        first = arguments[0] if arguments else None
         keys = first.keys if isinstance(first, ast.Dict) else [first]
         for key in keys:
             text = evaluate(define_alone(module), module, key)

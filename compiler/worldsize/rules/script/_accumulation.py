@@ -31,10 +31,10 @@ _ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
 def check_program(context: Context, program: Program) -> Iterator[Problem]:
     runs = read_reached(program).runs
     for module in program.modules:
-        found = [*module.once(_judge_loops)]
+        faults = [*module.once(_judge_loops)]
         if program.processes > 1 and not program.refers(*list_last_names("sums")):
-            found += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
-        for slug, finding, node in found:
+            faults += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
+        for slug, finding, node in faults:
             if runs(module, node):
                 said = replace(finding, related=(*finding.related, *program.related))
                 yield said.under(slug)
@@ -46,14 +46,14 @@ _Found = tuple[str, Finding, ast.AST]
 
 def _judge_loops(module: Module) -> list[_Found]:
     """Loops in which the gradients of several passes are to be added, but are not."""
-    found: list[_Found] = []
+    faults: list[_Found] = []
     loops: dict[ast.AST, list[ast.Call]] = {}
     for call in list_backward_calls(module):
         loop = find_loop(module, call)
         if loop is not None and not list_conditions(module, call):
             loops.setdefault(loop, []).append(call)
     for loop, backward in loops.items():
-        steps = [each for each in list_steps(module) if find_loop(module, each[1]) is loop]
+        steps = [step for step in list_steps(module) if find_loop(module, step[1]) is loop]
         clears = [
             call
             for _, call in module.callers.get("zero_grad", ())
@@ -63,8 +63,8 @@ def _judge_loops(module: Module) -> list[_Found]:
             continue
         fault = _judge_loop(module, backward[-1], [call for _, call in steps], clears)
         if fault is not None:
-            found.append(fault)
-    return found
+            faults.append(fault)
+    return faults
 
 
 def _judge_loop(
@@ -104,7 +104,10 @@ def _judge_loop(
 
 def _find_count(module: Module, node: ast.AST) -> ast.If | None:
     """The condition that holds in every n-th pass, under which something is done."""
-    return next((each for each in list_conditions(module, node) if counts_passes(module, each.test)), None)
+    return next(
+        (condition for condition in list_conditions(module, node) if counts_passes(module, condition.test)),
+        None,
+    )
 
 
 def _find_undivided(module: Module, at_times: list[ast.If | None], backward: ast.Call) -> str | None:
@@ -158,7 +161,7 @@ def _judge_no_sync(module: Module) -> list[_Found]:
     """Steps that apply gradients which DDP was told not to average."""
     blocks = [node for node in module.kinds.get(ast.With, ()) if _find_no_sync(node) is not None]
     inside = {id(node) for block in blocks for node in ast.walk(block)}
-    found: list[_Found] = []
+    faults: list[_Found] = []
     for block in blocks:
         backward = [call for call in list_backward_calls(module) if _is_in(module, call, block)]
         scope = find_block(module, block)
@@ -175,36 +178,36 @@ def _judge_no_sync(module: Module) -> list[_Found]:
             related = (Related(module.span((after or steps)[0]), "the step"),)
             call = _find_no_sync(block) or block
             finding = Finding(module.span(call), message, help_, related)
-            found.append(("step-without-averaging", finding, call))
-    return found
+            faults.append(("step-without-averaging", finding, call))
+    return faults
 
 
 def _judge_chosen_no_sync(module: Module) -> list[_Found]:
     """``model.no_sync() if last else nullcontext()`` if the step is under ``last``: the wrong way round."""
-    found: list[_Found] = []
+    faults: list[_Found] = []
     for choice in module.kinds.get(ast.IfExp, ()):
         call = choice.body
         if not (isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "no_sync"):
             continue
         test, loop = ast.dump(choice.test), find_loop(module, choice)
         for _, step in list_steps(module):
-            same = any(ast.dump(each.test) == test for each in list_conditions(module, step))
+            same = any(ast.dump(condition.test) == test for condition in list_conditions(module, step))
             if same and loop is not None and find_loop(module, step) is loop:
                 message = (
                     "`no_sync()` is used in the pass of the step, so that its gradients are not averaged"
                 )
                 related = (Related(module.span(step), "the step"),)
                 help_ = "use it in the other passes: exchange the two sides of `else`"
-                found.append(
+                faults.append(
                     ("step-without-averaging", Finding(module.span(call), message, help_, related), call)
                 )
                 break
-    return found
+    return faults
 
 
 def _find_no_sync(block: ast.With) -> ast.Call | None:
-    for each in block.items:
-        call = each.context_expr
+    for item in block.items:
+        call = item.context_expr
         if (
             isinstance(call, ast.Call)
             and isinstance(call.func, ast.Attribute)
@@ -226,7 +229,9 @@ def _follows(module: Module, block: ast.With, step: ast.Call) -> bool:
         if isinstance(body, list) and block in body and statement in body:
             between = body[body.index(block) + 1 : body.index(statement)]
             passes = any(
-                getattr(node, "attr", "") == "backward" for each in between for node in ast.walk(each)
+                getattr(node, "attr", "") == "backward"
+                for statement in between
+                for node in ast.walk(statement)
             )
             return body.index(statement) > body.index(block) and not passes
     return False

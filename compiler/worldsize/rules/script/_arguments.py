@@ -53,10 +53,10 @@ def _check_launcher(context: Context, program: Program, interface: Interface) ->
     flags = {flag for option in interface.options for flag in option.flags}
     if not interface.closed or interface.ignores_others or "--local-rank" in flags or span is None:
         return
-    for each in context.list_frameworks(component) if "--local_rank" in flags else ():
-        if each.package == "torch" and not each.version.startswith(("0.", "1.")):
+    for framework in context.list_frameworks(component) if "--local_rank" in flags else ():
+        if framework.package == "torch" and not framework.version.startswith(("0.", "1.")):
             message = (
-                f"`torch.distributed.launch` of torch {each.version} gives `{program.path.name}`"
+                f"`torch.distributed.launch` of torch {framework.version} gives `{program.path.name}`"
                 " the argument `--local-rank`, which it does not declare"
             )
             help_ = 'write `parser.add_argument("--local-rank", "--local_rank", type=int)`'
@@ -72,8 +72,8 @@ def _check_words(program: Program) -> Iterator[Problem]:
         return
     count, module, node = read
     if count > len(arguments):
-        given = plural(len(arguments), "word")
-        message = f"`{program.path.name}` reads {plural(count, 'word')}, but the command gives it {given}"
+        passed = plural(len(arguments), "word")
+        message = f"`{program.path.name}` reads {plural(count, 'word')}, but the command gives it {passed}"
         related = (Related(module.span(node), "the last word is read here"),)
         yield Problem("argument-missing", span, message, "add the words that are missing", related)
 
@@ -94,13 +94,13 @@ def _report(
         message = f"`{script}` needs one of its commands, but the command line names none"
         return Problem("argument-missing", span, message, f"write {listed} after `{script}`")
     if fault.argument is None:
-        known = {_find_meant(each, interface, faults) for each in faults if each.what == "unknown"}
-        names = [name for name in fault.names if name not in known]
+        names_meant = {_find_meant(other, interface, faults) for other in faults if other.what == "unknown"}
+        names = [name for name in fault.names if name not in names_meant]
         if not names or span is None:
             return None
         quoted = ", ".join(f"`{name}`" for name in names)
         message = f"`{script}` needs {quoted}, which the command does not give"
-        related = next((each.related for each in interface.options if each.label == names[0]), ())
+        related = next((option.related for option in interface.options if option.label == names[0]), ())
         return Problem(
             "argument-missing",
             span,
@@ -152,8 +152,8 @@ def _describe_unknown(
 
 def _find_meant(fault: Fault, interface: Interface, faults: list[Fault]) -> str | None:
     """The option that an unknown one stands for: the only one that is missing, or one that is similar."""
-    needed = [name for each in faults if each.what == "missing" for name in each.names]
-    unknown = [each for each in faults if each.what == "unknown"]
+    needed = [name for other in faults if other.what == "missing" for name in other.names]
+    unknown = [other for other in faults if other.what == "unknown"]
     if fault.valued and len(needed) == len(unknown) == 1 and needed[0].startswith("--"):
         return needed[0]
     return find_meant(_flag(fault), _list_free(fault, interface))
@@ -196,7 +196,7 @@ def match_arguments(interface: Interface, arguments: list[Argument]) -> list[Fau
 
 
 class _Match:
-    """The words of a command are taken one after the other, as `argparse` does."""
+    """Takes the words of a command one after the other, as `argparse` does."""
 
     def __init__(self, interface: Interface, arguments: list[Argument]) -> None:
         self.interface = interface
@@ -214,13 +214,13 @@ class _Match:
         self.passed_on = False  # a command of the script has taken the rest
 
     def take_all(self) -> list[Fault]:
-        """Take every word; what contradicts the interface."""
+        """Take every word, and return the contradictions with the interface."""
         while self.position < len(self.arguments):
             self.take()
-        given = tuple(option.label for option in self.interface.options if option in self.given)
+        labels = tuple(option.label for option in self.interface.options if option in self.given)
         for fault in self.faults:
             if fault.what == "unknown" and not fault.names:
-                fault.names = given
+                fault.names = labels
         return [*self.faults, *(() if self.passed_on else self.finish())]
 
     def take(self) -> None:
@@ -282,7 +282,7 @@ class _Match:
             self.faults.append(Fault("value", argument, self.by_flag[fits[0]], message))
         elif self.strict:
             following = self.arguments[self.position : self.position + 1]
-            valued = "=" in argument.written or any(not each.is_flag for each in following)
+            valued = "=" in argument.written or any(not word.is_flag for word in following)
             self.faults.append(Fault("unknown", argument, valued=valued))
         while self.position < len(self.arguments) and not self.arguments[self.position].is_flag:
             self.position += 1  # its values
@@ -322,7 +322,7 @@ class _Match:
         names = (
             list(commands)
             if self.interface.kind != "fire"
-            else [name for name, each in commands.items() if each.closed and not name.startswith("_")]
+            else [name for name, command in commands.items() if command.closed and not name.startswith("_")]
         )
         listed = ", ".join(f"`{name}`" for name in names[:8])
         return [Fault("value", word, None, f"`{word.text}` is not a command of the script: it has {listed}")]
@@ -377,12 +377,16 @@ class _Match:
     def _judge_groups(self) -> Iterator[Fault]:
         """Options of which only one may be given, or one must be."""
         for required, options in self.interface.exclusive:
-            given = [option for option in options if option in self.given]
-            if len(given) > 1:
-                labels = f"`{given[0].label}` and `{given[1].label}`"
-                at = next(each for each in self.arguments if each.written.partition("=")[0] in given[1].flags)
-                yield Fault("value", at, given[1], f"{labels} exclude each other")
-            elif required and not given and self.sure and self.interface.closed:
+            exclusive = [option for option in options if option in self.given]
+            if len(exclusive) > 1:
+                labels = f"`{exclusive[0].label}` and `{exclusive[1].label}`"
+                at = next(
+                    argument
+                    for argument in self.arguments
+                    if argument.written.partition("=")[0] in exclusive[1].flags
+                )
+                yield Fault("value", at, exclusive[1], f"{labels} exclude each other")
+            elif required and not exclusive and self.sure and self.interface.closed:
                 yield Fault("missing", None, None, "", (" or ".join(option.label for option in options),))
 
 
@@ -403,22 +407,22 @@ def _judge_values(
         )
         return
     for value in values if option.most != 0 else ():
-        for each in value.choices or (value,):
-            yield from _judge_value(option, each)
+        for text in value.choices or (value,):
+            yield from _judge_value(option, text)
 
 
 def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:
     shown = value.text if value.text is not None else value.written
-    given: object = value.text
+    converted: object = value.text
     if option.kind is not None:
-        given = _convert(option.kind, value.text)
-        if (value.text is not None and given is None) or not value.numeric:
+        converted = _convert(option.kind, value.text)
+        if (value.text is not None and converted is None) or not value.numeric:
             noun = "a whole number" if option.kind is int else "a number"
             yield Fault("value", value, option, f"`{option.label}` takes {noun}, but it is given `{shown}`")
             return
         least, most = option.bounds
-        if isinstance(given, int | float) and not (
-            (least is None or given >= least) and (most is None or given <= most)
+        if isinstance(converted, int | float) and not (
+            (least is None or converted >= least) and (most is None or converted <= most)
         ):
             words = (
                 f"at least {least}"
@@ -429,7 +433,7 @@ def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:
             )
             yield Fault("value", value, option, f"`{option.label}` takes {words}, but it is given {shown}")
             return
-    if option.choices is None or value.text is None or given in option.choices:
+    if option.choices is None or value.text is None or converted in option.choices:
         return
     if value.text in map(str, option.choices):
         message = f"`{option.label}` compares the text `{shown}` with choices that are no text"

@@ -44,7 +44,7 @@ def _judge_optimizers(module: Module) -> Iterator[_Found]:
 
 
 def _judge_helpers(reached: Reached, module: Module) -> Iterator[_Found]:
-    """The same where a function of the scripts shards the model that it is given."""
+    """The same for a function of the scripts that shards its parameter."""
     helpers = [
         (function.name, position)
         for other in reached.modules
@@ -57,20 +57,20 @@ def _judge_helpers(reached: Reached, module: Module) -> Iterator[_Found]:
 
 
 def _list_helpers(module: Module) -> list[tuple[ast.FunctionDef, int]]:
-    """The functions that shard one of their parameters, and which."""
+    """The functions that shard one of their parameters, with its position."""
     helpers: list[tuple[ast.FunctionDef, int]] = []
     for call in module.called(*list_last_names("shards_model")):
         scope, first = find_block(module, call), call.args[0] if call.args else None
         if isinstance(scope, ast.FunctionDef) and isinstance(first, ast.Name):
-            names = [each.arg for each in scope.args.args]
+            names = [parameter.arg for parameter in scope.args.args]
             keeps = constant_value(keyword_argument(call, "use_orig_params")) is True
             if first.id in names and not keeps:
                 helpers.append((scope, names.index(first.id)))
     return helpers
 
 
-def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Found]:
-    model, scope = name_variable(given), find_block(module, call)
+def _judge_wrap(module: Module, call: ast.Call, sharded: ast.expr) -> Iterator[_Found]:
+    model, scope = name_variable(sharded), find_block(module, call)
     for name, maker in module.calls if model else ():
         if ".optim." not in name or not maker.args or find_block(module, maker) is not scope:
             continue
@@ -88,9 +88,12 @@ def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Fo
 
 
 def _holds_parameters(groups: ast.AST, model: str) -> bool:
-    """Whether what an optimizer is given has ``model.parameters()`` in it."""
-    asked = [each.func for each in ast.walk(groups) if isinstance(each, ast.Call)]
-    return any(name_variable(each) in (f"{model}.parameters", f"{model}.named_parameters") for each in asked)
+    """Whether the argument of an optimizer contains ``model.parameters()``."""
+    functions = [inner.func for inner in ast.walk(groups) if isinstance(inner, ast.Call)]
+    return any(
+        name_variable(function) in (f"{model}.parameters", f"{model}.named_parameters")
+        for function in functions
+    )
 
 
 def _excludes(module: Module, first: ast.AST, second: ast.AST) -> bool:
@@ -112,7 +115,7 @@ def _is_made_again(module: Module, maker: ast.Call, wrap: ast.Call) -> bool:
 
 
 def _judge_ddp(module: Module) -> Iterator[_Found]:
-    """What is done to a model that DDP has wrapped already."""
+    """Report changes to a model after DDP wrapped it."""
     for call in module.called("DistributedDataParallel"):
         statement = module.parents.get(call)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not call.args:
@@ -151,13 +154,13 @@ def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) ->
         and node.lineno < wrap.lineno
         and model in map(name_variable, node.targets)
     ]
-    known = any(
+    on_cpu = any(
         isinstance(value, ast.Call) and not any(one.arg == "device" for one in value.keywords)
         for value in built
     )
     if (
         after
-        and known
+        and on_cpu
         and not moved_before
         and not any(isinstance(above, ast.With) for above, _ in module.ancestors(wrap))
     ):
@@ -181,7 +184,7 @@ def _moves_to_gpu(module: Module, call: ast.Call) -> bool:
 
 
 def _touches(module: Module, call: ast.Call, model: str) -> bool:
-    """Whether a move is of the model: of its name, or in the statement that sets it."""
+    """Whether a call moves the model: by its name, or in the statement that sets it."""
     if isinstance(call.func, ast.Attribute) and f"{name_variable(call.func.value)}.".startswith(f"{model}."):
         return True
     for above, _ in module.ancestors(call):
@@ -209,13 +212,13 @@ def _judge_changes(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST)
     for node in later:
         if isinstance(node, ast.Assign):
             text = name_variable(node.targets[0])
-            calls = [each for each in ast.walk(node.value) if isinstance(each, ast.Call)]
-            makes = node.value in calls and any(".nn." in f".{module.name_of(each.func)}" for each in calls)
+            calls = [inner for inner in ast.walk(node.value) if isinstance(inner, ast.Call)]
+            makes = node.value in calls and any(".nn." in f".{module.name_of(inner.func)}" for inner in calls)
             if text.startswith(f"{wrapped}.module.") and makes:
                 yield report(node, f"`{text}` is replaced", "replace the layer before the model is wrapped")
         elif module.name_of(node.func).endswith(".convert_sync_batchnorm") and node.args:
-            own = (wrapped, f"{wrapped}.module")
-            if name_variable(node.args[0]) in own:
+            names = (wrapped, f"{wrapped}.module")
+            if name_variable(node.args[0]) in names:
                 yield report(node, "the normalisation is replaced", "convert the model before it is wrapped")
         if _freezes(module, node, wrapped) and _trains_later(module, node, scope):
             yield report(node, "`requires_grad` is changed", "freeze parameters before the model is wrapped")

@@ -62,13 +62,13 @@ def _judge_wrapped(program: Program) -> Iterator[Finding]:
         for wrapped, _, call in find_assigned(module, "DistributedDataParallel") if loops else ():
             inner = call.args[0] if call.args else None
             plain = inner.id if isinstance(inner, ast.Name) else wrapped
-            made = [each for each in module.stores(plain) if isinstance(each.ctx, ast.Store)]
-            called = [each for _, each in module.callers.get(plain, ()) if find_loop(module, each) in loops]
+            made = [use for use in module.stores(plain) if isinstance(use.ctx, ast.Store)]
+            called = [call for _, call in module.callers.get(plain, ()) if find_loop(module, call) in loops]
             if plain == wrapped or not made or not called or _may_be_called(module, wrapped):
                 continue
-            if max(each.lineno for each in made) > call.lineno:
+            if max(use.lineno for use in made) > call.lineno:
                 continue
-            if any(find_scope(module, each) is not find_scope(module, call) for each in (*made, *called)):
+            if any(find_scope(module, use) is not find_scope(module, call) for use in (*made, *called)):
                 continue
             why = f"the loop calls `{plain}`, and never `{wrapped}`, which averages the gradients"
             yield _report(program, module, called[0], f"write `{wrapped}(…)`", why)
@@ -102,8 +102,8 @@ def _reduces_metrics_only(module: Module) -> bool:
     if any(
         _WEIGHTS.search(word)
         for call in module.called(*(f"distributed.{name}" for name in list_last_names("hands_out")))
-        for each in call.args[:2]
-        for word in find_mentions(each)
+        for argument in call.args[:2]
+        for word in find_mentions(argument)
     ):
         return False
     return all(

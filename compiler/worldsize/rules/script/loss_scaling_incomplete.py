@@ -53,7 +53,7 @@ def _judge_plain(program: Program) -> Finding | None:
 def _find_pass(module: Module, node: ast.AST) -> ast.AST | None:
     """The loop or function around a node; None where no gradients are computed."""
     for above, _ in module.ancestors(node):
-        mentions = (word for each in getattr(above, "items", ()) for word in find_mentions(each))
+        mentions = (word for item in getattr(above, "items", ()) for word in find_mentions(item))
         if isinstance(above, ast.With) and not {*mentions}.isdisjoint(_NO_GRADIENTS):
             return None
     return find_loop(module, node) or find_block(module, node)
@@ -74,7 +74,7 @@ def _is_half(module: Module, call: ast.Call) -> bool:
 
 
 def _judge_scaler(program: Program) -> Finding | None:
-    """A scaler that is passed by."""
+    """A scaler that the script bypasses."""
     modules = program.modules
     scales = [(module, call) for module in modules for _, call in module.callers.get("scale", ())]
     applies = [
@@ -119,7 +119,7 @@ def _judge_clipping(program: Program, scales: list[tuple[Module, ast.Call]]) -> 
     for module, call in scales:
         for clip in module.called(*_CLIPS):
             same = find_block(module, clip) is find_block(module, call)
-            tests = [each.test for each in list_conditions(module, clip)]
+            tests = [condition.test for condition in list_conditions(module, clip)]
             asks = any(_SCALER.search(word) for test in tests for word in find_mentions(test))
             if same and not asks:
                 message = "the gradients are clipped while they are multiplied by the scale of the loss"

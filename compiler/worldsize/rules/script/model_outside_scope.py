@@ -44,10 +44,10 @@ def _judge_mixed(program: Program, module: Module) -> Iterator[Finding]:
     scopes = [
         block
         for block in module.kinds.get(ast.With, ())
-        for each in block.items
-        if isinstance(each.context_expr, ast.Call)
-        and module.name_of(each.context_expr.func).endswith(".scope")
-        and any("strategy" in word.lower() for word in find_mentions(each.context_expr))
+        for item in block.items
+        if isinstance(item.context_expr, ast.Call)
+        and module.name_of(item.context_expr.func).endswith(".scope")
+        and any("strategy" in word.lower() for word in find_mentions(item.context_expr))
     ]
     inside = {id(node) for block in scopes for node in ast.walk(block)}
     for _, call in module.callers.get("compile", ()) if scopes else ():
@@ -57,7 +57,8 @@ def _judge_mixed(program: Program, module: Module) -> Iterator[Finding]:
         built = [
             node
             for node in module.kinds.get(ast.Assign, ())
-            if find_block(module, node) is scope and name in [name_variable(each) for each in node.targets]
+            if find_block(module, node) is scope
+            and name in [name_variable(target) for target in node.targets]
         ]
         arguments = {arg.arg for arg in module.kinds.get(ast.arg, ())}
         if (

@@ -48,31 +48,31 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
-    """Whether it is true, also as a parameter that is true by default and in some call left out, or given."""
+    """Whether a value is true, also as a parameter that is true by default or in some call."""
     values = find_values(read_reached(program), module, node) if isinstance(node, ast.Name) else []
-    return constant_value(node) is True or any(constant_value(each) is True for _, each in values)
+    return constant_value(node) is True or any(constant_value(value) is True for _, value in values)
 
 
 def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool:
-    """Whether a loader in order gives all rows of a collection to a loop that trains."""
+    """Whether a loader without shuffling passes all rows of a collection to a training loop."""
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
     stores = module.stores(rows.id) if isinstance(rows, ast.Name) else ()
     made = getattr(module.parents.get(stores[0]), "value", None) if len(stores) == 1 else None
     if not isinstance(made, ast.Call) or not module.name_of(made.func).startswith(_COLLECTIONS):
         return False
-    if {each.arg for each in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
+    if {keyword.arg for keyword in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
         return False
-    worked_out = any(isinstance(each, ast.JoinedStr | ast.BinOp) for each in ast.walk(made))
-    if worked_out or mentions_rank(module, made) or any(each.once(_takes_part) for each in program.modules):
+    worked_out = any(isinstance(inner, ast.JoinedStr | ast.BinOp) for inner in ast.walk(made))
+    if worked_out or mentions_rank(module, made) or any(other.once(_takes_part) for other in program.modules):
         return False
     names = {name for name, _, call in find_assigned(module, "DataLoader") if call is loader}
     loops = [find_loop(module, call) for call in list_backward_calls(module)]
     iterated = [set(find_mentions(loop.iter)) for loop in loops if isinstance(loop, ast.For)]
-    return any(names & each for each in iterated)
+    return any(names & mentions for mentions in iterated)
 
 
 def _takes_part(module: Module) -> bool:
-    """Whether a file takes a part of something by the rank: `rows[rank::world]`."""
+    """Whether a file selects a part by the rank, as in `rows[rank::world]`."""
     return any(
         mentions_rank(module, node.slice) and not is_environment(node.value)
         for node in module.kinds.get(ast.Subscript, ())
@@ -80,8 +80,8 @@ def _takes_part(module: Module) -> bool:
 
 
 def _may_sample(module: Module) -> bool:
-    """Whether something that is called a sampler is ever more than None."""
-    given = [
+    """Whether a variable named after a sampler ever has a value other than None."""
+    samplers = [
         one.value for call in module.called("DataLoader") for one in call.keywords if one.arg == "sampler"
     ]
     named = {node for node in module.kinds.get(ast.Name, ()) if "sampler" in node.id.lower()}
@@ -90,12 +90,17 @@ def _may_sample(module: Module) -> bool:
         for node in named
         if not isinstance(node.ctx, ast.Load)
     ]
-    none = all(isinstance(each, ast.Constant) and each.value is None for each in set_to)
+    none = all(isinstance(value, ast.Constant) and value.value is None for value in set_to)
     other = any("sampler" in arg.arg.lower() for arg in module.kinds.get(ast.arg, ())) or any(
         "sampler" in name.lower() for name in (*module.callers, *module.names)
     )
     attributes = any("sampler" in node.attr.lower() for node in module.kinds.get(ast.Attribute, ()))
-    return not none or other or attributes or not all(each in named or _is_none(each) for each in given)
+    return (
+        not none
+        or other
+        or attributes
+        or not all(sampler in named or _is_none(sampler) for sampler in samplers)
+    )
 
 
 def _is_none(node: ast.AST) -> bool:

@@ -37,7 +37,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         assert isinstance(path, str)
         folder = path.rpartition("/")[0]
         around = str(text.value) if text is not None else ""
-        read = sum(folder in each.text for each in program.modules) > 1 or module.text.count(path) > 1
+        read = sum(folder in other.text for other in program.modules) > 1 or module.text.count(path) > 1
         if folder in around or read or not read_reached(program).runs(module, call):
             return
     module, call, path = saves[-1]

@@ -60,6 +60,6 @@ def _logs(name: str) -> bool:
 
 
 def _apart(module: Module, name: str, call: ast.Call) -> bool:
-    """Whether the place it writes to has the rank in its name."""
+    """Whether the path that a call writes to contains the rank."""
     parts: list[ast.AST] = [*call.args[_saves(name) :], *(one.value for one in call.keywords)]
     return any(mentions_rank(module, part) for part in parts)

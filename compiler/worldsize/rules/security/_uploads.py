@@ -87,8 +87,8 @@ def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Uploa
         for part in parts:
             refused = part.listing.outside or part.listing.exceeded
             if part.span is not None and not refused and not context.built_in(part.path):
-                own = part.path if part.key == "build.path" else code
-                yield Upload(part, part.span, own if own.is_dir() else own.parent)
+                root = part.path if part.key == "build.path" else code
+                yield Upload(part, part.span, root if root.is_dir() else root.parent)
 
 
 def _added(spec: Spec) -> Iterator[Component]:
@@ -143,7 +143,7 @@ def _check_size(upload: Upload, apart: set[str]) -> Iterator[Problem]:
         heads = Counter[str]()
         for place, size in sizes.items():
             heads[place.split("/", 1)[0]] += size
-        largest, size = max(heads.items(), key=lambda each: (each[1], each[0]))
+        largest, size = max(heads.items(), key=lambda pair: (pair[1], pair[0]))
         message = (
             f"{format_size(total)} are uploaded with `{_name(part.path)}`, more than"
             f" {format_size(_LARGE)}: `{largest}` has {format_size(size)} of it"

@@ -25,14 +25,14 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     if not isinstance(node, Scalar) or "pip" not in node.text:
         return
     for install in _INSTALL.finditer(node.text):
-        found = list(_find_packages(install))
-        if not found:
+        packages = list(_find_packages(install))
+        if not packages:
             continue
-        name, start, text = found[0]
+        name, start, text = packages[0]
         message = f"`pip install {name}` gets whatever version is the newest when the job starts"
         help_ = f"put `{name}` into the environment, or write its version"
-        if len(found) > 1:
-            others = plural(len(found) - 1, "other")
+        if len(packages) > 1:
+            others = plural(len(packages) - 1, "other")
             message = (
                 f"`pip install {name}` and {others} get whatever versions are the newest when the job starts"
             )

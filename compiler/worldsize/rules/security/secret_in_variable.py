@@ -40,7 +40,11 @@ _SHORTEST_PASSWORD = 4
 
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
-    written = [each for each in assignments.find_assignments(document.root, document.text) if _is_real(each)]
+    written = [
+        assignment
+        for assignment in assignments.find_assignments(document.root, document.text)
+        if _is_real(assignment)
+    ]
     commands = find_code_assignments(document.text, "command")
     yield from _report(document.source, {*written, *filter(_is_real_in_code, commands)})
 
@@ -63,13 +67,13 @@ def _find_in_text(context: Context, text: tuple[Source, str]) -> Iterator[Findin
 def _report(source: Source, written: set[Assignment]) -> Iterator[Finding]:
     if not written:
         return
-    known = [
+    hidden = [
         (secret.start, secret.end) for secret in known_formats.find_known_secrets(source.text)
     ]  # in order, apart
-    starts = [start for start, _ in known]
-    for assignment in sorted(written, key=lambda each: each.start):
+    starts = [start for start, _ in hidden]
+    for assignment in sorted(written, key=lambda assigned: assigned.start):
         before = bisect_left(starts, assignment.end)
-        if before and known[before - 1][1] > assignment.start:
+        if before and hidden[before - 1][1] > assignment.start:
             continue
         shown = (
             f" (`{known_formats.shorten_secret(assignment.value)}`)"

@@ -143,7 +143,11 @@ class _Place(NamedTuple):
 
 @lru_cache(maxsize=1 << 10)  # several steps share a component, and several rules ask for each
 def _find_places(command: str) -> tuple[_Place, ...]:
-    starts = {each.start: each for each in binding.find_expressions(command) if each.scope == "inputs"}
+    starts = {
+        expression.start: expression
+        for expression in binding.find_expressions(command)
+        if expression.scope == "inputs"
+    }
     echoes = list(_echoes(command)) if starts else []
     places = []
     for start, quote in _quotes(command, starts):
@@ -155,8 +159,8 @@ def _find_places(command: str) -> tuple[_Place, ...]:
 
 def _echoes(command: str) -> Iterator[tuple[int, int]]:
     """Where the words stand that ``echo`` prints."""
-    for each in command_line.parse_commands(command):
-        words = each.arguments
+    for parsed in command_line.parse_commands(command):
+        words = parsed.arguments
         if len(words) > 1 and words[0].bare == "echo":
             yield words[1].start, words[-1].end
 

@@ -87,11 +87,11 @@ def _uses(context: Context, job: Job) -> list[ConfigUse]:
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
-            known = collect_known(context, job, launch)
-            if source.text.strip() or known.pinned:  # an empty one of the code folder is filled in later
+            facts = collect_known(context, job, launch)
+            if source.text.strip() or facts.pinned:  # an empty one of the code folder is filled in later
                 root, wrong = context.once(_read, source)
                 uses.append(
-                    ConfigUse(launch, source, root if isinstance(root, Mapping) else None, wrong, known)
+                    ConfigUse(launch, source, root if isinstance(root, Mapping) else None, wrong, facts)
                 )
     return uses
 
@@ -216,13 +216,13 @@ def _is_ours(context: Context, launch: Launch) -> bool:
 def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:
     """The one script that the step starts, where it can be read."""
     component = launch.step.component
-    mine = [each for each in find_programs(context, job) if each.launch.step.component is component]
+    mine = [program for program in find_programs(context, job) if program.launch.step.component is component]
     return mine[0] if len(mine) == 1 else None
 
 
 def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
     """True where a library with an integration is used, False where DeepSpeed is used as it is."""
-    if any(each.name == "accelerate launch" for each in find_inner_launchers(launch)):
+    if any(launcher.name == "accelerate launch" for launcher in find_inner_launchers(launch)):
         return True
     if program is None:
         return None

@@ -23,7 +23,7 @@ def count_replicas(launch: Launch) -> int | None:
 def count_processes(launch: Launch) -> int | None:
     """All processes of a step, also those that a launcher in its command starts; None where unknown."""
     inner = list(find_inner_launchers(launch))
-    if len(inner) > 1 or any(each.starts is None for each in inner):
+    if len(inner) > 1 or any(launcher.starts is None for launcher in inner):
         return None
     outer = launch.world
     if launch.kind is None and launch.instances.value == 1:

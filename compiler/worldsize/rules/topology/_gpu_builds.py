@@ -35,8 +35,8 @@ def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Ite
     component, size = launch.step.component, launch.size
     assert component is not None
     assert size is not None
-    own = not context.is_built_in(component)
+    is_users = not context.is_built_in(component)
     for framework in context.list_frameworks(component):
-        problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=own)
+        problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=is_users)
         if problem is not None:
             yield problem

@@ -119,12 +119,14 @@ def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
             tops |= {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
     beside = {
         module.source.path.rpartition("/")[2].removesuffix(".py")
-        for each in programs
-        for module in each.modules
+        for program in programs
+        for module in program.modules
     }
-    beside |= {part for each in programs for module in each.modules for part in module.source.path.split("/")}
-    known = _CPU_ONLY | sys.stdlib_module_names | beside
-    if not tops <= known or tops & _STARTS_OTHERS or not tops & _TRAINS_ON_CPU:
+    beside |= {
+        part for program in programs for module in program.modules for part in module.source.path.split("/")
+    }
+    harmless = _CPU_ONLY | sys.stdlib_module_names | beside
+    if not tops <= harmless or tops & _STARTS_OTHERS or not tops & _TRAINS_ON_CPU:
         return None
     return programs[0]
 

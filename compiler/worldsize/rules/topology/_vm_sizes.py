@@ -61,8 +61,8 @@ def _unknown(context: Context, name: str, span: Span) -> Problem:
     near = vm_sizes.suggest(name, context.vm_sizes)
     message = f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
     help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
-    known = context.vm_size(near) if near else None
-    if known is not None and known.status == "retired":
+    size = context.vm_size(near) if near else None
+    if size is not None and size.status == "retired":
         help_ += " Azure has retired that one"
     # A name that is like no other may be a size that is newer than the catalogue.
     return Problem("vm-size-unknown", span, message, help_, confidence=None if near else "possible")

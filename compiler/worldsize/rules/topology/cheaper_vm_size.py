@@ -28,7 +28,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         if pairs and all(theirs.amount < ours.amount for ours, theirs in pairs):
             cheaper.append((pairs, other))
     if cheaper:
-        pairs, other = min(cheaper, key=lambda each: each[0][0][1].amount)
+        pairs, other = min(cheaper, key=lambda offer: offer[0][0][1].amount)
         ours, theirs = pairs[0]
         message = (
             f"`{size.name}` costs {ours.amount:.5g} {ours.currency} an hour, `{other.name}` only"

@@ -42,10 +42,10 @@ def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
     for program in find_programs(context, job):
         if program.launch.size is None or program.launch.size.gpus:
             continue
-        found = list(find_nccl_calls(program))
-        for module, call in found:
+        calls = list(find_nccl_calls(program))
+        for module, call in calls:
             yield _problem(program.launch, module.span(call))
-        reached = None if found else read_reached(program)
+        reached = None if calls else read_reached(program)
         for module in program.modules if reached is not None else ():
             for call in module.called("torch.cuda.set_device"):
                 if reached is not None and reached.surely_runs(module, call):

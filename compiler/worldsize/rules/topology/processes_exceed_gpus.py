@@ -110,16 +110,16 @@ class Visible(Struct):
 def find_visible_devices(launch: Launch) -> Visible | None:
     """None where it is not set, is set more than once, or is not a list of numbers."""
     entry = fields.read_entries(launch.step.environment_variables).get(_NAME)
-    found = [(str(entry.value), entry.span)] if entry is not None else []
+    settings = [(str(entry.value), entry.span)] if entry is not None else []
     for command in launch.commands:
         for name, value, word in command.assignments:
             if name == _NAME:
-                found.append(
+                settings.append(
                     (value, launch.span(word) if _is_for_all(launch, command.words[0].text) else None)
                 )
-    if len(found) != 1 or found[0][1] is None:
+    if len(settings) != 1 or settings[0][1] is None:
         return None
-    text, span = found[0][0].replace(" ", ""), found[0][1]
+    text, span = settings[0][0].replace(" ", ""), settings[0][1]
     if _NUMBERS.fullmatch(text) is None:
         return None
     numbers = [int(number) for number in text.split(",") if number]

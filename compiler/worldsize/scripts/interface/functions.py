@@ -22,7 +22,7 @@ _SHELL = ("--help", "-h", "--install-completion", "--show-completion")
 
 
 def read_typer(reached: Reached) -> Interface | None:
-    """The interface of the one application that the script runs; None where there is none or several."""
+    """The interface of the only application that the script runs; None if there is not exactly one."""
     runs = [(module, call) for module in reached.modules for call in module.called("typer.run")]
     made = [(module, call) for module in reached.modules for call in module.called("typer.Typer")]
     if len(runs) == 1 and not made and reached.surely_runs(*runs[0]) and runs[0][1].args:
@@ -34,7 +34,7 @@ def read_typer(reached: Reached) -> Interface | None:
 
 
 def _read_application(reached: Reached, module: Module, call: ast.Call) -> Interface | None:
-    """The commands of one `typer.Typer(…)`; None where more is done with it than is followed."""
+    """The commands of one `typer.Typer(…)`; None if the script uses it in a way that is not followed."""
     assigned = module.parents.get(call)
     target = assigned.targets[0] if isinstance(assigned, ast.Assign) else None
     settings = {one.arg for one in call.keywords}
@@ -51,10 +51,10 @@ def _read_application(reached: Reached, module: Module, call: ast.Call) -> Inter
             if isinstance(above, ast.Call) and above.func is node:
                 started |= reached.surely_runs(other, above) and not above.args
                 continue
-            found = _find_decorated(other, above)
-            if found is None:
+            decorated = _find_decorated(other, above)
+            if decorated is None:
                 return None
-            maker, function = found
+            maker, function = decorated
             if isinstance(maker.func, ast.Attribute) and maker.func.attr == "callback":
                 callbacks.append((other, function))
             else:
@@ -134,7 +134,7 @@ def _add_parameter(
     *,
     annotation: Annotation,
 ) -> None:
-    made = [each for each in annotation.extras if _is_made(module, each)]
+    made = [extra for extra in annotation.extras if _is_made(module, extra)]
     annotated = bool(made)
     if default is not None and _is_made(module, default):
         made = [default]
@@ -145,13 +145,13 @@ def _add_parameter(
         default = words.pop(0) if words else keyword_argument(call, "default")
     required = default is None or constant_value(default) is Ellipsis
     is_option = module.name_of(call.func).endswith("Option") if made else not required
-    given = {one.arg: one.value for one in call.keywords if one.arg}
-    texts = [text for text in (evaluate(code, module, each) for each in words) if isinstance(text, str)]
+    keywords = {one.arg: one.value for one in call.keywords if one.arg}
+    texts = [text for text in (evaluate(code, module, word) for word in words) if isinstance(text, str)]
     interface.closed &= len(texts) == len(words) and not any(one.arg is None for one in call.keywords)
     option = Option((), parameter.arg, module, parameter)
-    if not set(_OTHER_TYPES) & given.keys():
+    if not set(_OTHER_TYPES) & keywords.keys():
         annotation.describe(option)
-    elsewhere = bool(set(_ELSEWHERE) & given.keys())
+    elsewhere = bool(set(_ELSEWHERE) & keywords.keys())
     if not is_option:
         option.most = None if annotation.many else 1
         option.optional_words = not required or elsewhere
@@ -159,12 +159,12 @@ def _add_parameter(
         return
     option.flags = _spell(parameter.arg, texts, boolean=annotation.boolean)
     option.required = required and not elsewhere
-    if annotation.boolean or "count" in given:
+    if annotation.boolean or "count" in keywords:
         option.least = option.most = 0
     elif annotation.kind is None and not {"Tuple", "tuple"}.isdisjoint(find_mentions(parameter.annotation)):
         option.least, option.most = 0, None
-    bounds = [evaluate(code, module, given.get(end)) for end in ("min", "max")]
-    if "clamp" not in given and all(isinstance(each, int | float | None) for each in bounds):
+    bounds = [evaluate(code, module, keywords.get(end)) for end in ("min", "max")]
+    if "clamp" not in keywords and all(isinstance(bound, int | float | None) for bound in bounds):
         option.bounds = bounds[0], bounds[1]  # type: ignore[assignment]
     interface.options.append(option)
 
@@ -174,7 +174,7 @@ def _is_made(module: Module, node: ast.expr) -> bool:
 
 
 def _spell(name: str, words: list[str], *, boolean: bool) -> tuple[str, ...]:
-    """The flags of a parameter: those that are written, else its name with hyphens."""
+    """The flags of a parameter: those in the script, else its name with hyphens."""
     if any(word[:1] == "-" or "/" in word for word in words):
         return tuple(part.strip() for word in words for part in word.split("/") if part.strip())
     plain = name.lower().replace("_", "-").strip("-")
@@ -182,7 +182,7 @@ def _spell(name: str, words: list[str], *, boolean: bool) -> tuple[str, ...]:
 
 
 def read_fire(reached: Reached) -> Interface | None:
-    """The interface of the one `fire.Fire(…)`; None where there is none or several."""
+    """The interface of the only `fire.Fire(…)`; None if there is not exactly one."""
     calls = [(module, call) for module in reached.modules for call in module.called("fire.Fire")]
     calls = [(module, call) for module, call in calls if reached.runs(module, call)]
     if len(calls) != 1 or not reached.surely_runs(*calls[0]):
@@ -203,30 +203,30 @@ def _read_component(reached: Reached, module: Module, node: ast.expr) -> Interfa
                 return None
             commands[name] = _read_component(reached, module, value) or Interface(closed=False)
         return Interface(kind="fire", abbreviates=False, commands=commands)
-    found = find_class(reached, module, node)
-    if found is not None:
-        return _read_class(*found)
+    class_ = find_class(reached, module, node)
+    if class_ is not None:
+        return _read_class(*class_)
     functions = reached.find(module, node) if isinstance(node, ast.Name) else []
     return _read_fire_function(*functions[0]) if len(functions) == 1 else None
 
 
 def _read_module(module: Module) -> Interface | None:
-    """`fire.Fire()`: whatever the module binds is a command."""
+    """`fire.Fire()`: everything that the module binds is a command."""
     names = list_bound_names(module)
     if names is None:
         return None
     commands = {name: Interface(closed=False) for name in names}
-    for each in module.tree.body:
-        if isinstance(each, _FUNCTIONS):
-            commands[each.name] = _read_fire_function(module, each)
-        elif isinstance(each, ast.ClassDef):
-            commands[each.name] = _read_class(module, each)
+    for statement in module.tree.body:
+        if isinstance(statement, _FUNCTIONS):
+            commands[statement.name] = _read_fire_function(module, statement)
+        elif isinstance(statement, ast.ClassDef):
+            commands[statement.name] = _read_class(module, statement)
     return Interface(kind="fire", abbreviates=False, commands=commands)
 
 
 def _read_class(module: Module, node: ast.ClassDef) -> Interface:
-    """The arguments of the constructor, and the methods as commands; those of a base are not known."""
-    methods = {each.name: each for each in node.body if isinstance(each, _FUNCTIONS)}
+    """The arguments of the constructor, and the methods as commands; the methods of a base are unknown."""
+    methods = {statement.name: statement for statement in node.body if isinstance(statement, _FUNCTIONS)}
     if node.bases or node.keywords or node.decorator_list:
         return Interface(kind="fire", closed=False)
     made = methods.get("__init__")
@@ -236,11 +236,11 @@ def _read_class(module: Module, node: ast.ClassDef) -> Interface:
         else Interface(kind="fire", abbreviates=False, by_position=True)
     )
     interface.by_position = False  # a class takes no words without a flag
-    attributes = {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
-    names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+    attributes = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
     commands = {name: Interface(closed=False) for name in attributes | names}
     for name, method in methods.items():
-        decorators = {module.name_of(each) for each in method.decorator_list}
+        decorators = {module.name_of(decorator) for decorator in method.decorator_list}
         skip = 0 if "staticmethod" in decorators else 1
         commands[name] = (
             _read_fire_function(module, method, skip=skip)
@@ -254,16 +254,18 @@ def _read_class(module: Module, node: ast.ClassDef) -> Interface:
 def _read_fire_function(module: Module, function: Function, skip: int = 0) -> Interface:
     interface = Interface(kind="fire", abbreviates=False, by_position=True)
     arguments = function.args
-    wraps = [each for each in function.decorator_list if module.name_of(each) not in _PLAIN_METHODS]
+    wraps = [
+        decorator for decorator in function.decorator_list if module.name_of(decorator) not in _PLAIN_METHODS
+    ]
     interface.closed = arguments.kwarg is None and not wraps
     positional = [*arguments.posonlyargs, *arguments.args]
     first_default = len(positional) - len(arguments.defaults)
     keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    named = [(each, position < first_default) for position, each in enumerate(positional)][skip:]
-    for each, required in (*named, *((each, default is None) for each, default in keywords)):
-        flags = {f"--{name}": None for name in (each.arg, each.arg.replace("_", "-"))}
-        flags |= {f"--no{each.arg}": None, f"-{each.arg[0]}": None}
-        option = Option(tuple(flags), each.arg, module, each, 0, 1)
+    named = [(parameter, position < first_default) for position, parameter in enumerate(positional)][skip:]
+    for argument, required in (*named, *((parameter, default is None) for parameter, default in keywords)):
+        flags = {f"--{name}": None for name in (argument.arg, argument.arg.replace("_", "-"))}
+        flags |= {f"--no{argument.arg}": None, f"-{argument.arg[0]}": None}
+        option = Option(tuple(flags), argument.arg, module, argument, 0, 1)
         option.required = required and not wraps
         interface.options.append(option)
     return interface

@@ -23,7 +23,7 @@ class Context(Tree):
     resolved: dict[Job, ResolvedSpec] = field(default_factory=dict)  # the specs that have a plan
 
     def list_frameworks(self, component: Component) -> list[Installed]:
-        """What the environment of a component installs of torch and TensorFlow."""
+        """The versions of torch and TensorFlow that the environment of a component installs."""
         from worldsize.azureml import frameworks
 
         def document(path: Path) -> Node | None:

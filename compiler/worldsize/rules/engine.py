@@ -51,7 +51,7 @@ def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
 def _list_parts(
     context: Context, groups: Mapping[str, Sequence[_Group]], part: registry.Part
 ) -> tuple[list[_Group], list[Problem]]:
-    """What a part's function finds in the subjects, by file, and what stopped it."""
+    """The parts in the subjects, by file, and the problems of finding them."""
     find_parts = registry.load_part(part)
     parts: list[_Group] = []
     problems: list[Problem] = []
@@ -108,7 +108,7 @@ def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> li
 
 
 def crash(what: str, span: Span, error: BaseException) -> Problem:
-    """The problem for a fault of our own; with ``WORLDSIZE_TRACEBACK`` set, its traceback is printed too."""
+    """The problem for a fault of this program; ``WORLDSIZE_TRACEBACK`` also prints its traceback."""
     if os.environ.get("WORLDSIZE_TRACEBACK"):
         import traceback  # only who asks for it pays for it
 
@@ -121,7 +121,7 @@ def crash(what: str, span: Span, error: BaseException) -> Problem:
 
 
 def _bounded(text: str, width: int = 200) -> str:
-    """A message in one line of bounded length, however long the words are that it quotes."""
+    """A message in one line of bounded length, however long its quotations are."""
     flat = text if text.isprintable() else " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 

@@ -41,7 +41,7 @@ def _plain_lines(markdown: str) -> Iterator[str]:
 
 
 def render_table(beginning: str = "") -> str:
-    """The rules whose codes begin so, one a line, under the title of their family."""
+    """The rules whose codes begin with a text, one a line, under the title of their family."""
     width = max(len(rule.slug) for rule in registry.rules() if rule.code.startswith(beginning))
     blocks = []
     for title, rules in registry.families():

@@ -77,7 +77,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def families() -> Iterator[tuple[str, list[Rule]]]:
-    """Each family's title, which is the first line of its docstring, and its rules by code."""
+    """The titles of the families, the first lines of their docstrings, with the rules by code."""
     for family in FAMILIES:
         module = importlib.import_module(f"worldsize.rules.{family}")
         title = (module.__doc__ or family).splitlines()[0].rstrip(".")

@@ -68,7 +68,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
 
 
 def _check_text(use: ConfigUse, kind: str) -> Iterator[Finding]:
-    """What is wrong with the text of a file: one finding a kind, except for repeated keys."""
+    """Report faults in the text of a file: one finding a kind, except for repeated keys."""
     faults = [fault for fault in use.faults if _kind(fault, use) == kind]
     for fault in faults if kind == "duplicate" else faults[:1]:
         first = (Related(use.source.span(*fault.first), "first here"),) if fault.first else ()
@@ -84,7 +84,7 @@ def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
 
 
 def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
-    """Where a step's input names something that is not text, and what it is."""
+    """The inputs of steps that name something other than text, with the message."""
     for launch in read_launches(context, job):
         field = launch.step.inputs.get(INPUT)
         path = find_input_file(launch, INPUT)
@@ -99,7 +99,7 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
-    """A block without the unknown keys that are not listed: each is compared with every known one."""
+    """A block with only the first unknown keys: every one is compared with all known keys."""
     known_keys = _known_keys()
     kept = {*islice((key for key in values if key not in known_keys), _MAX_UNKNOWN), *known_keys}
     return {
@@ -116,7 +116,7 @@ def _known_keys() -> frozenset[str]:
 
 
 def _locate(use: ConfigUse, root: Mapping, fault: config.Finding) -> Finding:
-    """What ``verify`` found, at its place in the JSON."""
+    """A finding of ``verify`` at its place in the JSON."""
     span = _span(root, fault.path, on_key=fault.on_key)
     related = [Related(_span(root, path), label) for path, label in fault.related]
     if fault.kind == "batch" and use.launch.processes.span is not None:
@@ -127,7 +127,7 @@ def _locate(use: ConfigUse, root: Mapping, fault: config.Finding) -> Finding:
 
 
 def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -> Span:
-    """The place of a value or its key; of a block the key that it stands under, of the whole its brace."""
+    """The place of a value or its key; for a block its key, for the whole file its brace."""
     node: Node = root
     key: Scalar | None = None
     for part in path:

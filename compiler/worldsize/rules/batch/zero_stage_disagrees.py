@@ -35,7 +35,7 @@ def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:
 
 
 def _input(use: _deepspeed.ConfigUse) -> tuple[float, Span, str, str] | None:
-    """What is given to our own component, of which the configuration decides."""
+    """The value of an input of our own component, which overrides the configuration."""
     field = use.launch.step.inputs.get("zero_stage")
     value = field.value.value if field is not None and isinstance(field.value, Literal) else None
     if field is None or field.span is None or not isinstance(value, int):

@@ -54,7 +54,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
 
 
 def _check_sources(context: Context, job: Job, reported: set[Span]) -> Iterator[Problem]:
-    """What the steps that shard local data would refuse of it."""
+    """Report local data that the steps which shard it would refuse."""
     for step in job.steps.values():
         if "data" in step.inputs or "source" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
@@ -66,7 +66,7 @@ def _check_sources(context: Context, job: Job, reported: set[Span]) -> Iterator[
 
 
 def _check_paths(job: Job) -> Iterator[Problem]:
-    """Report data that a job or a step is given by its type alone, as by a `command()` without a value."""
+    """Report data of a job or step that has only a type, as from a `command()` without a value."""
     mappings = [("", job.inputs if job.interface is None else {})]
     if job.type == "pipeline":
         mappings += [(f" of step `{name}`", step.inputs) for name, step in job.steps.items()]
@@ -194,7 +194,7 @@ def _judge_contents(context: Context, path: Path, text: str, span: Span) -> Iter
 
 
 def _judge_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
-    """Report files and columns that the file `MLTable` in a folder names, and that are not there."""
+    """Report files and columns that the file `MLTable` of a folder names but that do not exist."""
     root = context.document(path / "MLTable").root
     unknown = list(_check_step_names(root, span))
     yield from unknown

@@ -60,7 +60,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 def _check_copies(
     context: Context, folder: Path, shown: str, source: Source, related: tuple[Related, ...]
 ) -> Iterator[Problem]:
-    """Report what a Dockerfile copies by a plain name and the folder does not have."""
+    """Report files that a Dockerfile copies by plain names and that the folder does not have."""
     for match in _COPY.finditer(source.text):
         words = [(word[0], word.start()) for word in re.finditer(r"\S+", match["words"][:_LONGEST])]
         while words and _FLAG.fullmatch(words[0][0]):

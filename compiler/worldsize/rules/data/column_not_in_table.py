@@ -48,7 +48,7 @@ _COLUMNS = 1_000  # that a message could name; wider tables are not looked at
 
 
 class _Table(Struct):
-    """What `read_csv` makes of an argument: the variable, and the option that gives the path."""
+    """The table that `read_csv` reads: its variable, and the option with the path."""
 
     name: str
     arguments: str  # the variable of the parsed arguments
@@ -92,7 +92,7 @@ def _match_options(options: list[Option], arguments: list[Argument]) -> dict[str
 
 
 def _is_text(option: Option) -> bool:
-    """Whether the script gets the word as it is written."""
+    """Whether the script gets the word unchanged."""
     node = option.node
     kind = keyword_argument(node, "type") if isinstance(node, ast.Call) else None
     several = isinstance(node, ast.Call) and keyword_argument(node, "nargs") is not None
@@ -136,7 +136,7 @@ def _read_path(module: Module, node: ast.AST | None) -> tuple[ast.Attribute | No
 
 
 def _find_columns(module: Module, name: str) -> list[ast.expr]:
-    """The expressions that name columns of a table; none if it may get others than its file has."""
+    """The expressions that name columns of a table; none if the script may add columns."""
     uses = [use for use in module.kinds.get(ast.Name, ()) if use.id == name]
     made = [use for use in uses if not isinstance(use.ctx, ast.Load)]
     if len(made) != 1:

@@ -28,7 +28,7 @@ _PREFIX = "builtin:"
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
-    """Check what the steps of a pipeline are given."""
+    """Check the inputs of the steps of a pipeline."""
     for step, name, field, port in find_arguments(job):
         if port.type in LITERAL_TYPES:
             for fault in _check_input(job, name, field, port):
@@ -41,7 +41,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
 
 
 def _name_other(context: Context, step: Step, name: str, field: Field[Any], fault: Problem) -> Problem:
-    """Name the built-in component that takes the value, where the one that was chosen does not."""
+    """Suggest the built-in component that takes the value, if the chosen one does not."""
     if fault.slug != "input-not-in-enum":
         return fault
     if not context.is_built_in(step.component):
@@ -54,7 +54,7 @@ def _name_other(context: Context, step: Step, name: str, field: Field[Any], faul
 
 
 def _as_warning(fault: Problem) -> Problem:
-    """The same for a component of another's making: the service is known to run values that `enum` lacks."""
+    """The same for a component that is not built in: the service also accepts values that `enum` lacks."""
     if fault.slug != "input-not-in-enum":
         return fault
     message = f"{fault.message}: the `enum` of the component does not list it"
@@ -79,7 +79,7 @@ def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator
 
 
 def _judged(value: Any) -> bool:
-    """Whether a value can be judged now: not empty, not a group, without expressions inside."""
+    """Whether a value can be judged now: it is not empty, not a group, and has no expressions in it."""
     if value is None or isinstance(value, (dict, list)):
         return False
     return not (isinstance(value, str) and "{" in value)
@@ -98,7 +98,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 
 
 def _judge_function(step: Step, component: Component) -> Iterator[Problem]:
-    """Report a name that is neither built in nor a function of a file, where an input takes one of these."""
+    """Report a name that is neither built in nor a function of a file, if the input takes one of these."""
     facts = find_facts(component)
     if facts is None or facts.code_input is None:
         return
@@ -130,7 +130,7 @@ def _judge_data_set(context: Context, step: Step) -> Iterator[Problem]:
 
 
 def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | None:
-    """The place, message and help where ``shard_data`` is to read from ``data``, which nothing gives."""
+    """The place, message and help if ``shard_data`` should read from ``data``, which has no value."""
     if "data" in step.inputs or "data" in step.unwired:
         return None
     source, field = _read_source(context, step)
@@ -149,7 +149,7 @@ def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | No
 
 
 def _find_unread_settings(context: Context, step: Step) -> tuple[Span, str, str] | None:
-    """The same where a step has neither `source` nor `data`, but an input that says how files are read."""
+    """The same for a step with neither `source` nor `data`, but an input about how files are read."""
     component = step.component
     if component is None or "source" in step.inputs or not context.is_built_in(component):
         return None
@@ -175,7 +175,7 @@ def _is_changed(step: Step, name: str) -> bool:
 
 
 def _read_source(context: Context, step: Step) -> tuple[str | None, Field[Any] | None]:
-    """What a step that shards data is to read, where it is not a built-in data set, and its place."""
+    """The source of a step that shards data, unless it is a built-in data set, and its place."""
     component = step.component
     if component is None or "source" not in component.inputs or not context.is_built_in(component):
         return None, None

@@ -62,7 +62,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _uses_packages(program: Program) -> bool:
-    """Whether a script that logs nothing does any work, rather than stand in for one that will."""
+    """Whether a script that logs nothing does real work and is not a placeholder."""
     imported = {
         name.partition(".")[0] for module in program.modules for name, level, _ in module.imports if not level
     }
@@ -70,7 +70,7 @@ def _uses_packages(program: Program) -> bool:
 
 
 def _list_logged(module: Module) -> set[str] | None:
-    """The names under which a file logs metrics; None where one of them is not a plain text."""
+    """The names under which a file logs metrics; None if one of them is not plain text."""
     names: set[str] = set()
     for name, call in module.calls:
         method = name.rpartition(".")[2]

@@ -42,7 +42,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
 
 
 def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
-    """Whether the step or its scripts speak of checkpoints; True where the command is not known."""
+    """Whether the step or its scripts mention checkpoints; True if the command is unknown."""
     component = launch.step.component
     if component is None or component.command is None:
         return not sources
@@ -51,7 +51,7 @@ def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
 
 
 def _compare_costs(context: Context, launch: Launch) -> str | None:
-    """What the training is expected to cost on both tiers, if low priority is dearer wherever it may run.
+    """The expected costs of the training on both tiers, if low priority is dearer wherever it may run.
 
     None where the length of the training or a price is not known, and where an hour of low priority
     is no cheaper.
@@ -96,5 +96,5 @@ def _describe_costs(
 
 
 def _show(value: float | None) -> str:
-    """Two digits: the estimate knows no more."""
+    """Two digits: the estimate is not more exact."""
     return f"{float(f'{value:.2g}'):,.6g}"

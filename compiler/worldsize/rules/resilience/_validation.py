@@ -48,7 +48,7 @@ def _check_step(job: Job, step: Step, values: Mapping[str, Any]) -> Iterator[Pro
 
 
 def _why_off(values: Mapping[str, Any], shards: Step | None) -> tuple[str, str] | None:
-    """Why nothing is validated, and what helps; None where something is, or it cannot be known."""
+    """Why nothing is validated, and the help; None if something is, or it is unknown."""
     if all(parse_number(values[name]) == 0 for name in _INTERVALS):
         return "`validate_every_epochs` and `validate_every_steps` are 0", "write `validate_every_epochs: 1`"
     if shards is None or any("split" in name for name in shards.inputs):

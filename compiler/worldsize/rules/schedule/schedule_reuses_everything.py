@@ -76,7 +76,7 @@ def _forced(schedule: JobSchedule, job: Job) -> bool:
 
 
 def _changes(job: Job, inputs: Mapping | None) -> bool:
-    """Whether some input may differ from run to run: an expression. A label is resolved only once."""
+    """Whether an input may differ between runs: it is an expression. A label is resolved only once."""
     texts = [str(to_python(node)) for _, node in inputs.items()] if inputs is not None else []
     for field in [*job.inputs.values(), *(i for step in job.steps.values() for i in step.inputs.values())]:
         value = field.value

@@ -68,7 +68,7 @@ class Upload(NamedTuple):
 
 
 def find_parts(context: Context, subject: Component | Spec) -> list[Upload]:
-    """What a component uploads, or a spec adds to one.
+    """The uploads of a component, or those that a spec adds to one.
 
     What may not be copied, or has no end, is left out: it is reported as that.
     """
@@ -192,7 +192,7 @@ def _list_remaining_sizes(part: Part, apart: set[str]) -> dict[str, int]:
 
 
 def _suggest_exclusion(folder: Path, *names: str) -> str:
-    """How to leave something out: in which ignore file, since only one of one folder counts."""
+    """The help for excluding something: the ignore file to edit, since only one of a folder counts."""
     file = ignore.find_ignore_file(folder)
     listed = ", ".join(f"`{name}`" for name in names)
     name = file.name if file is not None else ignore.NAMES[0]
@@ -226,7 +226,7 @@ def _sizes(part: Part, places: set[str]) -> list[UploadedItem]:
 
 
 def _above(place: str, places: set[str]) -> str | None:
-    """The one of the places that is a path or holds it."""
+    """The place that equals a path or contains it."""
     while place:
         if place in places:
             return place
@@ -252,7 +252,7 @@ def is_secret_file(place: str, path: Path) -> bool:
 
 
 def _is_public(path: Path) -> bool:
-    """Whether a file holds certificates or public keys alone."""
+    """Whether a file holds only certificates or public keys."""
     head = _head(path)
     return _PRIVATE not in head and any(mark in head for mark in _PUBLIC)
 
@@ -265,7 +265,7 @@ def _head(path: Path) -> bytes:
 
 
 def find_texts(context: Context, upload: Upload) -> list[tuple[Source, str]]:
-    """The texts of an upload, each with the language that its assignments are read as."""
+    """The texts of an upload, with the language by which their assignments are read."""
     return context.all_of(_find_texts, upload.part)
 
 
@@ -285,7 +285,7 @@ def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
 
 
 def find_conda_files(context: Context, component: Component) -> list[tuple[Source, str]]:
-    """The texts of the conda files that an environment names: they need not lie in the code."""
+    """The texts of the conda files that an environment names, which may lie outside the code."""
     return context.all_of(_find_conda_files, component)
 
 
@@ -301,7 +301,7 @@ def _find_conda_files(context: Context, component: Component) -> Iterator[tuple[
 
 
 def _start_texts(_context: Context, _source: Source) -> dict[str, tuple[Source, str]]:
-    """A file by its language: in several uploads it is one subject, whose findings are the same in each."""
+    """A file with its language: one subject, however many uploads contain it."""
     return {}
 
 

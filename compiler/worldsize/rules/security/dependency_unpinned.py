@@ -70,7 +70,7 @@ def _loose(root: Node | None) -> Iterator[tuple[Span, str]]:
 
 
 def parse_pip_name(text: str) -> str | None:
-    """The package of a requirement that has no bound at all on its version; None for any other line."""
+    """The package of a requirement without any bound on its version; None for any other line."""
     line = text.split("#", 1)[0].split(";", 1)[0].strip()
     name = _PIP.fullmatch(line)
     return None if name is None or _BOUND.search(line) or line.endswith((".txt", ".whl")) else name[0]

@@ -86,7 +86,7 @@ def _report(source: Source, written: set[Assignment]) -> Iterator[Finding]:
 
 
 def _is_real(assignment: Assignment) -> bool:
-    """Whether a value looks like one that works somewhere, and no reference or stand-in."""
+    """Whether a value looks like a real secret rather than a reference or placeholder."""
     value = assignment.value.strip()
     if known_formats.is_published(value) or (_CONNECTION.match(value) and not _WITH_SECRET.search(value)):
         return False
@@ -99,7 +99,7 @@ def _is_real(assignment: Assignment) -> bool:
 
 
 def _is_real_in_code(assignment: Assignment) -> bool:
-    """The same of a script or a command, where a value is only taken for a secret if it looks like one."""
+    """The same for a script or a command, where only a value that looks like a secret counts."""
     value = assignment.value.strip()
     if not _is_real(assignment) or _NAMES_SECRET.fullmatch(value) or "**" in value:
         return False

@@ -54,7 +54,7 @@ def _judge(context: Context, uses: Iterable[tuple[Step, ShellUse]]) -> Iterator[
 
 
 def _sign(use: ShellUse) -> str | None:
-    """The first sign by which the shell makes something else of the text than was meant."""
+    """The first character that makes the shell change the meaning of the text."""
     text = use.value.strip()
     if _OPTIONS.match(text):
         match = _CONTROL.search(text)
@@ -99,12 +99,12 @@ class ShellUse(NamedTuple):
 
 
 def find_shell_uses(step: Step) -> Iterator[ShellUse]:
-    """The texts that a step gives to inputs of its command, at each place of use."""
+    """The texts of inputs of a step, at every place where its command uses them."""
     yield from _uses(step, step.inputs)
 
 
 def find_bound_uses(job: Job) -> Iterator[tuple[Step, ShellUse]]:
-    """The texts that a pipeline gives to its own inputs, where commands use what is bound to them."""
+    """The texts of inputs of a pipeline, at every place where a command uses an input bound to one."""
     for step in job.steps.values():
         bound = {
             name: job.inputs[field.value.expression.port or ""]
@@ -158,7 +158,7 @@ def _find_places(command: str) -> tuple[_Place, ...]:
 
 
 def _echoes(command: str) -> Iterator[tuple[int, int]]:
-    """Where the words stand that ``echo`` prints."""
+    """The places of the words that ``echo`` prints."""
     for parsed in command_line.parse_commands(command):
         words = parsed.arguments
         if len(words) > 1 and words[0].bare == "echo":

@@ -52,7 +52,7 @@ def find_configs(context: Context, launch: Launch) -> Iterator[Mapping]:
 
 
 def read_whole_number(root: Mapping, name: str) -> tuple[int, Scalar] | None:
-    """A whole number of the configuration; None where it is absent, ``auto`` or no such number."""
+    """A whole number of the configuration; None if it is absent, ``auto`` or another value."""
     node = root.get(name)
     if isinstance(node, Scalar) and type(node.value) is int:
         return node.value, node
@@ -71,7 +71,7 @@ def read_number(node: Node | None) -> float | None:
 
 
 def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
-    """Names of configurations in commands for which there is no file in the code folder."""
+    """The names of configurations in commands that have no file in the code folder."""
     for launch in read_launches(context, job):
         for flag in launch.flags(*FLAGS):
             span = launch.span(flag.value) if flag.value is not None else None
@@ -105,7 +105,7 @@ def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_te
 
 
 def _paths(launch: Launch) -> Iterator[Path]:
-    """Where the files lie that a step's flags and its input of this name give."""
+    """The paths of the files in a step's flags and in its input of this name."""
     for flag in launch.flags(*FLAGS):
         if flag.value is None:
             continue
@@ -183,7 +183,7 @@ _PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
 
 
 def collect_known(context: Context, job: Job, launch: Launch) -> Known:
-    """All that the rules of a configuration may use."""
+    """Everything that the rules of a configuration may use."""
     if _is_ours(context, launch):
         return Known(
             world=count_replicas(launch),
@@ -214,14 +214,14 @@ def _is_ours(context: Context, launch: Launch) -> bool:
 
 
 def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:
-    """The one script that the step starts, where it can be read."""
+    """The only script that the step starts, if it can be read."""
     component = launch.step.component
     mine = [program for program in find_programs(context, job) if program.launch.step.component is component]
     return mine[0] if len(mine) == 1 else None
 
 
 def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
-    """True where a library with an integration is used, False where DeepSpeed is used as it is."""
+    """True if a library with an integration is used, False if DeepSpeed is used directly."""
     if any(launcher.name == "accelerate launch" for launcher in find_inner_launchers(launch)):
         return True
     if program is None:
@@ -240,7 +240,7 @@ def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
 
 
 def _add_program(around: Known, program: Program) -> Known:
-    """Add which of optimizer and schedule the script makes itself."""
+    """Add whether the script makes its optimizer and schedule itself."""
     if program.imports("accelerate") and not program.says("Trainer", "DummyOptim"):
         builds_optimizer = any(
             name.startswith("torch.optim.") for module in program.modules for name, _ in module.calls
@@ -259,7 +259,7 @@ def _add_program(around: Known, program: Program) -> Known:
 
 
 def _maker(module: Module, value: ast.expr | None) -> str | None:
-    """The optimizer handed over: its name, "" where torch does not have it, None where there may be none."""
+    """The name of the optimizer that is passed; "" if torch lacks it, None if there may be none."""
     if isinstance(value, ast.Name):
         assigned = [
             node.value

@@ -14,14 +14,14 @@ _OTHER = ("model_parallel_size", "context_parallel_size", "expert_parallel_size"
 
 
 def count_replicas(launch: Launch) -> int | None:
-    """The processes that share a batch; None where they are unknown or the model itself is split."""
+    """The processes that share a batch; None if unknown or if the model itself is split."""
     if any(launch.number(flag) != 1 for flag in launch.flags(*_TENSOR, *_PIPELINE, *_OTHER)):
         return None
     return count_processes(launch)
 
 
 def count_processes(launch: Launch) -> int | None:
-    """All processes of a step, also those that a launcher in its command starts; None where unknown."""
+    """All processes of a step, also those that a launcher in its command starts; None if unknown."""
     inner = list(find_inner_launchers(launch))
     if len(inner) > 1 or any(launcher.starts is None for launcher in inner):
         return None
@@ -32,7 +32,7 @@ def count_processes(launch: Launch) -> int | None:
 
 
 def count_split_replicas(launch: Launch) -> int | None:
-    """The replicas of a model that tensor and pipeline degrees split; None where it is split otherwise."""
+    """The replicas of a model that tensor and pipeline degrees split; None if it is split in another way."""
     degrees, world = read_degrees(launch), launch.world
     if degrees is None or world is None or world % degrees.product:
         return None
@@ -55,7 +55,7 @@ class Degrees(NamedTuple):
 
 
 def read_degrees(launch: Launch) -> Degrees | None:
-    """The degrees of a step; None where nothing is split, or a degree is not known here.
+    """The degrees of a step; None if nothing is split or a degree is unknown.
 
     A program that may start ranks itself (torchrun, or one process for all GPUs) is not judged.
     """
@@ -85,7 +85,7 @@ def _value(launch: Launch, names: tuple[str, ...]) -> int | None:
 
 
 def _span(launch: Launch, names: tuple[str, ...]) -> Span | None:
-    """Where the number is written: as an input of the step, in its command, or where the plan has it from."""
+    """The place of the number: an input of the step, its command, or the source of the plan."""
     flags, port = launch.flags(*names), names[0]
     if flags and flags[0].value is not None:
         expression = binding.parse_expression(flags[0].value.bare)

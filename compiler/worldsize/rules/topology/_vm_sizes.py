@@ -85,7 +85,7 @@ def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
 
 
 def _looks_wrong(name: str) -> bool:
-    """Whether a name that the catalogue lacks is not a size at all, rather than one of the many others.
+    """Whether a name that the catalogue lacks is not a size at all, rather than an unlisted one.
 
     On Kubernetes ``instance_type`` is any name, so only what begins like Azure's own is judged.
     """
@@ -96,7 +96,7 @@ def _looks_wrong(name: str) -> bool:
 
 
 def _suggest_replacement(size: VmSize) -> str:
-    """What to choose instead of a size that is gone: one that can be had, with as many GPUs."""
+    """The size to choose instead of a retired one: an available one with as many GPUs."""
     from worldsize.facts import vm_sizes  # only a fault reads the whole catalogue
 
     for name in vm_sizes.names():

@@ -38,7 +38,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
 
 
 def _describe(other: VmSize, size: VmSize) -> str:
-    """What the cheaper size has, and where it has slightly less."""
+    """The resources of the cheaper size, with those of which it has slightly less."""
     less = [
         f"{theirs:g} GiB instead of {ours:g} GiB of {what}"
         for what, theirs, ours in (

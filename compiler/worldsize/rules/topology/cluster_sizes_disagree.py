@@ -29,7 +29,7 @@ def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
 
 
 def _counts_here(cluster: Cluster, compute: Compute) -> bool:
-    """Whether what is known is of the same workspace: said by the project, or by a file beside the spec.
+    """Whether the cluster is of the same workspace: the project, or a file beside the spec, defines it.
 
     Compute files of other folders may be of other workspaces, where a name stands for another cluster.
     """

@@ -68,7 +68,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
 
 
 def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
-    """A number of all processes that the machines cannot share equally; Accelerate drops the rest."""
+    """A number of processes that the machines cannot share equally; Accelerate drops the rest."""
     value = inner.options.get("num_processes", (inner.word, None))[1]
     number = launch.read_number(value.bare) if value is not None else None
     if value is None or number is None or inner.name != "accelerate launch" or number % count == 0:

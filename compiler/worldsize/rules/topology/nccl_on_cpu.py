@@ -26,7 +26,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _may_ask(context: Context, launch: Launch) -> bool:
-    """Whether a step on CPUs has a script of the user's own."""
+    """Whether a step on CPUs runs a script of the user."""
     component = launch.step.component
     if component is None or launch.size is None or launch.size.gpus:
         return False

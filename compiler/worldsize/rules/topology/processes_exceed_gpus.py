@@ -51,7 +51,7 @@ def _report_hidden(visible: Visible, starts: int, span: Span | None) -> Finding:
 
 
 def _check_launchers(launch: Launch) -> Iterator[Finding]:
-    """A launcher that starts too many; those inside of several processes are reported as such."""
+    """A launcher that starts too many processes; another rule reports one inside several processes."""
     size, outer = launch.size, launch.processes.value if launch.kind in STARTS_PROCESSES else 1
     if size is None or not size.devices or outer != 1:
         return
@@ -78,7 +78,7 @@ def _check_launchers(launch: Launch) -> Iterator[Finding]:
 
 
 def _world(launch: Launch, count: int, devices: int) -> str:
-    """Name the classic mistake: the world size in place of the processes of one instance."""
+    """Explain the classic mistake: the world size in place of the processes of an instance."""
     instances = launch.instances.value
     if instances is None or instances == 1 or count != instances * devices:
         return ""
@@ -86,7 +86,7 @@ def _world(launch: Launch, count: int, devices: int) -> str:
 
 
 def _nodes_wanted(launch: Launch, count: int, devices: int) -> int | None:
-    """The instances that would have as many GPUs, where no number of instances is given."""
+    """The number of instances that would have as many GPUs, if the job does not set one."""
     return count // devices if launch.instances.field is None and count % devices == 0 else None
 
 
@@ -108,7 +108,7 @@ class Visible(Struct):
 
 
 def find_visible_devices(launch: Launch) -> Visible | None:
-    """None where it is not set, is set more than once, or is not a list of numbers."""
+    """Read the variable; None if it is not set, set more than once, or not a list of numbers."""
     entry = fields.read_entries(launch.step.environment_variables).get(_NAME)
     settings = [(str(entry.value), entry.span)] if entry is not None else []
     for command in launch.commands:

@@ -45,7 +45,7 @@ def _judge(launch: Launch, split: replicas.Degrees, room: int) -> Iterator[Findi
 
 
 def _speeds(size: VmSize | None) -> str:
-    """The bandwidth of a GPU inside and between instances, as far as it is known."""
+    """The bandwidth of a GPU inside and between instances, if known."""
     from worldsize.facts import vm_sizes
 
     if size is None or not size.devices:

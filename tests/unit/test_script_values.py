@@ -13,7 +13,7 @@ from worldsize.scripts.definitions import Definitions
 from worldsize.scripts.guards import read_side
 from worldsize.scripts.module import Module, name_variable, parse_module
 from worldsize.scripts.ranks import is_read_from
-from worldsize.scripts.values import evaluate, find_values
+from worldsize.scripts.values import evaluate, find_values, open_variable
 
 UNKNOWN = "?"
 
@@ -140,3 +140,20 @@ def test_a_row_that_names_a_function_wins_over_one_for_all_objects() -> None:
 def test_a_variable_has_a_name(written: str, name: str) -> None:
     assert name_variable(ast.parse(written, mode="eval").body) == name
     assert name_variable(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a = make()\nuse(a)", "make()"),
+        ("def f(a): use(a)\nb = make()\nf(b)", "make()"),
+        ("use(make())", "make()"),
+        ("a = 1\na = 2\nuse(a)", "a"),
+        ("use(a)", "a"),
+    ],
+)
+def test_a_variable_is_opened_to_its_only_value(text: str, expected: str) -> None:
+    _, module, node = define(text)
+    value = open_variable(module, node)
+    assert value is not None
+    assert ast.unparse(value) == expected

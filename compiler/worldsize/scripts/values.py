@@ -21,9 +21,10 @@ from worldsize.scripts.bindings import (
     is_parameter,
     read_bindings,
 )
-from worldsize.scripts.definitions import Definitions, Place, find_class, find_stem
+from worldsize.scripts.definitions import Definitions, Place, define_alone, find_class, find_stem
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 
+_STEPS = 4  # from one variable to the next
 _CALLS = 20  # of one function that are looked at
 _UNKNOWN = object()
 _TYPES: dict[str, object] = {"int": int, "float": float, "str": str}
@@ -53,6 +54,16 @@ def find_single(code: Definitions, module: Module, node: ast.AST) -> Place | Non
     """The only expression that another one stands for, one step back."""
     values = find_values(code, module, node)
     return values[0] if len(values) == 1 and values[0][1] is not values[0][0].tree else None
+
+
+def open_variable(module: Module, node: ast.AST | None) -> ast.AST | None:
+    """The only value of a variable, as far as its file shows it; any other expression unchanged."""
+    for _ in range(_STEPS):
+        single = find_single(define_alone(module), module, node) if isinstance(node, ast.Name) else None
+        if single is None:
+            break
+        node = single[1]
+    return node
 
 
 def list_passed(code: Definitions, module: Module, function: Function, name: str) -> list[Place]:

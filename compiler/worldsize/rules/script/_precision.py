@@ -16,6 +16,7 @@ from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, constant_value, is_conditional
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_value
+from worldsize.scripts.values import open_variable
 
 _ASKS = ("is_bf16_supported", "get_device_capability", "get_device_properties", "is_torch_bf16_gpu_available")
 _BF16 = ("torch.bfloat16", "tensorflow.bfloat16")
@@ -175,15 +176,7 @@ def _is_chosen(module: Module, call: ast.Call) -> bool:
 
 def _is_bf16(module: Module, node: ast.AST) -> bool:
     """Whether a value is the type itself, also through a variable that is set once."""
-    if isinstance(node, ast.Name):
-        stores = [
-            use
-            for use in module.kinds.get(ast.Name, ())
-            if use.id == node.id and use.ctx.__class__ is ast.Store
-        ]
-        above = module.parents.get(stores[0]) if len(stores) == 1 else None
-        node = above.value if isinstance(above, ast.Assign) else node
-    return module.name_of(node) in _BF16
+    return module.name_of(open_variable(module, node) or node) in _BF16
 
 
 def _show(capability: tuple[int, int]) -> str:

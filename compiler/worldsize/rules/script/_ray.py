@@ -16,6 +16,7 @@ from worldsize.scripts.loops import list_backward_calls
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.scripts.program import Program, is_known_package
 from worldsize.scripts.settings import find_place, read_number
+from worldsize.scripts.values import open_variable
 
 _TRAINERS = ("ray.train.torch.TorchTrainer", "ray.train.torch.torch_trainer.TorchTrainer")
 _SCALING = ("ray.train.ScalingConfig", "ray.air.ScalingConfig", "ray.air.config.ScalingConfig")
@@ -118,16 +119,8 @@ def _knows_imports(program: Program) -> bool:
 
 def _find_scaling(module: Module, trainer: ast.Call) -> ast.Call | None:
     """The configuration of the workers: written in the call, or a name that is bound once."""
-    node = keyword_argument(trainer, "scaling_config")
-    if isinstance(node, ast.Name):
-        bound = [
-            assignment.value
-            for assignment in module.kinds.get(ast.Assign, ())
-            if any(isinstance(target, ast.Name) and target.id == node.id for target in assignment.targets)
-        ]
-        node = bound[0] if len(bound) == 1 else None
-    is_scaling = isinstance(node, ast.Call) and module.name_of(node.func) in _SCALING
-    return node if is_scaling and isinstance(node, ast.Call) else None
+    node = open_variable(module, keyword_argument(trainer, "scaling_config"))
+    return node if isinstance(node, ast.Call) and module.name_of(node.func) in _SCALING else None
 
 
 def _judge_model(program: Program, module: Module, trainer: ast.Call) -> Iterator[Problem]:

@@ -19,7 +19,7 @@ from worldsize.scripts.module import (
 )
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import mentions_rank
-from worldsize.scripts.values import find_values
+from worldsize.scripts.values import find_values, open_variable
 
 _COLLECTIONS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.")
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
@@ -56,8 +56,7 @@ def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
 def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool:
     """Whether a loader without shuffling passes all rows of a collection to a training loop."""
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
-    stores = module.stores(rows.id) if isinstance(rows, ast.Name) else ()
-    made = getattr(module.parents.get(stores[0]), "value", None) if len(stores) == 1 else None
+    made = open_variable(module, rows)
     if not isinstance(made, ast.Call) or not module.name_of(made.func).startswith(_COLLECTIONS):
         return False
     if {keyword.arg for keyword in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:

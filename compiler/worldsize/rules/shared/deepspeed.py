@@ -22,6 +22,7 @@ from worldsize.rules.shared.replicas import count_replicas
 from worldsize.scripts.module import Module, keyword_argument
 from worldsize.scripts.program import Program, find_programs
 from worldsize.scripts.settings import read_value
+from worldsize.scripts.values import open_variable
 from wstrain_deepspeed.config import Known
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
@@ -260,17 +261,10 @@ def _add_program(around: Known, program: Program) -> Known:
 
 def _maker(module: Module, value: ast.expr | None) -> str | None:
     """The name of the optimizer that is passed; "" if torch lacks it, None if there may be none."""
-    if isinstance(value, ast.Name):
-        assigned = [
-            node.value
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Assign)
-            and any(isinstance(target, ast.Name) and target.id == value.id for target in node.targets)
-        ]
-        value = assigned[0] if len(assigned) == 1 else None
-    if not isinstance(value, ast.Call):
+    made = open_variable(module, value)
+    if not isinstance(made, ast.Call):
         return None
-    name = module.name_of(value.func)
+    name = module.name_of(made.func)
     return name.rpartition(".")[2] if name.startswith("torch.optim.") else ""
 
 

@@ -9,6 +9,7 @@ from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import open_variable
 
 _PARSES = ("parse_args_into_dataclasses", "parse_args", "parse_known_args")
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
@@ -42,8 +43,8 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
         keeps_others = isinstance(parse.func, ast.Attribute) and parse.func.attr == "parse_known_args"
         interface.ignores_others |= keeps_others or rest not in (None, False)
     classes = call.args[0] if call.args else keyword_argument(call, "dataclass_types")
-    classes = _find_types(module, classes)
-    types = classes.elts if isinstance(classes, ast.List | ast.Tuple) else [classes]
+    listed = open_variable(module, classes)
+    types = listed.elts if isinstance(listed, ast.List | ast.Tuple) else [classes]
     for node in types:
         class_ = find_class(reached, module, node)
         if class_ is None and node is not None and module.name_of(node) in CLASSES:
@@ -55,14 +56,6 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
     _add_others(reached, interface, module, call)
     interface.options.append(Option(("-h", "--help"), "help", module, call, 0, 0))
     return interface
-
-
-def _find_types(module: Module, types: ast.expr | None) -> ast.expr | None:
-    """The tuple or list of a variable that is set once."""
-    stores = module.stores(types.id) if isinstance(types, ast.Name) else ()
-    made = module.parents.get(stores[0]) if len(stores) == 1 else None
-    listed = made.value if isinstance(made, ast.Assign) else None
-    return listed if isinstance(listed, ast.List | ast.Tuple) else types
 
 
 def _add_others(reached: Reached, interface: Interface, module: Module, maker: ast.Call) -> None:

@@ -17,7 +17,7 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from worldsize.rules import pages, registry
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 _ROOT = Path(__file__).parents[1]
 _PICTURES = _ROOT / ".github" / "assets"

@@ -55,8 +55,8 @@ def test_pages_on_disk_are_those_of_the_rules() -> None:
 def test_modules_on_disk_are_those_of_the_rules_with_checks_of_their_own() -> None:
     on_disk = {
         f"worldsize.rules.{path.parent.name}.{path.stem}"
-        for path in FOLDER.glob("*/*.py")
-        if not path.name.startswith("_")
+        for family in registry.FAMILIES
+        for path in (FOLDER / family).glob("[!_]*.py")
     }
     assert on_disk == {rule.module for rule in RULES if rule.on and not rule.checked_in}
 

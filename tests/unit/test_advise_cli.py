@@ -18,7 +18,7 @@ from worldsize.cli.advise import is_as_advised
 from worldsize.cli.main import main
 from worldsize.documents import yaml
 from worldsize.facts import vm_sizes
-from worldsize.fixing.settings import Setting, set_values
+from worldsize.fixing.apply import Setting, set_values
 from worldsize.planning.advising import clusters, layouts
 from worldsize.planning.advising.options import make_option
 from worldsize.resolving.advice_settings import list_settings

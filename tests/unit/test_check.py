@@ -22,7 +22,7 @@ from worldsize.documents.yaml import Document
 from worldsize.rules import engine, registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 CLEAN = """\
 name: digits

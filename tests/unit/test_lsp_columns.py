@@ -8,8 +8,8 @@ import pytest
 from lsp_project import document
 from lsprotocol import types
 
+from worldsize.lsp.buffers import Session
 from worldsize.lsp.completion import complete
-from worldsize.lsp.session import Session
 
 SPEC = """\
 name: rows

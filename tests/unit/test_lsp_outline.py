@@ -9,7 +9,7 @@ from lsprotocol import types
 
 from worldsize.base.source import Source
 from worldsize.documents import yaml
-from worldsize.lsp.cursor import find_cursor
+from worldsize.lsp.completion import find_cursor
 from worldsize.lsp.outline import read_outline
 from worldsize.lsp.positions import Positions, find_difference
 

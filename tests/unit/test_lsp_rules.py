@@ -19,11 +19,9 @@ from worldsize.checking.discover import recognise_kind
 from worldsize.checking.selection import Choice
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.lsp.actions import FIX_ALL, apply_one, list_actions
+from worldsize.lsp.actions import FIX_ALL, apply_one, group_by_file, list_actions
 from worldsize.lsp.analysis import is_ours
-from worldsize.lsp.buffers import Buffer
-from worldsize.lsp.findings import group_by_file
-from worldsize.lsp.session import Session
+from worldsize.lsp.buffers import Buffer, Session
 
 RULES = Path(__file__).parents[1] / "rules"
 

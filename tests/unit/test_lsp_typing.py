@@ -11,11 +11,11 @@ from lsp_project import COMPONENT, SPEC, document
 from lsprotocol import types
 
 from worldsize.lsp.analysis import analyse
+from worldsize.lsp.buffers import Session
 from worldsize.lsp.completion import complete
 from worldsize.lsp.definition import find_definition
 from worldsize.lsp.hover import hover
-from worldsize.lsp.rename import find_references
-from worldsize.lsp.session import Session
+from worldsize.lsp.references import find_references
 from worldsize.lsp.symbols import list_symbols
 
 STRIDE = 3  # characters that are typed at once in files other than the first

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 import worldsize
+from worldsize.base.source import Source
+from worldsize.scripts.interface.argparse import refuses_rest
+from worldsize.scripts.module import parse_module
 
 JOB = """$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json
 name: train
@@ -253,3 +256,26 @@ USED = [
 def test_an_output_that_the_script_never_writes_is_found(lines: str, tmp_path: Path) -> None:
     found = check(tmp_path, OUTPUT + lines, "--model ${{outputs.model}}")
     assert found == (["WS943"] if lines in UNUSED else [])
+
+
+@pytest.mark.parametrize(
+    ("then", "refuses"),
+    [
+        ("if rest: raise ValueError(rest)", True),
+        ("if len(rest) > 0: parser.error('what?')", True),
+        ("if not len(rest) == 0: sys.exit(2)", True),
+        ("assert not rest", True),
+        ("assert len(rest) == 0", True),
+        ("if not rest: sys.exit(2)", False),
+        ("if rest: print(rest)", False),
+        ("if rest: other.error('what?')", False),
+        ("if len(rest) > 1: sys.exit(2)", False),
+        ("assert rest", False),
+    ],
+)
+def test_what_is_left_over_may_stop_a_script(then: str, refuses: bool) -> None:
+    text = f"import sys\nargs, rest = parser.parse_known_args()\n{then}\n"
+    module = parse_module(Source("train.py", text))
+    assert module is not None
+    (call,) = module.called("parse_known_args")
+    assert refuses_rest(module, call) is refuses

@@ -205,6 +205,7 @@ RIGHT = {
     "group: added elsewhere": (GROUP.replace("cli.add_command", "import more\nmore.add(cli)\nprint"), "other"),
     "group: in a loop": (GROUP.replace("cli.add_command(evaluate_all)", "for c in cs:\n    cli.add_command(c)"), "other"),
     "typer": (TYPER, "x --lr 1 --batch-size 3 --no-amp --size large -r 64 --tag a --tag b"),
+    "typer: its context": (TYPER.replace("def main(", "def main(context: typer.Context, "), "x --lr 1"),
     "typer: command": (APPLICATION, "fit-model 3 --no-fast"),
     "typer: another application": (APPLICATION.replace("if __name__", "app.add_typer(other, name='x')\nif __name__"), "x"),
     "fire": (FIRE, "x --base-model y --epochs=3 --fast"),

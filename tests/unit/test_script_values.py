@@ -11,9 +11,9 @@ from worldsize.base.source import Source
 from worldsize.facts import library_calls
 from worldsize.scripts.definitions import Definitions
 from worldsize.scripts.guards import read_side
-from worldsize.scripts.module import Module, parse_module
+from worldsize.scripts.module import Module, name_variable, parse_module
 from worldsize.scripts.ranks import is_read_from
-from worldsize.scripts.values import evaluate, find_values
+from worldsize.scripts.values import evaluate, find_values, open_variable
 
 UNKNOWN = "?"
 
@@ -124,3 +124,36 @@ def test_a_row_that_names_a_function_wins_over_one_for_all_objects() -> None:
     assert library_calls.find_call("model.save", "writes") == ("*.save", "writes", 0)
     assert library_calls.find_call("model.saved", "writes") is None
     assert library_calls.find_call("torch.save", "prints") is None
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("model", "model"),
+        ("self.model", "self.model"),
+        ('loaders["train"]', "loaders['train']"),
+        ("make().model", ""),
+        ("a + b", ""),
+        ("3", ""),
+    ],
+)
+def test_a_variable_has_a_name(written: str, name: str) -> None:
+    assert name_variable(ast.parse(written, mode="eval").body) == name
+    assert name_variable(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a = make()\nuse(a)", "make()"),
+        ("def f(a): use(a)\nb = make()\nf(b)", "make()"),
+        ("use(make())", "make()"),
+        ("a = 1\na = 2\nuse(a)", "a"),
+        ("use(a)", "a"),
+    ],
+)
+def test_a_variable_is_opened_to_its_only_value(text: str, expected: str) -> None:
+    _, module, node = define(text)
+    value = open_variable(module, node)
+    assert value is not None
+    assert ast.unparse(value) == expected

@@ -22,8 +22,7 @@ from worldsize.documents import yaml
 from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import suggest_region
 from worldsize.fixing import unified_diff
-from worldsize.fixing.apply import Change, replace_content
-from worldsize.fixing.settings import Setting, SettingError, set_values
+from worldsize.fixing.apply import Change, Setting, SettingError, replace_content, set_values
 from worldsize.planning.advising.clusters import make_cluster
 from worldsize.planning.advising.front import rank_by_money, rank_by_time
 from worldsize.planning.advising.model import Advice, Limits, Option, Subject

@@ -14,7 +14,7 @@ from worldsize.rules import pages, registry
 from worldsize.spec import cron
 
 if TYPE_CHECKING:
-    from worldsize.rules.rule import Rule
+    from worldsize.rules.registry import Rule
 
 EPILOG = """\b
 Examples:

@@ -1,4 +1,4 @@
-"""Checks and fixes files until no fix is left; shows changes as diffs and writes them."""
+"""Changes files and no other byte of them: applies fixes until none is left, and sets values of specs."""
 
 from __future__ import annotations
 
@@ -23,13 +23,18 @@ from worldsize.checking.selection import EVERYTHING, Choice
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import flatten, show_path
-from worldsize.documents.yaml import Document, Node
+from worldsize.documents.yaml import Document, Node, Scalar
 from worldsize.documents.yaml import Mapping as MappingNode
 from worldsize.documents.yaml import Sequence as SequenceNode
+from worldsize.documents.yaml.edit import insert_entry
 from worldsize.rules import engine
 from worldsize.scripts.module import parse_text
 
 _QUOTES = "'\""
+_MARK = "\ufeff".encode()
+_PARTS = (".py", ".json")  # scripts and configurations, which only jobs name
+
+_NO_END = "\n\\ No newline at end of file\n"
 
 
 class Edit(NamedTuple):
@@ -96,7 +101,7 @@ def _apply_sound(
 
 
 def _select_edits(document: Document, fixes: Iterable[Fix]) -> list[Edit]:
-    """Edits for the fixes on one line that do not touch a value which aliases repeat, in order."""
+    """The edits for the fixes on one line, in order, except of values that aliases repeat."""
     assert document.root is not None
     source, shared_ranges = document.source, _find_shared_ranges(document.root)
     edits = set()
@@ -171,8 +176,6 @@ def _is_sound(document: Document, edits: Sequence[Edit], changed: str) -> bool:
 
 
 _ROUNDS = 50  # a fix can reveal another fault, and a rule can report only the first place of several
-_MARK = "\ufeff".encode()
-_PARTS = (".py", ".json")  # scripts and configurations, which only jobs name
 
 
 class Change(Struct):
@@ -233,7 +236,10 @@ def fix(
         report = check_files(listed, choice, texts=content)[0]
         if not _apply_round(report, targets, changes, unsafe=unsafe):
             break
-        met |= {_identify(each): _describe(each) for each in _list_fixable(report, targets, unsafe=unsafe)}
+        met |= {
+            _identify(diagnostic): _describe(diagnostic)
+            for diagnostic in _list_fixable(report, targets, unsafe=unsafe)
+        }
     changed = tuple(change for _, change in sorted(changes.items()) if change.after != change.before)
     failures = (
         {change.path: problem for change in changed for problem in _write_change(change)} if write else {}
@@ -242,14 +248,14 @@ def fix(
         changed = tuple(change for change in changed if change.path not in failures)
         report = check_files(listed, choice, texts={change.path: change.after for change in changed})[0]
     diagnostics = sort_unique([*report.diagnostics, *engine.diagnose(failures.values())])
-    left = {_identify(each) for each in report.diagnostics}
+    left = {_identify(diagnostic) for diagnostic in report.diagnostics}
     gone = tuple(line for key, line in met.items() if key not in left)
     fixed = sum(change.edits for change in changed)
     return Fixed(replace(report, diagnostics=tuple(diagnostics), fixed=fixed), changed, gone)
 
 
 def _is_below(path: str, tree: str) -> bool:
-    """Whether a file that was found, its links followed, is in the tree: a link out of it is not written."""
+    """Whether a file, its links resolved, is in the tree: a link out of it is not written."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(tree))
 
 
@@ -274,7 +280,7 @@ def _list_fixable(report: Report, targets: _Targets, *, unsafe: bool) -> Iterato
 
 
 class _Targets(NamedTuple):
-    """What may be changed: YAML files that are named or below a named folder, and what belongs to them."""
+    """The files that may be changed: YAML files named or below a named folder, and the files they use."""
 
     files: frozenset[str]
     folders: tuple[str, ...]
@@ -333,9 +339,6 @@ def _write_change(change: Change) -> list[Problem]:
     return [Problem("output-not-written", span, message[:200], help_)]
 
 
-_NO_END = "\n\\ No newline at end of file\n"
-
-
 def unified_diff(change: Change) -> str:
     """The changes of a file as a unified diff; the byte order mark and line ends are part of the lines."""
     name = show_path(change.path)
@@ -364,3 +367,59 @@ def replace_content(path: Path, before: bytes, after: bytes) -> str | None:
     except OSError as error:
         return describe_os_error(error)
     return None
+
+
+class Setting(NamedTuple):
+    """A value and the keys that lead to it: ``("steps", "train", "instance_count")``."""
+
+    path: tuple[str, ...]
+    value: int | str
+
+    def shown(self) -> str:
+        """``steps.train.instance_count: 2``."""
+        return f"{'.'.join(self.path)}: {self.value}"
+
+
+class SettingError(ValueError):
+    """A value that cannot be set in the text: it is computed, shared or not a single value."""
+
+
+def set_values(document: Document, settings: Sequence[Setting]) -> str:
+    """The text with every value set; keys that are missing are added.
+
+    Raises:
+        SettingError: One of them cannot be set.
+    """
+    for setting in settings:
+        document = yaml.load(document.path, _set_value(document, setting))
+    return document.text
+
+
+def _set_value(document: Document, setting: Setting) -> str:
+    text, node = document.text, document.root
+    for depth, key in enumerate(setting.path):
+        if not isinstance(node, MappingNode):
+            raise SettingError(f"`{'.'.join(setting.path[:depth])}` is not a mapping in the file")
+        child = node.get(key)
+        if child is None:
+            return insert_entry(text, node, _write_entry(setting.path[depth:], setting.value))
+        if not _lies_in(child, node):
+            raise SettingError(f"`{'.'.join(setting.path[: depth + 1])}` is shared by an alias")
+        node = child
+    if not isinstance(node, Scalar) or "${{" in node.text:
+        raise SettingError(f"`{'.'.join(setting.path)}` is not a plain value in the file")
+    if node.value == setting.value:
+        return text
+    return f"{text[: node.start]}{setting.value}{text[node.end :]}"
+
+
+def _write_entry(path: tuple[str, ...], value: int | str) -> str:
+    """``parallelism: {tensor: 2}``."""
+    inner = str(value)
+    for key in reversed(path[1:]):
+        inner = f"{{{key}: {inner}}}"
+    return f"{path[0]}: {inner}"
+
+
+def _lies_in(node: Node, outer: Node) -> bool:
+    return outer.start <= node.start and node.end <= outer.end

@@ -1,10 +1,10 @@
-"""Code actions: the fixes of ``worldsize check --fix`` and comments that suppress a finding."""
+"""Findings as diagnostics of the protocol, and code actions: their fixes, and comments that suppress them."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lsprotocol import types
 
@@ -15,18 +15,26 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.suppress import UNSUPPRESSABLE
 from worldsize.fixing.apply import apply_fixes, apply_script_fixes, fix
 from worldsize.lsp.analysis import Analysis
-from worldsize.lsp.buffers import Buffer, Buffers
-from worldsize.lsp.findings import convert_finding, find_source
+from worldsize.lsp.buffers import Buffer, Buffers, Session
 from worldsize.lsp.positions import find_difference
-from worldsize.lsp.session import Session
 
 FIX_ALL = "source.fixAll.worldsize"
 KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
 _SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\]")
+SOURCE = "worldsize"
+_SEVERITIES = {
+    "error": types.DiagnosticSeverity.Error,
+    "warning": types.DiagnosticSeverity.Warning,
+    "info": types.DiagnosticSeverity.Information,
+}
+_UNNECESSARY = frozenset(
+    {"suppression-unused", "pipeline-input-unused", "yaml-duplicate-key", "yaml-key-repeated"}
+)
+_DEPRECATED = ("retired", "retiring", "deprecated")
 
 
 def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParams) -> list[types.CodeAction]:
-    """What can be done about the findings in a range of a file, those of the specs that use it too."""
+    """The actions for the findings in a range of a file, also for those of specs that use it."""
     buffers, analyses = session.buffers, session.list_analyses(buffer)
     wanted = params.context.only
     actions: list[types.CodeAction] = []
@@ -41,8 +49,8 @@ def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParam
                     actions += _fix(finding, analysis, buffers)
                     actions += _suppress(finding, analysis, buffers)
     if _is_wanted(FIX_ALL, wanted):
-        own = next((each for each in analyses if os.path.realpath(each.path) == real), None)
-        actions += _fix_all(own, buffers) if own is not None else []
+        current = next((analysis for analysis in analyses if os.path.realpath(analysis.path) == real), None)
+        actions += _fix_all(current, buffers) if current is not None else []
     return sorted(actions, key=lambda action: not action.is_preferred)
 
 
@@ -50,7 +58,7 @@ def _is_wanted(kind: str, only: object) -> bool:
     """Whether a kind, or one that contains it, was asked for."""
     if not isinstance(only, list | tuple) or not only:
         return True
-    names = [each.value if isinstance(each, types.CodeActionKind) else str(each) for each in only]
+    names = [kind.value if isinstance(kind, types.CodeActionKind) else str(kind) for kind in only]
     text = kind.value if isinstance(kind, types.CodeActionKind) else kind
     return any(not name or text == name or text.startswith(f"{name}.") for name in names)
 
@@ -99,7 +107,7 @@ def _name_fix(finding: Diagnostic, fix_: Fix, source: Source) -> str:
     span = fix_.span
     old = source.text[source.offset(span.line, span.column) : source.offset(span.end_line, span.end_column)]
     new = " ".join(fix_.replacement.split())
-    short = [each if len(each) <= 60 else f"{each[:59]}…" for each in (" ".join(old.split()), new)]
+    short = [text if len(text) <= 60 else f"{text[:59]}…" for text in (" ".join(old.split()), new)]
     if not new:
         what = f"Remove `{short[0]}`"
     elif not old.strip():
@@ -167,16 +175,80 @@ def add_suppression(source: Source, line: int, code: str) -> str | None:
 
 def _fix_all(analysis: Analysis, buffers: Buffers) -> list[types.CodeAction]:
     """All safe fixes of a file at once, until none is left."""
-    fixes = (each.fix for each in analysis.report.diagnostics)
-    if not any(each is not None and each.safe for each in fixes):
+    fixes = (diagnostic.fix for diagnostic in analysis.report.diagnostics)
+    if not any(fix is not None and fix.safe for fix in fixes):
         return []
     source = buffers.read(analysis.path)
     fixed = fix([analysis.path], write=False, texts=analysis.texts)
     change = next(
-        (each for each in fixed.changes if os.path.realpath(each.path) == os.path.realpath(analysis.path)),
+        (
+            change
+            for change in fixed.changes
+            if os.path.realpath(change.path) == os.path.realpath(analysis.path)
+        ),
         None,
     )
     if source is None or change is None:
         return []
     edit = make_edit(buffers, source, change.after.decode("utf-8-sig"))
     return [types.CodeAction(title="Apply all safe fixes of Worldsize", kind=FIX_ALL, edit=edit)]
+
+
+def group_by_file(analysis: Analysis, buffers: Buffers) -> dict[str, list[types.Diagnostic]]:
+    """The diagnostics of a check by the resolved path of their file."""
+    grouped: dict[str, list[types.Diagnostic]] = {}
+    for diagnostic in analysis.report.diagnostics:
+        converted = convert_finding(diagnostic, analysis, buffers)
+        grouped.setdefault(os.path.realpath(diagnostic.span.path), []).append(converted)
+    return grouped
+
+
+def convert_finding(finding: Diagnostic, analysis: Analysis, buffers: Buffers) -> types.Diagnostic:
+    """One finding; its help follows the message on a line of its own."""
+    text = f"{finding.message}\nhelp: {finding.help}" if finding.help else finding.message
+    related = [
+        types.DiagnosticRelatedInformation(
+            types.Location(
+                buffers.uri_of(place.span.path),
+                buffers.positions.span_to_range(find_source(place.span.path, analysis, buffers), place.span),
+            ),
+            place.message,
+        )
+        for place in finding.related
+    ]
+    source = find_source(finding.span.path, analysis, buffers)
+    return types.Diagnostic(
+        range=buffers.positions.span_to_range(source, finding.span),
+        message=text,
+        severity=_SEVERITIES[finding.severity],
+        code=finding.code,
+        code_description=types.CodeDescription(finding.docs) if finding.docs else None,
+        source=SOURCE,
+        tags=_list_tags(finding) or None,
+        related_information=related or None,
+        data={"slug": finding.slug, "confidence": finding.confidence, "fix": finding.fix_safety},
+    )
+
+
+def find_source(path: str, analysis: Analysis, buffers: Buffers) -> Source | None:
+    """The text of a file: as it is open, else as it was checked."""
+    buffer = buffers.at_path(path)
+    return buffer.source if buffer is not None else analysis.report.sources.get(path) or buffers.read(path)
+
+
+def _list_tags(finding: Diagnostic) -> list[types.DiagnosticTag]:
+    if finding.slug in _UNNECESSARY or finding.slug.endswith("-unused"):
+        return [types.DiagnosticTag.Unnecessary]
+    if any(word in finding.slug for word in _DEPRECATED):
+        return [types.DiagnosticTag.Deprecated]
+    return []
+
+
+def merge_unique(groups: Iterable[list[types.Diagnostic]]) -> list[types.Diagnostic]:
+    """The diagnostics of one file from the checks of several, each once."""
+    unique: dict[object, types.Diagnostic] = {}
+    for finding in (diagnostic for group in groups for diagnostic in group):
+        start, end = finding.range.start, finding.range.end
+        key = (start.line, start.character, end.line, end.character, finding.code, finding.message)
+        unique.setdefault(key, finding)
+    return list(unique.values())

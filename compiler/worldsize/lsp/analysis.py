@@ -24,7 +24,7 @@ NOT_OURS = Report((), {}, ())
 
 
 class Analysis(Struct, eq=False):
-    """The result for one file. ``texts`` are the open documents that it was made from."""
+    """The result for one file. ``texts`` are the open documents that were checked."""
 
     path: str
     document: Document
@@ -81,12 +81,12 @@ def is_ours(document: Document) -> bool:
 def is_excluded(path: str) -> bool:
     """Whether ``exclude:`` of the project's settings matches a file."""
     tree = discover.find_tree(path)
-    found = discover.find_settings(os.path.realpath(Path(path).parent), tree)
-    if found is None:
+    settings_file = discover.find_settings(os.path.realpath(Path(path).parent), tree)
+    if settings_file is None:
         return False
-    for each in discover.list_settings_above(found, tree):
-        globs = settings.read_excluded(yaml.load(each))
-        excluded = compile_globs(str(Path(each).parent), globs)
+    for file in discover.list_settings_above(settings_file, tree):
+        globs = settings.read_excluded(yaml.load(file))
+        excluded = compile_globs(str(Path(file).parent), globs)
         if excluded is not None and excluded.covers(discover.find_location(path)):
             return True
     return False

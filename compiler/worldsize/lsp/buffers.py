@@ -1,10 +1,11 @@
-"""The open documents: their texts, which count instead of the files on the disk."""
+"""The open documents, whose texts count instead of the files on the disk, and the checks of them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lsprotocol import types
 from msgspec import Struct, field
@@ -13,6 +14,10 @@ from pygls import uris
 from worldsize.base import untrusted
 from worldsize.base.source import Source
 from worldsize.lsp.positions import Positions
+
+if TYPE_CHECKING:
+    from worldsize.lsp.analysis import Analysis
+
 
 YAML = (".yml", ".yaml")
 _SCHEMES = ("file:", "untitled:")
@@ -44,7 +49,7 @@ class Buffers(Struct, eq=False):
         return iter(list(self._open.values()))
 
     def open(self, uri: str, text: str, version: int) -> Buffer | None:
-        """Add a document; None for one that is no file, such as a document without a name."""
+        """Add a document; None for one that is not a file, such as a document without a name."""
         path = find_path(uri)
         if path is None:
             return None
@@ -94,8 +99,8 @@ class Buffers(Struct, eq=False):
 
     def uri_of(self, path: str | os.PathLike[str]) -> str:
         """The address of a file, as the client wrote it if the file is or was open."""
-        known = self._uris.get(os.path.realpath(path))
-        return known or uris.from_fs_path(str(Path(path).absolute())) or ""
+        uri = self._uris.get(os.path.realpath(path))
+        return uri or uris.from_fs_path(str(Path(path).absolute())) or ""
 
     def read(self, path: str | os.PathLike[str]) -> Source | None:
         """The text of a file: the open document, else what is on the disk."""
@@ -109,7 +114,7 @@ class Buffers(Struct, eq=False):
 
     def texts(self) -> dict[str, bytes]:
         """The contents of all open documents by path, for the checker."""
-        return {each.path: each.source.text.encode("utf-8", "surrogatepass") for each in self}
+        return {buffer.path: buffer.source.text.encode("utf-8", "surrogatepass") for buffer in self}
 
 
 def find_path(uri: str) -> str | None:
@@ -129,3 +134,50 @@ def find_path(uri: str) -> str | None:
         path = f"{path.lstrip(os.sep)}.yml"
     relative = os.path.relpath(path)
     return path if relative.startswith(os.pardir) else relative
+
+
+class Session(Struct, eq=False):
+    """Open documents, and the last check of each that is YAML, by resolved path."""
+
+    buffers: Buffers = field(default_factory=Buffers)
+    analyses: dict[str, Analysis] = field(default_factory=dict)
+    resolved: dict[str, Analysis] = field(default_factory=dict)  # the last that had a job graph
+
+    def analyse(self, buffer: Buffer) -> Analysis:
+        """Check a document as it is now; the last check, if nothing was typed since."""
+        from worldsize.lsp.analysis import analyse  # the server starts without the checker
+
+        real = os.path.realpath(buffer.path)
+        state, texts = self.buffers.state, self.buffers.texts()
+        last = self.analyses.get(real)
+        if last is not None and last.state == state:
+            return last
+        analysis = analyse(buffer.path, texts)
+        analysis.state = state
+        if self.buffers.at_path(real) is not None:
+            self.analyses[real] = analysis
+            if analysis.job is not None:
+                self.resolved[real] = analysis
+        return analysis
+
+    def recall_resolved(self, buffer: Buffer) -> Analysis:
+        """The check of a document, or the last one that had a job graph while the text has none."""
+        analysis = self.analyse(buffer)
+        if analysis.job is not None:
+            return analysis
+        return self.resolved.get(os.path.realpath(buffer.path), analysis)
+
+    def list_analyses(self, buffer: Buffer) -> list[Analysis]:
+        """The checks that cover a document: its own, and those of the files that use it."""
+        real = os.path.realpath(buffer.path)
+        analyses = [self.analyse(buffer)] if buffer.is_yaml else []
+        for key, analysis in list(self.analyses.items()):
+            user = self.buffers.at_path(key)
+            if key != real and user is not None and analysis.has_read(real):
+                analyses.append(self.analyse(user))
+        return analyses
+
+    def forget(self, real: str) -> None:
+        """Drop the checks of a closed document."""
+        self.analyses.pop(real, None)
+        self.resolved.pop(real, None)

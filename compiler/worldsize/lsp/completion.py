@@ -6,21 +6,24 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from lsprotocol import types
+from msgspec import Struct
 
 from worldsize.azureml.model import Port
-from worldsize.azureml.references import local_path
+from worldsize.azureml.references import is_file, local_path
+from worldsize.checking.discover import SETTINGS
 from worldsize.data.tables import read_table
 from worldsize.facts import curated, vm_sizes
-from worldsize.lsp import notes, path_completion
+from worldsize.lsp import hover
 from worldsize.lsp.analysis import Analysis
-from worldsize.lsp.buffers import Buffer
-from worldsize.lsp.cursor import Cursor, find_cursor
+from worldsize.lsp.buffers import YAML, Buffer, Session
 from worldsize.lsp.names import Names
-from worldsize.lsp.places import find_line
+from worldsize.lsp.outline import Outline, find_parent, measure_indent, read_outline
+from worldsize.lsp.outline import Path as KeyPath
+from worldsize.lsp.positions import find_line
 from worldsize.lsp.schemas import SchemaView, open_schema
-from worldsize.lsp.session import Session
 from worldsize.planning import quantities
 from worldsize.resolving.components import built_in_files
 from worldsize.rules import registry
@@ -31,10 +34,26 @@ Kind = types.CompletionItemKind
 _OPEN_SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\Z")
 _TOLD = ("planned_", "predicted_")  # inputs that only the plan fills
 _SIZE_KEYS = ("instance_type", "size", "vm_size")
+_MOST = 200  # columns
+_PLAIN = re.compile(r"[A-Za-z_](?:[\w .-]*\w)?")  # needs no quotes, neither in YAML nor in a list
+
+_MOST_FILES = 200  # entries of a folder
+_SCRIPTS = (".py", ".sh")
+_LAUNCHER = re.compile(
+    r"""(?:^|[\s/"'])(?:python[\d.]*|bash|sh|torchrun|deepspeed|accelerate launch)[ \t]+\Z"""
+)
+_LAST_WORD = re.compile(r"[^\s\"'=]*\Z")
+_ENDINGS = {"uses": YAML, "component": YAML, "trial": YAML, "code": (), "conda_file": YAML}
+
+_WORD_AFTER = re.compile(r"[\w.$/:@-]*")
+_KEY_AFTER = re.compile(r"[\w$-]*")
+_EXPRESSION = re.compile(r"\$\{\{\s*(?P<name>[^\s{}]*)\Z")
+_INDENT = re.compile(r"[ \t]*")
+_DASHES = re.compile(r"(?:-[ \t]+)*")
 
 
 def complete(session: Session, buffer: Buffer, params: types.CompletionParams) -> types.CompletionList | None:
-    """What may stand at a position."""
+    """Answer a completion request."""
     if not buffer.is_yaml:
         return None
     text = buffer.source.text
@@ -54,9 +73,7 @@ def complete(session: Session, buffer: Buffer, params: types.CompletionParams) -
         items = list(_complete_key(names, schema, cursor, text))
     else:
         line = text[find_line(text, offset)[0] : offset]
-        items, length = (
-            path_completion.complete_script(names, cursor, line) if _is_command(cursor) else ([], 0)
-        )
+        items, length = complete_script(names, cursor, line) if _is_command(cursor) else ([], 0)
         if items:
             return _place(items, session, buffer, offset - length, cursor.end)
         items = list(_complete_value(session, buffer, names, schema, cursor))
@@ -93,15 +110,15 @@ def _place(
 def _complete_code(
     session: Session, buffer: Buffer, cursor: Cursor, offset: int
 ) -> types.CompletionList | None:
-    """Codes of rules in `# worldsize: ignore[`; those that are reported on the line come first."""
+    """The codes of rules in `# worldsize: ignore[`, first those that are reported on the line."""
     match = _OPEN_SUPPRESSION.match(cursor.typed)
     if match is None:
         return None
     word = match["codes"].replace(",", " ").rpartition(" ")[2]
     line = buffer.source.position(offset)[0]
-    known = next(iter(session.list_analyses(buffer)), None)
-    diagnostics = known.report.diagnostics if known is not None else ()
-    near = {each.code for each in diagnostics if each.span.line in (line, line + 1)}
+    analysis = next(iter(session.list_analyses(buffer)), None)
+    diagnostics = analysis.report.diagnostics if analysis is not None else ()
+    near = {diagnostic.code for diagnostic in diagnostics if diagnostic.span.line in (line, line + 1)}
     items = [
         types.CompletionItem(
             rule.code,
@@ -118,16 +135,16 @@ def _complete_code(
 def _complete_expression(names: Names, cursor: Cursor, after: str) -> Iterator[types.CompletionItem]:
     step = names.find_step(cursor.path)
     closing = "" if after.lstrip().startswith("}}") else "}}"
-    found: dict[str, str] = {}
-    own = not cursor.path or cursor.path[-1] in ("command", "environment_variables")
-    own = own or "environment_variables" in cursor.path
-    if own or names.kind.endswith("-component") or names.kind == "command-job":
-        found |= dict(names.list_own_ports(step))
-    if not own or names.is_spec:
-        found |= dict(names.list_bindings(step))
+    targets: dict[str, str] = {}
+    is_own_scope = not cursor.path or cursor.path[-1] in ("command", "environment_variables")
+    is_own_scope = is_own_scope or "environment_variables" in cursor.path
+    if is_own_scope or names.kind.endswith("-component") or names.kind == "command-job":
+        targets |= dict(names.list_own_ports(step))
+    if not is_own_scope or names.is_spec:
+        targets |= dict(names.list_bindings(step))
     if names.is_spec and step is not None:
-        found |= {f"plan.{name}": "from the plan of this step" for name in sorted(quantities.NAMES)}
-    for name, detail in found.items():
+        targets |= {f"plan.{name}": "from the plan of this step" for name in sorted(quantities.NAMES)}
+    for name, detail in targets.items():
         yield types.CompletionItem(name, kind=Kind.Reference, detail=detail, insert_text=f"{name}{closing}")
 
 
@@ -135,13 +152,13 @@ def _complete_key(
     names: Names, schema: SchemaView | None, cursor: Cursor, text: str
 ) -> Iterator[types.CompletionItem]:
     path, step = cursor.path, names.find_step(cursor.path)
-    given = set(names.outline.children(path))
+    written = set(names.outline.children(path))
     colon = "" if text[cursor.end : cursor.end + 1] == ":" else ": "
     if step is not None and len(path) == 3 and path[2] in (names.inputs_key, "outputs"):
         side = "outputs" if path[2] == "outputs" else "inputs"
         ports = names.list_ports(step, side)
-        for name, port in sorted(ports.items(), key=lambda each: _is_given_anyway(each[1])):
-            if port is not None and name not in given and not name.startswith(_TOLD):
+        for name, port in sorted(ports.items(), key=lambda item: _is_given_anyway(item[1])):
+            if port is not None and name not in written and not name.startswith(_TOLD):
                 yield _describe_port_item(port, colon)
         if names.read_component(step) is not None:
             return
@@ -149,8 +166,8 @@ def _complete_key(
         return
     required = schema.list_required(path)
     keys = schema.list_keys(path)
-    for name, shape in sorted(keys.items(), key=lambda each: each[0] not in required):
-        if name in given:
+    for name, shape in sorted(keys.items(), key=lambda item: item[0] not in required):
+        if name in written:
             continue
         yield types.CompletionItem(
             name,
@@ -163,7 +180,7 @@ def _complete_key(
 
 
 def _is_given_anyway(port: Port | None) -> bool:
-    """Whether an input needs no value; those that do are offered first."""
+    """Whether an input needs no value; inputs that need one come first."""
     return port is None or port.optional or port.default is not None or port.name in quantities.PLANNED
 
 
@@ -175,7 +192,7 @@ def _describe_port_item(port: Port, colon: str) -> types.CompletionItem:
         port.name,
         kind=Kind.Field,
         detail=detail,
-        documentation=_markdown(notes.describe_port(port)),
+        documentation=_markdown(hover.describe_port(port)),
         insert_text=f"{port.name}{colon}",
     )
 
@@ -185,7 +202,7 @@ def _complete_value(
 ) -> Iterator[types.CompletionItem]:
     path, step = cursor.path, names.find_step(cursor.path)
     key = path[-1] if path else ""
-    yield from path_completion.complete_path(names, cursor)
+    yield from complete_path(names, cursor)
     if key in _SIZE_KEYS:
         yield from _list_sizes(session, buffer)
     elif key == "uses" and names.is_spec:
@@ -221,11 +238,15 @@ def _complete_input(names: Names, step: str, key: str, cursor: Cursor) -> Iterat
 
 
 def _list_environments() -> Iterator[types.CompletionItem]:
-    """Curated environments; which version is the newest nobody knows here."""
+    """The curated environments, without a version: the newest is unknown here."""
     for name in curated.names():
         reference = f"azureml://registries/azureml/environments/{name}"
-        known = curated.lookup(reference)
-        packages = ", ".join(f"`{each}`" for each in known.requirements) if known is not None else ""
+        environment = curated.lookup(reference)
+        packages = (
+            ", ".join(f"`{requirement}`" for requirement in environment.requirements)
+            if environment is not None
+            else ""
+        )
         yield types.CompletionItem(
             f"{reference}/versions/",
             kind=Kind.Module,
@@ -235,15 +256,15 @@ def _list_environments() -> Iterator[types.CompletionItem]:
 
 
 def _list_sizes(session: Session, buffer: Buffer) -> Iterator[types.CompletionItem]:
-    known = session.recall_resolved(buffer).run
-    learned = known.context.vm_sizes if known is not None else vm_sizes.NOT_LEARNED
+    run = session.recall_resolved(buffer).run
+    learned = run.context.vm_sizes if run is not None else vm_sizes.NOT_LEARNED
     for name in vm_sizes.names(learned):
         size = vm_sizes.lookup(name, learned)
         if size is not None:
             yield types.CompletionItem(
                 name,
                 kind=Kind.Constant,
-                detail=notes.describe_hardware(size),
+                detail=hover.describe_hardware(size),
                 sort_text=f"{size.status != 'current':d}{size.gpus == 0:d}{name}",
                 deprecated=True if size.status == "retired" else None,
             )
@@ -254,14 +275,12 @@ def _markdown(text: str | None) -> types.MarkupContent | None:
 
 
 _ONE, _MANY = frozenset({"split_by", "split_time", "text"}), frozenset({"features", "label"})
-_MOST = 200  # columns
-_PLAIN = re.compile(r"[A-Za-z_](?:[\w .-]*\w)?")  # needs no quotes, neither in YAML nor in a list
 
 
 def complete_column(
     names: Names, analysis: Analysis, step: str, cursor: Cursor
 ) -> Iterator[types.CompletionItem]:
-    """The columns that an input may name; of a list of them, the one that is typed last."""
+    """The columns that an input may name; in a list, for the one that is being typed."""
     key = str(cursor.path[-1])
     is_of_table = names.outline.value(names.steps_key, step, "uses") == "shard_data"
     if analysis.run is None or not is_of_table or (key not in _ONE and key not in _MANY):
@@ -272,9 +291,9 @@ def complete_column(
     if path is None or path.suffix.lower() not in TABLES or not analysis.run.context.inside(path):
         return
     before = cursor.typed[: cursor.typed.rfind(",") + 1] if key in _MANY else ""
-    given = before.split(",")
+    columns = before.split(",")
     for name in _list_columns(path)[:_MOST]:
-        if name not in given and _PLAIN.fullmatch(name):
+        if name not in columns and _PLAIN.fullmatch(name):
             yield types.CompletionItem(before + name, kind=types.CompletionItemKind.Field, detail="column")
 
 
@@ -288,5 +307,151 @@ def _list_columns(path: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _read_columns(path: Path, _changed: int, _size: int) -> tuple[str, ...]:
-    """The columns of a table; another time or size is another table."""
+    """The columns of a table, read again when its time or size changes."""
     return read_table(path).columns
+
+
+def complete_path(names: Names, cursor: Cursor) -> Iterator[types.CompletionItem]:
+    """The files and folders that a value may name, relative to the document."""
+    key = str(cursor.path[-1]) if cursor.path else ""
+    if key in _ENDINGS and (cursor.typed.startswith((".", "/")) or (key == "code" and not cursor.typed)):
+        no_components = (f"./{Path(names.path).name}", *(f"./{name}" for name in SETTINGS))
+        for item in _list_entries(
+            Path(names.path).parent, cursor.typed or "./", _ENDINGS[key], key == "code"
+        ):
+            if item.label not in no_components:
+                yield item
+
+
+def complete_script(names: Names, cursor: Cursor, line: str) -> tuple[list[types.CompletionItem], int]:
+    """The scripts in `code:` after a launcher in a command, and the length of the word that is typed.
+
+    ``line`` is the line up to the cursor.
+    """
+    match = _LAST_WORD.search(line)
+    word = match.group() if match is not None else ""
+    if not _LAUNCHER.search(line[: len(line) - len(word)]):
+        return [], 0
+    folder = Path(names.path).parent
+    code = names.outline.value(*cursor.path[:-1], "code")
+    place = local_path(code, folder) if code else folder
+    return list(_list_entries(place, word, _SCRIPTS, False)) if place is not None else [], len(word)
+
+
+def _list_entries(
+    folder: Path, typed: str, endings: tuple[str, ...], only_folders: bool
+) -> Iterator[types.CompletionItem]:
+    """The entries of the folder that a typed path leads to; folders go on with a slash."""
+    start = typed[: typed.rfind("/") + 1]
+    place = folder if start in ("", "./") else local_path(start, folder)
+    if place is None:
+        return
+    try:
+        entries = sorted(entry.name for entry in place.iterdir())
+    except (OSError, ValueError):
+        return
+    for name in [entry for entry in entries if not entry.startswith((".", "__"))][:_MOST_FILES]:
+        is_folder = not is_file(place / name)
+        if is_folder or (not only_folders and name.lower().endswith(endings)):
+            kind = types.CompletionItemKind.Folder if is_folder else types.CompletionItemKind.File
+            text = f"{start}{name}{'/' if is_folder and not only_folders else ''}"
+            yield types.CompletionItem(text, kind=kind)
+
+
+Half = Literal["key", "value", "comment"]
+
+
+class Cursor(Struct, frozen=True):
+    """A place where text is typed.
+
+    ``path`` is that of the value, or of the mapping that a key is typed into. ``text[start:end]`` is the word
+    that a completion replaces, and ``typed`` what of it stands before the cursor. In an expression ``${{…``
+    the word is the name in the braces.
+    """
+
+    kind: Literal["key", "value", "comment"]
+    path: KeyPath
+    start: int
+    end: int
+    typed: str
+    in_expression: bool = False
+    in_flow: bool = False
+
+
+def find_cursor(text: str, offset: int) -> Cursor:
+    """What is typed at an offset, whether or not the text is valid YAML."""
+    before = text[:offset]
+    outline = read_outline(before)
+    line_start = before.rfind("\n") + 1
+    line = before[line_start:]
+    expression = _EXPRESSION.search(line)
+    comment = _find_comment_start(line)
+    if comment is not None and outline.block is None:
+        return Cursor("comment", (), line_start + comment, offset, line[comment:])
+    path, start, is_key = _find_token(outline, line, line_start, offset)
+    if expression is not None:
+        end = _end(text, offset, is_key=False)
+        start = line_start + expression.start("name")
+        return Cursor("value", path, start, end, text[start:offset], in_expression=True)
+    end = _end(text, offset, is_key=is_key)
+    kind: Literal["key", "value"] = "key" if is_key else "value"
+    return Cursor(kind, path, start, end, text[start:offset], in_flow=bool(outline.brackets))
+
+
+def _end(text: str, offset: int, *, is_key: bool) -> int:
+    match = (_KEY_AFTER if is_key else _WORD_AFTER).match(text, offset)
+    return offset if match is None else match.end()
+
+
+def _find_comment_start(line: str) -> int | None:
+    """Where the comment of a line starts; quotes are not followed over several lines."""
+    quote = ""
+    for index, character in enumerate(line):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'" and (index == 0 or line[index - 1] in " \t:,[{-"):
+            quote = character
+        elif character == "#" and (index == 0 or line[index - 1] in " \t"):
+            return index
+    return None
+
+
+def _find_token(outline: Outline, line: str, line_start: int, offset: int) -> tuple[KeyPath, int, bool]:
+    """The path, the start of the word and whether it is a key."""
+    if outline.brackets:
+        bracket = outline.brackets[-1]
+        start = bracket.start
+        while start < offset and outline.text[start] in " \t\r\n\"'":
+            start += 1
+        if bracket.value_path is None:
+            return bracket.path, start, True
+        return bracket.value_path, start, False
+    if outline.block is not None and line_start > outline.block[2]:
+        return outline.block[1], offset - len(line.rsplit(" ", maxsplit=1)[-1]), False
+    indent = _match_end(_INDENT, line, 0)
+    content = _match_end(_DASHES, line, indent)
+    last = next(reversed(outline.entries.values()), None)
+    if last is not None and last.key_end > last.key_start >= line_start and last.value_start <= offset:
+        start = min(last.value_start, offset)
+        return last.path, start + (outline.text[start : start + 1] in ("'", '"')), False
+    if content > indent and outline.levels and outline.levels[-1].is_item:
+        return outline.levels[-1].path, line_start + content, True
+    column = measure_indent(line[:indent]) + content - indent
+    return _find_mapping(outline, column), line_start + content, True
+
+
+def _find_mapping(outline: Outline, column: int) -> KeyPath:
+    """The mapping of a key at a column; a key that is indented below a plain value belongs beside it."""
+    path = find_parent(outline.levels, column)
+    while path in outline.entries:
+        entry = outline.entries[path]
+        value = outline.text[entry.value_start : entry.value_end]
+        if not value or value[0] in "&!":
+            break
+        path = path[:-1]
+    return path
+
+
+def _match_end(pattern: re.Pattern[str], text: str, start: int) -> int:
+    match = pattern.match(text, start)
+    return start if match is None else match.end()

@@ -11,12 +11,11 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.references import is_file, local_path
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Entry
 from worldsize.lsp.outline import Path as KeyPath
-from worldsize.lsp.places import find_expression
-from worldsize.lsp.session import Session
+from worldsize.lsp.positions import find_expression
 
 _WORD = re.compile(r"[\w./-]+")
 
@@ -33,13 +32,13 @@ def find_definition(
     if not names.kind:
         return None
     finder = _Finder(session, buffer, names)
-    found = names.outline.at(offset)
+    hit = names.outline.at(offset)
     expression = find_expression(text, offset)
     if expression is not None:
-        return finder.find_expression(*expression, found[0].path if found else ())
-    if found is None:
+        return finder.find_expression(*expression, hit[0].path if hit else ())
+    if hit is None:
         return None
-    entry, part = found
+    entry, part = hit
     if part == "key":
         return finder.find_port_of_key(entry)
     return finder.find_value(entry, offset)
@@ -100,10 +99,10 @@ class _Finder:
             return self.locate_entry((expression.scope.partition(".")[2], expression.port))
         if expression.side is not None and expression.port is not None:
             key = names.inputs_key if expression.side == "inputs" else "outputs"
-            own = (
+            base = (
                 self.locate_entry((names.steps_key, step, key, expression.port)) if step is not None else None
             )
-            return own or self.locate_entry((expression.side, expression.port))
+            return base or self.locate_entry((expression.side, expression.port))
         return None
 
     def find_value(self, entry: Entry, offset: int) -> types.Location | None:
@@ -117,7 +116,7 @@ class _Finder:
         return self._find_file(entry, value, offset)
 
     def _find_compute(self, value: str) -> types.Location | None:
-        """The profile of a spec, or what tells of a cluster: `worldsize.yml` or a compute file."""
+        """The profile of a spec, or the definition of a cluster in `worldsize.yml` or a compute file."""
         if self.names.is_spec and ("compute", value) in self.names.outline.entries:
             return self.locate_entry(("compute", value))
         run = self.session.recall_resolved(self.buffer).run
@@ -136,9 +135,9 @@ class _Finder:
         start, end = max(entry.value_start, offset - 400), min(entry.value_end, offset + 400)
         word = next(
             (
-                each.group()
-                for each in _WORD.finditer(text, start, end)
-                if each.start() <= offset <= each.end()
+                match.group()
+                for match in _WORD.finditer(text, start, end)
+                if match.start() <= offset <= match.end()
             ),
             "",
         )

@@ -1,27 +1,35 @@
-"""Hover: what a word means, and the arithmetic behind a planned value."""
+"""Hover: what a word means, and the arithmetic behind a planned value; completion shows the same notes."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
 
 from lsprotocol import types
 
 from worldsize.azureml.binding import Expression
+from worldsize.azureml.model import Component, Port
+from worldsize.base.wording import plural, show_number
 from worldsize.facts import vm_sizes
-from worldsize.lsp import notes
+from worldsize.facts.prices import TIERS, PriceList
+from worldsize.facts.vm_sizes import VmSize
 from worldsize.lsp.analysis import Analysis
-from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Entry, Path
-from worldsize.lsp.places import find_code, find_expression
+from worldsize.lsp.positions import find_code, find_expression
 from worldsize.lsp.schemas import open_schema
-from worldsize.lsp.session import Session
-from worldsize.planning.model import Derivation
-from worldsize.rules import registry
+from worldsize.planning.model import Derivation, StepPlan
+from worldsize.planning.plan_text import list_rows
+from worldsize.rules import pages, registry
+from worldsize.rules.registry import Rule
+from worldsize.spec import cron
 
 _CRON = frozenset({("schedule", "cron"), ("trigger", "expression")})  # in a spec, and in a schedule
 
 
 def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.Hover | None:
-    """What is known of the word at a position; None for a word of which nothing is."""
+    """Describe the word at a position; None if nothing is known about it."""
     if not buffer.is_yaml:
         return None
     text = buffer.source.text
@@ -29,9 +37,7 @@ def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.
     code = find_code(text, offset)
     if code is not None:
         rule = registry.find(code.text)
-        return (
-            None if rule is None else _show(session, buffer, notes.describe_rule(rule), code.start, code.end)
-        )
+        return None if rule is None else _show(session, buffer, describe_rule(rule), code.start, code.end)
     names = Names(buffer.path, text, session.buffers)
     described = _describe_place(session, buffer, names, offset) if names.kind else None
     return _show(session, buffer, *described) if described is not None else None
@@ -40,21 +46,21 @@ def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.
 def _describe_place(
     session: Session, buffer: Buffer, names: Names, offset: int
 ) -> tuple[str, int, int] | None:
-    """What is known of the place, and its range."""
+    """The description of a place, and its range."""
     analysis = session.recall_resolved(buffer)
-    found = names.outline.at(offset)
+    entry = names.outline.at(offset)
     expression = find_expression(names.text, offset)
     if expression is not None:
         start, end = expression[0].start, expression[0].end
-        content = _describe_expression(names, analysis, expression[0], found[0].path if found else ())
-    elif found is None:
+        content = _describe_expression(names, analysis, expression[0], entry[0].path if entry else ())
+    elif entry is None:
         return None
-    elif found[1] == "value":
-        start, end = found[0].value_start, found[0].value_end
-        content = _describe_value(names, analysis, found[0])
+    elif entry[1] == "value":
+        start, end = entry[0].value_start, entry[0].value_end
+        content = _describe_value(names, analysis, entry[0])
     else:
-        start, end = found[0].key_start, found[0].key_end
-        content = _describe_key(names, analysis, found[0].path)
+        start, end = entry[0].key_start, entry[0].key_end
+        content = _describe_key(names, analysis, entry[0].path)
     return (content, start, end) if content else None
 
 
@@ -72,10 +78,10 @@ def _describe_value(names: Names, analysis: Analysis, entry: Entry) -> str | Non
     step = names.find_step(entry.path)
     if step is not None and key in ("uses", "component", "trial"):
         component = names.read_component(step)
-        return notes.describe_component(component, value) if component is not None else None
+        return describe_component(component, value) if component is not None else None
     if key in ("compute", "target", "default_compute"):
         return _describe_compute(names, analysis, value)
-    if entry.path in _CRON and (times := notes.describe_fire_times(value)) is not None:
+    if entry.path in _CRON and (times := describe_fire_times(value)) is not None:
         return times
     return _describe_key(names, analysis, entry.path) if "\n" not in value else None
 
@@ -85,7 +91,7 @@ def _describe_size(analysis: Analysis, name: str | None) -> str | None:
         return None
     context = analysis.run.context
     size = vm_sizes.lookup(name, context.vm_sizes)
-    return notes.describe_size(size, context.prices()) if size is not None else None
+    return describe_size(size, context.prices()) if size is not None else None
 
 
 def _describe_compute(names: Names, analysis: Analysis, value: str) -> str | None:
@@ -101,19 +107,19 @@ def _describe_key(names: Names, analysis: Analysis, path: Path) -> str | None:
     parts = []
     if step is not None and len(path) == 2:
         plan = analysis.plan.steps.get(step) if analysis.plan is not None else None
-        parts += [notes.describe_step(plan)] if plan is not None else []
+        parts += [describe_step(plan)] if plan is not None else []
         component = names.read_component(step) if plan is None else None
-        parts += [notes.describe_component(component, step)] if component is not None else []
+        parts += [describe_component(component, step)] if component is not None else []
     elif step is not None and len(path) == 4 and path[2] in (names.inputs_key, "outputs"):
         side = "outputs" if path[2] == "outputs" else "inputs"
         port = names.list_ports(step, side).get(str(path[3]))
-        parts += [notes.describe_port(port)] if port is not None else []
+        parts += [describe_port(port)] if port is not None else []
     if not parts:
         schema = open_schema(names.kind, names.outline)
         text = schema.describe(path) if schema is not None else None
         parts += [f"**{path[-1]}**\n\n{text}"] if text else []
     rows = _find_derivations(analysis, step, str(path[-1])) if step is not None and len(path) > 2 else []
-    parts += [notes.describe_derivations(rows)] if rows else []
+    parts += [describe_derivations(rows)] if rows else []
     return "\n\n---\n\n".join(parts) or None
 
 
@@ -130,15 +136,13 @@ def _describe_expression(names: Names, analysis: Analysis, expression: Expressio
         rows = _find_derivations(analysis, step, quantity)
         plan = analysis.plan.steps.get(step) if analysis.plan is not None else None
         if rows:
-            return notes.describe_derivations(rows)
+            return describe_derivations(rows)
         if plan is not None and quantity in plan.inputs:
             return f"plan: `{quantity}` **{plan.inputs[quantity]}**"
         return None
     if expression.scope == "parent.jobs" and expression.step is not None and expression.side is not None:
         port = names.list_ports(expression.step, expression.side).get(expression.port or "")
-        return (
-            f"{expression.side[:-1]} of `{expression.step}`\n\n{notes.describe_port(port)}" if port else None
-        )
+        return f"{expression.side[:-1]} of `{expression.step}`\n\n{describe_port(port)}" if port else None
     if expression.scope in ("parent.inputs", "inputs") and expression.port is not None:
         base: Path = (
             (names.steps_key, step, names.inputs_key)
@@ -148,3 +152,107 @@ def _describe_expression(names: Names, analysis: Analysis, expression: Expressio
         value = names.outline.value(*base, expression.port)
         return f"input `{expression.port}`: {value}" if value else None
     return None
+
+
+def describe_size(size: VmSize, prices: PriceList) -> str:
+    """GPUs, memory, links, prices with their region and date, and retirement of a VM size."""
+    lines = [f"**{size.name}**", describe_hardware(size)]
+    links = [
+        f"{link.shown()} {where}"
+        for link, where in (
+            (vm_sizes.intra_node_link(size), "between the GPUs of an instance"),
+            (vm_sizes.inter_node_link(size), "between instances, for each GPU"),
+        )
+        if link is not None and size.gpus
+    ]
+    lines += ["; ".join(links)] if links else []
+    for tier in TIERS:
+        price = prices.find(size.name, tier)
+        if price is not None:
+            lines.append(f"{tier.replace('_', ' ')}: {price.shown()}")
+    if size.status != "current":
+        when = f" on {size.retirement_date}" if size.retirement_date is not None else ""
+        lines.append(f"**{size.status}{when}**")
+    return "\n\n".join(lines)
+
+
+def describe_hardware(size: VmSize) -> str:
+    """``4 × NVIDIA A100 80GB PCIe (80 GiB each), 96 vCPUs, 880 GiB of memory``."""
+    parts = []
+    if size.gpus:
+        memory = f" ({show_number(size.gpu_memory_gib)} GiB each)" if size.gpu_memory_gib is not None else ""
+        parts.append(f"{show_number(size.gpus)} × {size.gpu_model or 'GPU'}{memory}")
+    else:
+        parts.append("no GPU")
+    parts += [plural(size.vcpus, "vCPU")] if size.vcpus is not None else []
+    parts += [f"{show_number(size.ram_gib)} GiB of memory"] if size.ram_gib is not None else []
+    return ", ".join(parts)
+
+
+def describe_port(port: Port) -> str:
+    """The type, default, range and description of an input or output of a component."""
+    facts = [f"`{port.name}`: {port.type}"]
+    facts += ["optional"] if port.optional else []
+    facts += [f"default `{_write(port.default.value)}`"] if port.default is not None else []
+    facts += [f"at least {show_number(port.min.value)}"] if port.min is not None else []
+    facts += [f"at most {show_number(port.max.value)}"] if port.max is not None else []
+    if port.enum is not None and isinstance(port.enum.value, list):
+        facts.append("one of " + ", ".join(f"`{_write(word)}`" for word in port.enum.value))
+    return "\n\n".join([", ".join(facts), *([port.description] if port.description else [])])
+
+
+def describe_component(component: Component, name: str) -> str:
+    """The name, description and inputs of a component."""
+    title = component.display_name.value if component.display_name is not None else name
+    text = component.description.value if component.description is not None else None
+    lines = [f"**{title}** ({component.type} component `{name}`)"]
+    lines += [str(text)] if text else []
+    for label, ports in (("Inputs", component.inputs), ("Outputs", component.outputs)):
+        if ports:
+            lines.append(f"{label}: " + ", ".join(f"`{port.name}` ({port.type})" for port in ports.values()))
+    return "\n\n".join(lines)
+
+
+def describe_rule(rule: Rule) -> str:
+    """The page of a rule."""
+    return f"{rule.code} `{rule.slug}` ({rule.severity})\n\n{pages.read(rule)}"
+
+
+def describe_derivations(rows: Iterable[Derivation]) -> str:
+    """Rows of the plan with their arithmetic: ``global_batch_size`` 256 = 32 × 1 × 8."""
+    return "\n\n".join(
+        f"plan: `{row.quantity}` **{show_number(row.value)}**"
+        + (f" = {row.formula}" if row.formula else "")
+        + (f" ({row.source})" if row.source else "")
+        for row in rows
+    )
+
+
+def describe_step(plan: StepPlan) -> str:
+    """The table that ``worldsize plan`` prints for a step."""
+    rows: list[tuple[str, ...]] = [("quantity", "value", "", "source")]
+    rows += [tuple(cell.replace("|", "\\|") for cell in row) for row in list_rows(plan.derivations)]
+    lines = [f"**{plan.step}**", "", *_align(rows)]
+    lines += [f"\nadvice: {advice}" for advice in plan.advice]
+    return "\n".join(lines)
+
+
+def describe_fire_times(expression: str) -> str | None:
+    """When a schedule fires next; None where its expression has faults."""
+    if any(not fault.ignored for fault in cron.check_cron(expression)):
+        return None
+    times = "".join(f"- {time:%a %Y-%m-%d %H:%M}\n" for time in cron.next_times(expression, datetime.now()))
+    return f"fires next, on the clock of the schedule's `time_zone`:\n\n{times}"
+
+
+def _align(rows: list[tuple[str, ...]]) -> list[str]:
+    """A table with aligned columns, for editors that show Markdown as text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in rows]
+    rule = ["-" * width for width in widths]
+    rule[1] = f"{rule[1][1:]}:"
+    return [lines[0], "| " + " | ".join(rule) + " |", *lines[1:]]
+
+
+def _write(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""What a document names, as far as its keys show it: its kind, its steps, their components and ports.
+"""The names in a document, as far as its keys show them: its kind, its steps, their components and ports.
 
 It is read from the outline, so that it is known while the document is not valid.
 """
@@ -46,9 +46,9 @@ class Names(Struct, dict=True, eq=False):
         top = self.outline.children(())
         if "steps" in top and "jobs" not in top:
             return "spec"
-        known = recognise_kind(yaml.load(self.path, self.text), named=True)
-        if known is not None:
-            return known
+        kind = recognise_kind(yaml.load(self.path, self.text), named=True)
+        if kind is not None:
+            return kind
         schema = _NATIVE.search(self.outline.value("$schema") or "")
         if schema is not None:
             return f"{schema['what']}-{schema['kind'].lower()}"

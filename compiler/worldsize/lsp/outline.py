@@ -41,7 +41,7 @@ class Level(NamedTuple):
 
 
 class Bracket(Struct):
-    """An open ``{`` or ``[`` with what was read of its current entry."""
+    """An open ``{`` or ``[`` with the part of its current entry that was read."""
 
     kind: str
     path: Path

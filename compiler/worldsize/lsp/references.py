@@ -1,13 +1,22 @@
-"""Where a name of a document stands: a step, an input or an output, with every `${{…}}` that says it."""
+"""The uses of a step, an input or an output in a document, and the edits that rename it."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+
 from worldsize.azureml.binding import Expression
+from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Path
-from worldsize.lsp.places import find_expression, list_expressions
+from worldsize.lsp.positions import find_expression, list_expressions
+
+_STEP = re.compile(r"[a-z_][a-z0-9_]*")  # as Azure ML allows it
+_PORT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST = 255
 
 
 class Uses(NamedTuple):
@@ -33,7 +42,7 @@ def find_uses(names: Names, offset: int) -> Uses | None:
     ranges = [(entry.key_start + quoted, entry.key_end - quoted)]
     for expression in list_expressions(names.text):
         ranges += [span for target, span in _list_targets(names, expression) if target == path]
-    here = next((each for each in ranges if each[0] <= offset <= each[1]), None)
+    here = next((place for place in ranges if place[0] <= offset <= place[1]), None)
     return Uses(path, here, ranges) if here is not None else None
 
 
@@ -44,9 +53,9 @@ def find_owner(names: Names, path: Path) -> str | None:
 
 
 def _find_path(names: Names, offset: int) -> Path | None:
-    found = find_expression(names.text, offset)
-    if found is not None:
-        targets = _list_targets(names, found[0])
+    expression = find_expression(names.text, offset)
+    if expression is not None:
+        targets = _list_targets(names, expression[0])
         return next((path for path, (start, end) in targets if start <= offset <= end), None)
     place = names.outline.at(offset)
     if place is None or place[1] != "key":
@@ -84,3 +93,83 @@ def _list_targets(names: Names, expression: Expression) -> list[tuple[Path, tupl
         return [((side, port), expression.part_range(last))]
     key = names.inputs_key if side == "inputs" else "outputs"
     return [((names.steps_key, step, key, port), expression.part_range(last))]
+
+
+class RefusedError(JsonRpcException):
+    """A rename that cannot be done; the editor shows the reason."""
+
+    CODE = -32803
+    MESSAGE = "the name cannot be changed"
+
+
+def _find(session: Session, buffer: Buffer, position: types.Position) -> tuple[Names, Uses | None]:
+    names = Names(buffer.path, buffer.source.text, session.buffers)
+    offset = session.buffers.positions.to_offset(buffer.source, position)
+    return names, find_uses(names, offset) if buffer.is_yaml else None
+
+
+def prepare_rename(
+    session: Session, buffer: Buffer, params: types.PrepareRenameParams
+) -> types.PrepareRenamePlaceholder | None:
+    """The name that a rename would change; None if there is none at the position.
+
+    Raises:
+        RefusedError: The name belongs to a component.
+    """
+    names, uses = _find(session, buffer, params.position)
+    if uses is None:
+        return None
+    _refuse_name_of_component(names, uses)
+    range_ = session.buffers.positions.to_range(buffer.source, *uses.here)
+    return types.PrepareRenamePlaceholder(range_, uses.name)
+
+
+def rename(session: Session, buffer: Buffer, params: types.RenameParams) -> types.WorkspaceEdit | None:
+    """The edits that give a step, an input or an output another name.
+
+    Raises:
+        RefusedError: The name is none that it can have, is taken, or belongs to a component.
+    """
+    names, uses = _find(session, buffer, params.position)
+    if uses is None:
+        raise RefusedError(
+            "there is no name to change here: put the cursor on that of a step, input or output"
+        )
+    _refuse_name_of_component(names, uses)
+    _refuse_new_name(names, uses, params.new_name)
+    positions = session.buffers.positions
+    edits = [
+        types.TextEdit(positions.to_range(buffer.source, *place), params.new_name) for place in uses.ranges
+    ]
+    return types.WorkspaceEdit(changes={buffer.uri: edits})
+
+
+def _refuse_name_of_component(names: Names, uses: Uses) -> None:
+    owner = find_owner(names, uses.path)
+    if owner is not None:
+        raise RefusedError(f"`{uses.name}` is a name of the component `{owner}`: change it there")
+
+
+def _refuse_new_name(names: Names, uses: Uses, new: str) -> None:
+    is_step = uses.path[:-1] == (names.steps_key,)
+    what = "a step" if is_step else "an output" if uses.path[-2] == "outputs" else "an input"
+    if not (_STEP if is_step else _PORT).fullmatch(new) or len(new) > _LONGEST:
+        shown = new if len(new) <= 60 else f"{new[:59]}…"
+        letter = "lower-case letter" if is_step else "letter"
+        raise RefusedError(
+            f"`{shown}` is not a name of {what}: write a {letter} or `_`, then letters, digits and `_`"
+        )
+    if new != uses.name and new in names.outline.children(uses.path[:-1]):
+        raise RefusedError(f"there is {what} `{new}` already")
+
+
+def find_references(
+    session: Session, buffer: Buffer, params: types.ReferenceParams
+) -> list[types.Location] | None:
+    """Where a step, an input or an output is named."""
+    uses = _find(session, buffer, params.position)[1]
+    if uses is None:
+        return None
+    ranges = uses.ranges if params.context.include_declaration else uses.ranges[1:]
+    positions = session.buffers.positions
+    return [types.Location(buffer.uri, positions.to_range(buffer.source, *place)) for place in ranges]

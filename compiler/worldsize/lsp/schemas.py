@@ -1,4 +1,4 @@
-"""The schemas, asked by the path of a key: what may stand there, and what it means."""
+"""The schemas by the path of a key: what is allowed there, and what it means."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class SchemaView(Struct, frozen=True):
         for depth, part in enumerate(path):
             below = path[: depth + 1]
             shapes = [
-                each
+                schema
                 for shape in shapes
                 for child in _children(shape, part)
-                for each in self._expand(child, below)
+                for schema in self._expand(child, below)
             ]
         return shapes
 
@@ -60,14 +60,14 @@ class SchemaView(Struct, frozen=True):
         return list(values)
 
     def describe(self, path: Path) -> str | None:
-        """What a key means, by the first of its shapes that says so; with its default and its words."""
+        """The description of a key by the first of its shapes that has one, with its default and words."""
         if not path:
             return None
         parents = self.list_shapes(path[:-1])
         members = [child for parent in parents for child in _children(parent, path[-1])]
         whole = [_merge(member, self.schema) for member in members]
-        text = next((part["description"] for part in whole if part.get("description")), None)
-        default = next((part["default"] for part in whole if "default" in part), None)
+        text = next((schema["description"] for schema in whole if schema.get("description")), None)
+        default = next((schema["default"] for schema in whole if "default" in schema), None)
         values = self.list_values(path) if all(map(_lists_words, self.list_shapes(path))) else []
         lines = [str(text)] if text else []
         more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""

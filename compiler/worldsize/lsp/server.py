@@ -1,4 +1,4 @@
-"""The server: which request is answered by what, over standard input and output.
+"""The server: it answers requests over standard input and output.
 
 One thread does all work on documents, in the order of the requests, so that the loop which reads messages is
 never busy. A crash of a handler is logged to the client and ends nothing.
@@ -23,9 +23,8 @@ from pygls.exceptions import FeatureRequestError, JsonRpcException, JsonRpcInval
 from pygls.lsp.server import LanguageServer
 from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 
-from worldsize.lsp.buffers import Buffer, find_path
+from worldsize.lsp.buffers import Buffer, Session, find_path
 from worldsize.lsp.positions import Positions
-from worldsize.lsp.session import Session
 
 T = TypeVar("T")
 DELAY = 0.02  # seconds after a keystroke: keys that follow each other sooner are checked once
@@ -102,8 +101,10 @@ class Server(LanguageServer):
         return await asyncio.get_running_loop().run_in_executor(self.worker, function)
 
     def touch(self, real: str) -> None:
-        """Check again what has read a file, soon."""
-        self.dirty |= {path for path, each in list(self.session.analyses.items()) if each.has_read(real)}
+        """Schedule new checks of all documents that read a file."""
+        self.dirty |= {
+            path for path, analysis in list(self.session.analyses.items()) if analysis.has_read(real)
+        }
         buffer = self.buffers.at_path(real)
         if buffer is not None and buffer.is_yaml:
             self.dirty.add(real)
@@ -153,12 +154,12 @@ class Server(LanguageServer):
                 self._send(file)
 
     def _find_groups(self, buffer: Buffer) -> dict[str, list[types.Diagnostic]]:
-        from worldsize.lsp.findings import group_by_file  # the server answers before the checker is imported
+        from worldsize.lsp.actions import group_by_file  # the server answers before the checker is imported
 
         return group_by_file(self.session.analyse(buffer), self.buffers)
 
     def _send(self, file: str) -> None:
-        from worldsize.lsp.findings import merge_unique  # as above
+        from worldsize.lsp.actions import merge_unique  # as above
 
         buffer = self.buffers.at_path(file)
         diagnostics = merge_unique(self.published[file].values())
@@ -218,8 +219,8 @@ def _add_start(server: Server) -> None:
     @server.feature(types.INITIALIZE)
     def _initialize(params: types.InitializeParams) -> None:
         encodings = params.capabilities.general and params.capabilities.general.position_encodings
-        words = [str(getattr(each, "value", each)) for each in encodings or ()]
-        chosen = next((each for each in words if each in ("utf-8", "utf-16", "utf-32")), "utf-16")
+        words = [str(getattr(word, "value", word)) for word in encodings or ()]
+        chosen = next((word for word in words if word in ("utf-8", "utf-16", "utf-32")), "utf-16")
         server.buffers.positions = Positions(chosen)
         folders = [folder.uri for folder in params.workspace_folders or ()]
         root = next(iter([*folders, params.root_uri or ""]), "")
@@ -269,12 +270,12 @@ def _add_synchronisation(server: Server) -> None:
 
 
 def _watch_files(server: Server) -> None:
-    """Ask the client to tell of changed files, if it can."""
+    """Ask the client to report changed files, if it can."""
     workspace = server.client_capabilities.workspace
     watching = workspace.did_change_watched_files if workspace is not None else None
     if watching is None or not watching.dynamic_registration:
         return
-    patterns = [types.FileSystemWatcher(f"**/*.{each}") for each in ("yml", "yaml", "py", "json", "txt")]
+    patterns = [types.FileSystemWatcher(f"**/*.{suffix}") for suffix in ("yml", "yaml", "py", "json", "txt")]
     options = types.DidChangeWatchedFilesRegistrationOptions(patterns)
     registration = types.Registration("files", types.WORKSPACE_DID_CHANGE_WATCHED_FILES, options)
     server.client_register_capability(types.RegistrationParams([registration]))
@@ -288,9 +289,9 @@ _REQUESTS: dict[str, tuple[str, str, Any]] = {  # the module and function that a
     types.TEXT_DOCUMENT_DEFINITION: ("definition", "find_definition", None),
     types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: ("symbols", "list_symbols", None),
     types.TEXT_DOCUMENT_HOVER: ("hover", "hover", None),
-    types.TEXT_DOCUMENT_PREPARE_RENAME: ("rename", "prepare_rename", None),
-    types.TEXT_DOCUMENT_REFERENCES: ("rename", "find_references", None),
-    types.TEXT_DOCUMENT_RENAME: ("rename", "rename", types.RenameOptions(prepare_provider=True)),
+    types.TEXT_DOCUMENT_PREPARE_RENAME: ("references", "prepare_rename", None),
+    types.TEXT_DOCUMENT_REFERENCES: ("references", "find_references", None),
+    types.TEXT_DOCUMENT_RENAME: ("references", "rename", types.RenameOptions(prepare_provider=True)),
 }
 
 

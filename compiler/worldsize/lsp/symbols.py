@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from lsprotocol import types
 
-from worldsize.lsp.buffers import Buffer
+from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Path
-from worldsize.lsp.session import Session
 
 _SECTIONS = {
     "compute": types.SymbolKind.Object,
@@ -74,9 +73,9 @@ class _Outline:
         )
 
     def describe(self, path: Path) -> str | None:
-        """What says the most about a name: its component, VM size, type or value."""
+        """The most useful detail of a name: its component, VM size, type or value."""
         value = self.names.outline.value(*path) or ""
         keys = ("uses", "component", "trial", "command", "instance_type", "type")
-        found = (self.names.outline.value(*path, key) for key in keys if len(path) == 2)
-        text = next((each for each in found if each), "" if value[:1] in ("{", "[", "|", ">") else value)
+        values = (self.names.outline.value(*path, key) for key in keys if len(path) == 2)
+        text = next((text for text in values if text), "" if value[:1] in ("{", "[", "|", ">") else value)
         return " ".join(text.split())[:80] or None

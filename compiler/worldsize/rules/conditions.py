@@ -1,4 +1,4 @@
-"""What must be checked for some rules to have any work; without it their files are not imported."""
+"""Conditions without which some rules have nothing to check; their modules are then not imported."""
 
 from __future__ import annotations
 

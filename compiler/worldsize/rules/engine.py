@@ -15,8 +15,7 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
 from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
-from worldsize.rules.registry import Check
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Check, Rule
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
 """What is checked, by type name; the span is where a crash of a rule on it is reported."""
@@ -52,11 +51,11 @@ def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
 def _list_parts(
     context: Context, groups: Mapping[str, Sequence[_Group]], part: registry.Part
 ) -> tuple[list[_Group], list[Problem]]:
-    """What a part's function finds in the subjects, by file, and what stopped it."""
+    """The parts in the subjects, by file, and the problems of finding them."""
     find_parts = registry.load_part(part)
     parts: list[_Group] = []
     problems: list[Problem] = []
-    for path, group in (each for fed in part.found_in for each in groups.get(fed, ())):
+    for path, group in (pair for fed in part.found_in for pair in groups.get(fed, ())):
         if path in context.budgets.exhausted:
             continue
         try:
@@ -64,13 +63,13 @@ def _list_parts(
                 for subject, span in group:
                     limits.check_time()
                     try:
-                        found = [(each, span) for each in find_parts(context, subject)]
+                        pieces = [(piece, span) for piece in find_parts(context, subject)]
                     except limits.OverBudgetError:
                         raise
                     except Exception as error:
                         problems.append(crash(f"reading for {part.function}", span, error))
                     else:
-                        parts += [(path, found)] if found else []
+                        parts += [(path, pieces)] if pieces else []
         except limits.OverBudgetError:
             problems.append(context.budgets.give_up(path))
     return parts, problems
@@ -78,7 +77,7 @@ def _list_parts(
 
 def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:
     """Subjects in their order, cut where the file changes."""
-    return [(path, list(group)) for path, group in groupby(fed, lambda each: each[1].path)]
+    return [(path, list(group)) for path, group in groupby(fed, lambda pair: pair[1].path)]
 
 
 def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> list[Problem]:
@@ -94,8 +93,10 @@ def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> li
                     if number % _BETWEEN_LOOKS == 0:
                         limits.check_time()
                     try:
-                        for each in islice(check(context, subject), limits.FOUND):
-                            problems.append(each.under(rule.slug) if isinstance(each, Finding) else each)
+                        for problem in islice(check(context, subject), limits.FOUND):
+                            problems.append(
+                                problem.under(rule.slug) if isinstance(problem, Finding) else problem
+                            )
                             limits.check_time()
                     except limits.OverBudgetError:
                         raise
@@ -107,7 +108,7 @@ def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> li
 
 
 def crash(what: str, span: Span, error: BaseException) -> Problem:
-    """The problem for a fault of our own; with ``WORLDSIZE_TRACEBACK`` set, its traceback is printed too."""
+    """The problem for a fault of this program; ``WORLDSIZE_TRACEBACK`` also prints its traceback."""
     if os.environ.get("WORLDSIZE_TRACEBACK"):
         import traceback  # only who asks for it pays for it
 
@@ -120,7 +121,7 @@ def crash(what: str, span: Span, error: BaseException) -> Problem:
 
 
 def _bounded(text: str, width: int = 200) -> str:
-    """A message in one line of bounded length, however long the words are that it quotes."""
+    """A message in one line of bounded length, however long its quotations are."""
     flat = text if text.isprintable() else " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
 

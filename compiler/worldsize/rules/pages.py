@@ -8,7 +8,7 @@ from pathlib import Path
 
 from worldsize.base.whole_file import write_whole
 from worldsize.rules import registry
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 FOLDER = Path(__file__).parent
 _LABEL = re.compile(r"\*\*(\w+)(\.?)\*\*")  # `**Why.** …` and `**Bad**`
@@ -41,7 +41,7 @@ def _plain_lines(markdown: str) -> Iterator[str]:
 
 
 def render_table(beginning: str = "") -> str:
-    """The rules whose codes begin so, one a line, under the title of their family."""
+    """The rules whose codes begin with a text, one a line, under the title of their family."""
     width = max(len(rule.slug) for rule in registry.rules() if rule.code.startswith(beginning))
     blocks = []
     for title, rules in registry.families():

@@ -1,4 +1,4 @@
-"""Which rules there are, and the functions that check them. CONTRIBUTING.md says how to add a rule.
+"""What a rule is, which there are, and who checks them. CONTRIBUTING.md says how to add one.
 
 A rule with ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
 are those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.base.problem import Finding, Problem
-from worldsize.rules.rule import Rule
+from worldsize.base.problem import Confidence, Finding, Problem
+from worldsize.documents.diagnostics.diagnostic import Severity
 
 if TYPE_CHECKING:
+    from worldsize.rules.conditions import Condition
     from worldsize.rules.context import Context
 
 Check = Callable[["Context", Any], Iterable[Finding | Problem]]
@@ -75,7 +77,7 @@ def rules() -> tuple[Rule, ...]:
 
 
 def families() -> Iterator[tuple[str, list[Rule]]]:
-    """Each family's title, which is the first line of its docstring, and its rules by code."""
+    """The titles of the families, the first lines of their docstrings, with the rules by code."""
     for family in FAMILIES:
         module = importlib.import_module(f"worldsize.rules.{family}")
         title = (module.__doc__ or family).splitlines()[0].rstrip(".")
@@ -140,3 +142,57 @@ def load_part(part: Part) -> Callable[[Context, Any], Iterable[Any]]:
 def function_name(type_name: str) -> str:
     """The function that checks a type: ``check_job_schedule`` for ``JobSchedule``."""
     return "check" + re.sub("([A-Z])", r"_\1", type_name).lower()
+
+
+_REPOSITORY = "https://github.com/worldsize/worldsize/blob/main/compiler/worldsize/rules"
+
+
+class Rule(Struct, frozen=True):
+    """A fault that the checker knows: everything about it except its page and its checks.
+
+    Args:
+        code: ``WS203``. The third character is the digit of the family.
+        slug: The name of the fault, which lower layers report it by.
+        severity: ``error``, ``warning`` or ``info``.
+        summary: What is wrong, in a few words, for lists.
+        on: The types that the rule checks (``"Step"``). Empty where a lower layer reports the slug.
+        when: What else must be there for the checks to find anything, see
+            :mod:`worldsize.rules.conditions`; without it their module is not imported.
+        confidence: ``certain`` where the service or the client refuses the file, or its result is provably
+            wrong; ``likely`` where it follows from facts that can have changed, or from what scripts usually
+            do; ``possible`` where only the people who wrote it can know. A finding may lower it.
+        since: The version that has the rule first.
+        checked_in: The module of the family that holds the checks, where one judgement serves several
+            rules. By default the checks are in the module named after the slug.
+        family: The folder of the rule. The registry fills it in.
+    """
+
+    code: str
+    slug: str
+    severity: Severity
+    summary: str
+    on: tuple[str, ...] = ()
+    when: Condition | None = None
+    confidence: Confidence = "certain"
+    since: str = "0.1.0"
+    checked_in: str = ""
+    family: str = ""
+
+    @property
+    def module(self) -> str:
+        """The import path of the checks."""
+        return f"worldsize.rules.{self.family}.{self.checked_in or self._stem}"
+
+    @property
+    def page(self) -> str:
+        """The path of the page, relative to the folder of the rules."""
+        return f"{self.family}/{self._stem}.md"
+
+    @property
+    def docs(self) -> str:
+        """The address of the page."""
+        return f"{_REPOSITORY}/{self.page}"
+
+    @property
+    def _stem(self) -> str:
+        return self.slug.replace("-", "_")

@@ -24,7 +24,7 @@ class Binding(NamedTuple):
 
 
 class Bindings(Struct, eq=False):
-    """All of a file: of names by the function, class or file that owns them, of attributes by their name."""
+    """All bindings of a file: names by the function, class or file that owns them, attributes by name."""
 
     names: dict[tuple[ast.AST, str], list[Binding]] = field(default_factory=dict)
     attributes: dict[str, list[Binding]] = field(default_factory=dict)
@@ -57,15 +57,19 @@ def _list_scopes(module: Module) -> dict[ast.AST, Scope]:
 
 def _list_bindings(module: Module) -> Bindings:
     kinds = module.kinds
-    pairs = [(target, each.value) for each in kinds.get(ast.Assign, ()) for target in each.targets]
-    pairs += [(each.target, each.value) for each in kinds.get(ast.AnnAssign, ()) if each.value is not None]
+    pairs = [
+        (target, assignment.value)
+        for assignment in kinds.get(ast.Assign, ())
+        for target in assignment.targets
+    ]
+    pairs += [(node.target, node.value) for node in kinds.get(ast.AnnAssign, ()) if node.value is not None]
     pairs += [
         (item.optional_vars, item.context_expr)
-        for each in (*kinds.get(ast.With, ()), *kinds.get(ast.AsyncWith, ()))
-        for item in each.items
+        for node in (*kinds.get(ast.With, ()), *kinds.get(ast.AsyncWith, ()))
+        for item in node.items
         if isinstance(item.optional_vars, ast.Name)
     ]
-    pairs += [(each.target, each.value) for each in kinds.get(ast.NamedExpr, ())]
+    pairs += [(node.target, node.value) for node in kinds.get(ast.NamedExpr, ())]
     targets = {
         part: (value, position) for target, value in pairs for part, value, position in _unpack(target, value)
     }
@@ -92,51 +96,59 @@ def _list_bindings(module: Module) -> Bindings:
 
 
 def _unpack(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr, int | None]]:
-    """Each target with its value and, where a call or name is unpacked, the position in it."""
+    """The targets with their values and, if a call or name is unpacked, the position in it."""
     if not isinstance(target, ast.Tuple | ast.List):
         return [(target, value, None)]
     parts = value.elts if isinstance(value, ast.Tuple | ast.List) else None
-    if any(isinstance(each, ast.Starred) for each in (*target.elts, *(parts or ()))):
+    if any(isinstance(element, ast.Starred) for element in (*target.elts, *(parts or ()))):
         return []
     if parts is None:
-        return [(each, value, position) for position, each in enumerate(target.elts)]
-    return [(each, part, None) for each, part in zip(target.elts, parts, strict=False)]
+        return [(element, value, position) for position, element in enumerate(target.elts)]
+    return [(element, part, None) for element, part in zip(target.elts, parts, strict=False)]
 
 
 def is_parameter(function: ast.AST, name: str) -> bool:
     """Whether a function takes a parameter of this name."""
     if not isinstance(function, FUNCTIONS):
         return False
-    given = function.args
-    return any(each.arg == name for each in (*given.posonlyargs, *given.args, *given.kwonlyargs))
+    parameters = function.args
+    return any(
+        parameter.arg == name
+        for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)
+    )
 
 
 def find_argument(module: Module, call: ast.Call, function: Function, name: str) -> ast.expr | None:
-    """What a call passes for a parameter; None where it passes nothing, or it cannot be told.
+    """The argument that a call passes for a parameter; None if absent or unknown.
 
     ``module`` has the function: of a method the first parameter is the object.
     """
     passed = keyword_argument(call, name)
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
     if passed is not None or name not in names:
         return passed
     position = names.index(name) - is_method(module, function)
-    starred = any(isinstance(each, ast.Starred) for each in call.args)
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
     return call.args[position] if 0 <= position < len(call.args) and not starred else None
 
 
 def is_method(module: Module, function: Function) -> bool:
-    """Whether the first parameter of a function is an object or a class, which no call writes."""
-    static = any(getattr(each, "id", "") == "staticmethod" for each in function.decorator_list)
+    """Whether the first parameter of a function is an object or a class, which calls do not write."""
+    static = any(getattr(decorator, "id", "") == "staticmethod" for decorator in function.decorator_list)
     return isinstance(module.parents.get(function), ast.ClassDef) and not static
 
 
 def find_default(function: Function, name: str) -> ast.expr | None:
     """The default of a parameter."""
-    given = function.args
-    names = [each.arg for each in (*given.posonlyargs, *given.args)]
-    defaults: dict[str, ast.expr | None] = dict(zip(reversed(names), reversed(given.defaults), strict=False))
-    defaults |= {each.arg: value for each, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    parameters = function.args
+    names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
+    defaults: dict[str, ast.expr | None] = dict(
+        zip(reversed(names), reversed(parameters.defaults), strict=False)
+    )
+    defaults |= {
+        parameter.arg: value
+        for parameter, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
+    }
     return defaults.get(name)
 
 
@@ -147,5 +159,5 @@ def find_entry(mapping: ast.AST | None, key: object) -> ast.expr | None:
             if isinstance(name, ast.Constant) and name.value == key:
                 return value
     if isinstance(mapping, ast.Call) and getattr(mapping.func, "id", "") == "dict":
-        return next((each.value for each in mapping.keywords if each.arg == key), None)
+        return next((keyword.value for keyword in mapping.keywords if keyword.arg == key), None)
     return None

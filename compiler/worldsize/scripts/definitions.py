@@ -28,17 +28,17 @@ class Definitions(Struct, eq=False):
     def __post_init__(self) -> None:
         for module in self.modules:
             for kind in FUNCTIONS:
-                for each in module.kinds.get(kind, ()):
-                    self.functions.setdefault(each.name, []).append((module, each))
-            for each in module.kinds.get(ast.ClassDef, ()):
-                self.classes.setdefault(each.name, []).append((module, each))
+                for node in module.kinds.get(kind, ()):
+                    self.functions.setdefault(node.name, []).append((module, node))
+            for node in module.kinds.get(ast.ClassDef, ()):
+                self.classes.setdefault(node.name, []).append((module, node))
 
     def once(self, work: Callable[..., T], *arguments: object) -> T:
-        """What a function makes of these modules, worked out once."""
+        """The result of a function for these modules, calculated once."""
         return recall(self.memo, work, self, *arguments)
 
     def find(self, module: Module, name: ast.AST) -> list[tuple[Module, Function]]:
-        """The functions that a name or attribute may mean; of a class those that make an object of it."""
+        """The functions that a name or attribute may mean; for a class, those that construct it."""
         if isinstance(name, ast.Name):
             return self.once(_find_named, module, name.id)
         if isinstance(name, ast.Attribute):
@@ -53,7 +53,7 @@ def define(_entry: Module, modules: tuple[Module, ...]) -> Definitions:
 
 
 def define_alone(module: Module) -> Definitions:
-    """The definitions of one file, where what lies beside it does not matter."""
+    """The definitions of one file without those of the files beside it."""
     return module.once(define, (module,))
 
 
@@ -61,14 +61,14 @@ def _find_named(code: Definitions, module: Module, name: str) -> list[tuple[Modu
     imported = module.names.get(name)
     real = name if imported is None else imported.rpartition(".")[2]
     functions = [
-        each
-        for each in code.functions.get(real, ())
-        if (each[0] is module) == (imported is None) and find_class(*each) is None
+        pair
+        for pair in code.functions.get(real, ())
+        if (pair[0] is module) == (imported is None) and find_class(*pair) is None
     ]
     makers = [
         (other, method)
-        for other, each in code.classes.get(real, ())
-        for method in each.body
+        for other, class_ in code.classes.get(real, ())
+        for method in class_.body
         if isinstance(method, FUNCTIONS) and method.name in ("__init__", "__post_init__", "__new__")
     ]
     return (functions + makers)[:_MOST]
@@ -77,11 +77,13 @@ def _find_named(code: Definitions, module: Module, name: str) -> list[tuple[Modu
 def _find_method(code: Definitions, owner: str | None, name: str) -> list[tuple[Module, Function]]:
     methods = code.functions.get(name, [])
     if owner is None:
-        return [each for each in methods if find_class(*each) is not None][:_MOST]
+        return [method for method in methods if find_class(*method) is not None][:_MOST]
     last = owner.rpartition(".")[2]
     if last in code.classes:
-        return [each for each in methods if getattr(find_class(*each), "name", None) == last][:_MOST]
-    return [each for each in methods if find_class(*each) is None and find_stem(each[0]) == last][:_MOST]
+        return [method for method in methods if getattr(find_class(*method), "name", None) == last][:_MOST]
+    return [method for method in methods if find_class(*method) is None and find_stem(method[0]) == last][
+        :_MOST
+    ]
 
 
 def find_class(module: Module, function: Function) -> ast.ClassDef | None:

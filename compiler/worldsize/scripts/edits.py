@@ -19,13 +19,13 @@ _HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "
 
 
 def guard_by_rank(program: Program, module: Module, call: ast.Call) -> Fix | None:
-    """Put the statement that is only this call under a condition that holds on the first process."""
+    """Put a statement that is only this call under a condition on the first process."""
     statement = module.parents.get(call)
     if not isinstance(statement, ast.Expr) or not _has_own_lines(module, statement):
         return None
     condition = _first_rank(program, module, statement)
-    strings = [each for each in ast.walk(statement) if isinstance(each, ast.Constant | ast.JoinedStr)]
-    if condition is None or any(each.lineno != each.end_lineno for each in strings):
+    strings = [inner for inner in ast.walk(statement) if isinstance(inner, ast.Constant | ast.JoinedStr)]
+    if condition is None or any(text.lineno != text.end_lineno for text in strings):
         return None
     indent = _indent(module, statement)
     step = "\t" if indent.startswith("\t") else "    "
@@ -69,8 +69,8 @@ def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
 
 def add_import(module: Module, statement: str, *, safe: bool) -> Fix | None:
     """Import a module before the other imports."""
-    body = [each for each in module.tree.body if not _stays_first(each)]
-    imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
+    body = [statement for statement in module.tree.body if not _stays_first(statement)]
+    imports = [statement for statement in body if isinstance(statement, ast.Import | ast.ImportFrom)]
     first = next(iter(imports or body), None)
     if first is None or not _has_own_lines(module, first, alone=False):
         return None
@@ -79,8 +79,8 @@ def add_import(module: Module, statement: str, *, safe: bool) -> Fix | None:
 
 def call_horovod_init(module: Module) -> Fix | None:
     """Call ``hvd.init()`` after the imports."""
-    body = [each for each in module.tree.body if not _stays_first(each)]
-    later = (each for each in body if not isinstance(each, ast.Import | ast.ImportFrom))
+    body = [statement for statement in module.tree.body if not _stays_first(statement)]
+    later = (statement for statement in body if not isinstance(statement, ast.Import | ast.ImportFrom))
     first, alias = next(later, None), _find_horovod(module)
     if first is None or alias is None or not _has_own_lines(module, first, alone=False):
         return None
@@ -102,16 +102,18 @@ def choose_own_gpu(module: Module, node: ast.AST) -> Fix | None:
 
 def divide_rows(module: Module, loader: ast.Call) -> Fix | None:
     """Give a loader a sampler for its rows in place of ``shuffle=True``."""
-    shuffle = next(each for each in loader.keywords if each.arg == "shuffle")
+    shuffle = next(keyword for keyword in loader.keywords if keyword.arg == "shuffle")
     if not _has_own_arguments(module, loader):
         return None
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
     bound = list_bound_names(module) or set()
-    known = [name for name in ("DistributedSampler", "torch") if name in bound]
+    names_bound = [name for name in ("DistributedSampler", "torch") if name in bound]
     text = ast.get_source_segment(module.text, rows) if rows is not None else None
-    if text is None or "\n" in text or not known:
+    if text is None or "\n" in text or not names_bound:
         return None
-    maker = known[0] if known[0] == "DistributedSampler" else "torch.utils.data.DistributedSampler"
+    maker = (
+        names_bound[0] if names_bound[0] == "DistributedSampler" else "torch.utils.data.DistributedSampler"
+    )
     return Fix(module.full_span(shuffle), f"sampler={maker}({text})", safe=False)
 
 
@@ -119,7 +121,7 @@ def add_argument(module: Module, call: ast.Call, argument: str) -> Fix | None:
     """Add an argument to a call behind the others."""
     if not _has_own_arguments(module, call):
         return None
-    last = max((*call.args, *(each.value for each in call.keywords)), key=module.full_span)
+    last = max((*call.args, *(keyword.value for keyword in call.keywords)), key=module.full_span)
     source, end = module.source, module.full_span(last)
     rest = source.text[source.offset(end.end_line, end.end_column) : source.offset(*_end_of(module, call))]
     if rest.strip(" ,\n") != ")":
@@ -129,9 +131,9 @@ def add_argument(module: Module, call: ast.Call, argument: str) -> Fix | None:
 
 
 def _has_own_arguments(module: Module, call: ast.Call) -> bool:
-    """Whether all arguments stand in the call, and none in a dictionary that it is given."""
+    """Whether all arguments are written in the call, none in a dictionary that is passed to it."""
     whole = module.full_span(call)
-    spans = [module.full_span(each) for each in call.keywords]
+    spans = [module.full_span(keyword) for keyword in call.keywords]
     return all(
         (whole.line, whole.column) <= (span.line, span.column)
         and (span.end_line, span.end_column) <= (whole.end_line, whole.end_column)
@@ -175,14 +177,16 @@ def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:
 
 
 def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
-    """The line from which on a name is bound in a scope; None where it is not, or to the local rank."""
+    """The first line that binds a name in a scope; None if nothing does, or it is bound to the local rank."""
     if is_parameter(scope, name):
         return 0
     names = read_bindings(module).names
-    own, outer = names.get((scope, name), []), names.get((module.tree, name), [])
-    if any(word in LOCAL_NAMES for each in (*own, *outer) for word in find_mentions(each.value)):
+    inner, outer = names.get((scope, name), []), names.get((module.tree, name), [])
+    if any(word in LOCAL_NAMES for binding in (*inner, *outer) for word in find_mentions(binding.value)):
         return None
-    return min((0 if each in outer else each.target.lineno for each in (*own, *outer)), default=None)
+    return min(
+        (0 if binding in outer else binding.target.lineno for binding in (*inner, *outer)), default=None
+    )
 
 
 def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.Assign | None]:

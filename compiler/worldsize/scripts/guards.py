@@ -9,7 +9,7 @@ from typing import Literal
 
 from worldsize.scripts.bindings import FUNCTIONS, Function
 from worldsize.scripts.definitions import Definitions
-from worldsize.scripts.module import Module, constant_value, is_environment, variable_read
+from worldsize.scripts.module import Module, constant_value, find_mentions, is_environment, variable_read
 from worldsize.scripts.ranks import is_rank, last_name, list_rank_nodes
 from worldsize.scripts.values import find_single, find_values
 
@@ -37,7 +37,7 @@ _SHORT = 8  # nodes between a call and what decides about it
 
 
 def read_side(code: Definitions, module: Module, test: ast.AST, depth: int = 4) -> Side | None:
-    """Which processes a condition surely chooses: the first or the others; None of any other condition."""
+    """The processes that a condition certainly selects, the first or the others; else None."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         side = (
             "others" if is_rank(code, module, test.operand) else read_side(code, module, test.operand, depth)
@@ -57,17 +57,17 @@ def read_side(code: Definitions, module: Module, test: ast.AST, depth: int = 4) 
 
 def _join_sides(code: Definitions, module: Module, test: ast.BoolOp, depth: int) -> Side | None:
     """The side of ``rank == 0 and …``, or of ``rank == 0 or not dist.is_initialized()``."""
-    sides = [(each, read_side(code, module, each, depth)) for each in test.values]
-    known = {side for _, side in sides if side is not None}
+    sides = [(part, read_side(code, module, part, depth)) for part in test.values]
+    chosen = {side for _, side in sides if side is not None}
     clear = isinstance(test.op, ast.And) or all(
-        side is not None or _ALONE.search(ast.unparse(each)) for each, side in sides
+        side is not None or any(map(_ALONE.search, find_mentions(part))) for part, side in sides
     )
-    return known.pop() if len(known) == 1 and clear else None
+    return chosen.pop() if len(chosen) == 1 and clear else None
 
 
 def is_local(test: ast.AST) -> bool:
     """Whether the condition counts the processes of one instance."""
-    return _LOCAL.search(ast.unparse(test)) is not None
+    return any(map(_LOCAL.search, find_mentions(test)))
 
 
 def _compare(code: Definitions, module: Module, test: ast.Compare) -> Side | None:
@@ -77,7 +77,9 @@ def _compare(code: Definitions, module: Module, test: ast.Compare) -> Side | Non
     if not is_rank(code, module, left):
         return None
     if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set):
-        numbers = {-1 if isinstance(each, ast.UnaryOp) else constant_value(each) for each in right.elts}
+        numbers = {
+            -1 if isinstance(element, ast.UnaryOp) else constant_value(element) for element in right.elts
+        }
         if numbers <= {0, -1}:
             return "first" if isinstance(op, ast.In) else "others"
     if constant_value(right) == 0 and type(constant_value(right)) is int:
@@ -90,7 +92,7 @@ def _compare(code: Definitions, module: Module, test: ast.Compare) -> Side | Non
 
 
 def find_guards(code: Definitions, module: Module, node: ast.AST) -> list[tuple[Side, ast.AST]]:
-    """The sides on which a node is reached inside of its function, each with the condition."""
+    """The sides that reach a node inside its function, with their conditions."""
     guards: list[tuple[Side, ast.AST]] = []
     for above, child in module.ancestors(node):
         if isinstance(above, ast.If | ast.IfExp) and child is not above.test:
@@ -100,7 +102,7 @@ def find_guards(code: Definitions, module: Module, node: ast.AST) -> list[tuple[
                 guards.append((side if in_body else _OTHER[side], above.test))
         guards += _find_left(code, module, above, child)
         if isinstance(above, FUNCTIONS):
-            names = [last_name(each) or "" for each in above.decorator_list]
+            names = [last_name(decorator) or "" for decorator in above.decorator_list]
             guards += [
                 ("first", above) for name in names if re.fullmatch(r"rank_zero_only|on_main_process", name)
             ]
@@ -115,12 +117,12 @@ def _find_left(
     for block in (getattr(above, "body", None), getattr(above, "orelse", None)):
         if isinstance(block, list) and child in block:
             return [
-                (_OTHER[side], each.test)
-                for each in block[: block.index(child)]
-                if isinstance(each, ast.If)
-                and leaves_block(each.body)
-                and not each.orelse
-                and (side := read_side(code, module, each.test)) is not None
+                (_OTHER[side], statement.test)
+                for statement in block[: block.index(child)]
+                if isinstance(statement, ast.If)
+                and leaves_block(statement.body)
+                and not statement.orelse
+                and (side := read_side(code, module, statement.test)) is not None
             ]
     return []
 
@@ -133,7 +135,7 @@ def leaves_block(body: list[ast.stmt]) -> bool:
 
 
 def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: int = 4) -> bool:
-    """Whether something above a node, or above a place that calls its function, looks at the rank.
+    """Whether a node, or a call of its function, stands under something that depends on the rank.
 
     A function that nothing calls by name may be called from anywhere, so it counts as guarded; a method
     also counts where its class is made under a guard.
@@ -141,19 +143,19 @@ def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AS
     place = _find_decider(module, node)
     if isinstance(place, bool) or depth == 0:
         return place is True
-    if any(_looks_at_rank(modules, module, each) for each in place.decorator_list):
+    if any(_looks_at_rank(modules, module, decorator) for decorator in place.decorator_list):
         return True
-    known: dict[ast.AST, bool] = module.memo.setdefault((is_guarded_by_rank, modules, depth), {})
-    if place not in known:
+    answers: dict[ast.AST, bool] = module.memo.setdefault((is_guarded_by_rank, modules, depth), {})
+    if place not in answers:
         calls = _list_calls(modules, module, place)
-        known[place] = not calls or any(
+        answers[place] = not calls or any(
             is_guarded_by_rank(modules, other, call, depth - 1) for other, call in calls
         )
-    return known[place]
+    return answers[place]
 
 
 def _looks_at_rank(modules: tuple[Module, ...], module: Module, decorator: ast.expr) -> bool:
-    """Whether a decorator of the scripts decides by the rank what it does with its function."""
+    """Whether a decorator of the scripts treats its function by the rank."""
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
     last = module.name_of(name).rpartition(".")[2]
     return any(
@@ -178,14 +180,14 @@ def _list_calls(
 
 
 def _find_decider(module: Module, node: ast.AST) -> bool | Function:
-    """True where something above a node looks at the rank, else the function around it, else False."""
+    """True if something above a node depends on the rank; else the function around it, else False."""
     asking, left, parents = module.once(_list_asking), module.once(_list_left), module.parents
-    known: dict[ast.AST, bool | Function] = module.memo.setdefault(_find_decider, {})
+    answers: dict[ast.AST, bool | Function] = module.memo.setdefault(_find_decider, {})
     path: list[ast.AST] = []
     result: bool | Function = False
     while node in parents:
-        if node in known:
-            result = known[node]
+        if node in answers:
+            result = answers[node]
             break
         path.append(node)
         above = parents[node]
@@ -197,12 +199,12 @@ def _find_decider(module: Module, node: ast.AST) -> bool | Function:
             break
         node = above
     if len(path) > _SHORT:  # as in a long chain of calls
-        known.update(dict.fromkeys(path, result))
+        answers.update(dict.fromkeys(path, result))
     return result
 
 
 def _list_asking(module: Module) -> set[ast.AST]:
-    """All nodes that decide by the rank what below them is done."""
+    """All nodes that select by the rank what runs below them."""
     speaking, kinds = module.once(list_rank_nodes), module.kinds
     asking: set[ast.AST] = {node for node in kinds.get(ast.BoolOp, ()) if node in speaking}
     for kind in _CONDITIONS:
@@ -227,17 +229,17 @@ def _list_left(module: Module) -> set[ast.AST]:
 
 
 def holds_in_group(code: Definitions, module: Module, test: ast.AST, depth: int = 3) -> bool:
-    """Whether a condition surely holds in every process, where the variables of torch are set for several."""
+    """Whether a condition certainly holds in every process of a job that sets the variables of torch."""
     if isinstance(test, ast.BoolOp):
-        holds = [holds_in_group(code, module, each, depth) for each in test.values]
+        holds = [holds_in_group(code, module, part, depth) for part in test.values]
         return all(holds) if isinstance(test.op, ast.And) else any(holds)
     if isinstance(test, ast.Compare):
         return len(test.ops) == 1 and _holds_comparison(module, test)
     if not isinstance(test, ast.Name | ast.Attribute) or not depth:
         return False
     values = find_values(code, module, test)
-    in_group = [each for each in values if not _is_alone(each[1])]
-    return bool(in_group) and all(holds_in_group(code, *each, depth - 1) for each in in_group)
+    in_group = [value for value in values if not _is_alone(value[1])]
+    return bool(in_group) and all(holds_in_group(code, *value, depth - 1) for value in in_group)
 
 
 def _is_alone(node: ast.AST) -> bool:

@@ -1,4 +1,4 @@
-"""Where a script trains: its loops, its optimizers, and what is done in each pass."""
+"""Where a script trains: its loops, its optimizers, and the work of every pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, name_variable
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
@@ -29,7 +29,7 @@ def find_block(module: Module, node: ast.AST) -> ast.AST:
 
 
 def list_conditions(module: Module, node: ast.AST) -> list[ast.If]:
-    """The conditions under which a node is reached, inside of its loop and function."""
+    """The conditions on the way to a node, inside its loop and function."""
     conditions: list[ast.If] = []
     for above, child in module.ancestors(node):
         if isinstance(above, (*_LOOPS, *_SCOPES)):
@@ -40,7 +40,7 @@ def list_conditions(module: Module, node: ast.AST) -> list[ast.If]:
 
 
 def list_backward_calls(module: Module) -> list[ast.Call]:
-    """``loss.backward()``; not the method of an engine or accelerator, which is given the loss."""
+    """``loss.backward()``; not the method of an engine or accelerator, which takes the loss."""
     return [
         call
         for _, call in module.callers.get("backward", ())
@@ -49,13 +49,13 @@ def list_backward_calls(module: Module) -> list[ast.Call]:
 
 
 def optimizer_names(module: Module) -> set[str]:
-    """What the file calls its optimizers, as in ``optimizer`` or ``self.optimizer``."""
+    """The names of the optimizers in a file, such as ``optimizer`` or ``self.optimizer``."""
     return module.once(_list_optimizers)
 
 
 def _list_optimizers(module: Module) -> set[str]:
     names = {
-        ast.unparse(target)
+        name_variable(target)
         for node in module.kinds.get(ast.Assign, ())
         if isinstance(node.value, ast.Call)
         and ".optim." in f".{module.name_of(node.value.func)}"
@@ -73,13 +73,13 @@ def _list_optimizers(module: Module) -> set[str]:
 
 def list_steps(module: Module) -> list[tuple[str, ast.Call]]:
     """Each call that applies gradients, with the optimizer: ``opt.step()``, ``scaler.step(opt)``."""
-    known = optimizer_names(module)
+    names = optimizer_names(module)
     steps: list[tuple[str, ast.Call]] = []
     for _, call in module.callers.get("step", ()):
         if not isinstance(call.func, ast.Attribute):
             continue
-        owner = ast.unparse(call.args[0] if call.args else call.func.value)
-        if owner in known:
+        owner = name_variable(call.args[0] if call.args else call.func.value)
+        if owner in names:
             steps.append((owner, call))
     return steps
 
@@ -105,10 +105,23 @@ def _list_counting(module: Module) -> set[str]:
 
 
 def find_assigned(module: Module, *endings: str) -> Iterator[tuple[str, ast.Assign, ast.Call]]:
-    """Variables and attributes that are set to what a call of one of these names returns."""
+    """The variables and attributes that calls of these names are assigned to."""
     for call in module.called(*endings):
         statement = module.parents.get(call)
         if isinstance(statement, ast.Assign):
             for target in statement.targets:
                 first = target.elts[0] if isinstance(target, ast.Tuple | ast.List) and target.elts else target
-                yield ast.unparse(first), statement, call
+                if name := name_variable(first):
+                    yield name, statement, call
+
+
+def list_prepared(modules: tuple[Module, ...]) -> set[str] | None:
+    """The variables passed to ``accelerator.prepare(…)``; None if it also takes ``*others``."""
+    arguments = [
+        argument
+        for module in modules
+        for _, call in module.callers.get("prepare", ())
+        for argument in call.args
+    ]
+    starred = any(isinstance(argument, ast.Starred) for argument in arguments)
+    return None if starred else {name_variable(argument) for argument in arguments}

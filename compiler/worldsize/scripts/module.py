@@ -1,4 +1,4 @@
-"""One Python file as rules look at it: parsed once, names of imports resolved, every node with its parent."""
+"""One Python file for all that read it: parsed once, imported names resolved, every node with its parent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Module(Struct, eq=False):
         return self.source.text
 
     def span(self, node: ast.AST) -> Span:
-        """The place of a node; of a longer one only its first line."""
+        """The place of a node; its first line if it has several."""
         line, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
         start = self._column(line, getattr(node, "col_offset", 0))
         if last != line:
@@ -78,15 +78,15 @@ class Module(Struct, eq=False):
             node = above
 
     def called(self, *endings: str) -> list[ast.Call]:
-        """Calls whose name is, or ends with a dot and, one of these."""
+        """The calls of these names: ``fit`` finds ``fit()`` and ``model.fit()``."""
         return self.once(_find_called, endings)
 
     def once(self, work: Callable[..., T], *arguments: object) -> T:
-        """What a function makes of this file, worked out once for all rules and all starts of it."""
+        """The result of a function for this file, calculated once for all rules and all starts of it."""
         return recall(self.memo, work, self, *arguments)
 
     def around(self, starts: Iterable[ast.AST]) -> set[ast.AST]:
-        """These nodes and all that they lie in."""
+        """These nodes and all nodes around them."""
         nodes: set[ast.AST] = set()
         for start in starts:
             node: ast.AST | None = start
@@ -100,18 +100,18 @@ class Module(Struct, eq=False):
         return self.once(_list_stores).get(name, ())
 
     def mentions(self, word: str) -> Sequence[ast.AST]:
-        """The names, attributes, parameters and texts that are a word."""
+        """The names, attributes, parameters and texts that equal a word."""
         return self.once(_words).get(word, ())
 
     def holding(self, test: Callable[[str], object]) -> set[ast.AST]:
-        """All nodes inside of which a name, attribute, parameter or text passes a test."""
+        """All nodes that contain a name, attribute, parameter or text that passes a test."""
         words = self.once(_words)
         passing = [word for word in words if test(word)]
         return self.around(node for word in passing for node in words[word])
 
 
 def recall(memo: dict[object, Any], work: Callable[..., T], subject: object, *arguments: object) -> T:
-    """What a function makes of a subject, which keeps it in its ``memo``."""
+    """The result of a function for a subject, kept in the ``memo`` of the subject."""
     key = (work, *arguments)
     if key not in memo:
         memo[key] = work(subject, *arguments)
@@ -120,7 +120,7 @@ def recall(memo: dict[object, Any], work: Callable[..., T], subject: object, *ar
 
 
 def parse_module(source: Source) -> Module | None:
-    """Parse a file; None where it is not the Python of this interpreter."""
+    """Parse a file; None if this interpreter cannot."""
     try:
         module = Module(source, parse_text(source.text))
         _index(module)
@@ -158,27 +158,27 @@ def _index(module: Module) -> None:
                 module.names[alias.asname or alias.name] = full
     for call in module.kinds.get(ast.Call, ()):
         if any(one.arg is None for one in call.keywords):
-            call.keywords = [each for one in call.keywords for each in _open_keywords(module, one)]
+            call.keywords = [opened for one in call.keywords for opened in _open_keywords(module, one)]
         name = module.name_of(call.func)
         module.calls.append((name, call))
         module.callers.setdefault(name.rpartition(".")[2], []).append((name, call))
 
 
-def _open_keywords(module: Module, given: ast.keyword) -> list[ast.keyword]:
-    """What `**options` gives a call, where it is a dictionary that nothing else uses; else as it is."""
-    name = given.value.id if given.arg is None and isinstance(given.value, ast.Name) else None
+def _open_keywords(module: Module, keyword: ast.keyword) -> list[ast.keyword]:
+    """The keywords that `**options` passes, if it is a dictionary that nothing else uses; else itself."""
+    name = keyword.value.id if keyword.arg is None and isinstance(keyword.value, ast.Name) else None
     uses = [node for node in module.kinds[ast.Name] if node.id == name] if name is not None else []
     above = [module.parents.get(node) for node in uses]
-    set_by = [each for each in above if isinstance(each, ast.Assign) and each.value not in uses]
-    spread = [each for each in above if isinstance(each, ast.keyword) and each.arg is None]
+    set_by = [parent for parent in above if isinstance(parent, ast.Assign) and parent.value not in uses]
+    spread = [parent for parent in above if isinstance(parent, ast.keyword) and parent.arg is None]
     if len(set_by) != 1 or len(set_by) + len(spread) != len(uses):
-        return [given]
+        return [keyword]
     made = set_by[0].value
     if isinstance(made, ast.Call) and getattr(made.func, "id", "") == "dict" and not made.args:
         return made.keywords
     keys = made.keys if isinstance(made, ast.Dict) else [None]
     if not isinstance(made, ast.Dict) or not all(isinstance(constant_value(key), str) for key in keys):
-        return [given]
+        return [keyword]
     return [
         ast.keyword(str(constant_value(key)), value, **_place(key, value))
         for key, value in zip(keys, made.values, strict=True)
@@ -186,7 +186,7 @@ def _open_keywords(module: Module, given: ast.keyword) -> list[ast.keyword]:
 
 
 def _place(start: ast.AST | None, end: ast.expr) -> dict[str, Any]:
-    """The attributes with the place of what begins and ends with these."""
+    """The position attributes of a node that begins and ends with these."""
     first = {name: getattr(start, name) for name in ("lineno", "col_offset")}
     return first | {name: getattr(end, name) for name in ("end_lineno", "end_col_offset")}
 
@@ -216,9 +216,9 @@ def _walk(module: Module) -> None:
 
 def _find_called(module: Module, endings: tuple[str, ...]) -> list[ast.Call]:
     lasts = {ending.rpartition(".")[2] for ending in endings} & module.callers.keys()
-    known = module.calls if len(lasts) > 1 else module.callers[lasts.pop()] if lasts else ()
+    candidates = module.calls if len(lasts) > 1 else module.callers[lasts.pop()] if lasts else ()
     dotted = tuple(f".{ending}" for ending in endings)
-    return [call for name, call in known if f".{name}".endswith(dotted)]
+    return [call for name, call in candidates if f".{name}".endswith(dotted)]
 
 
 def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
@@ -230,7 +230,7 @@ def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
 
 
 def _words(module: Module) -> dict[str, list[ast.AST]]:
-    """Every name, attribute, parameter and text, with where it stands."""
+    """Every name, attribute, parameter and text, with the nodes that have it."""
     words: dict[str, list[ast.AST]] = {}
     for kind, read in ((ast.Name, "id"), (ast.Attribute, "attr"), (ast.arg, "arg"), (ast.Constant, "value")):
         for node in module.kinds.get(kind, ()):
@@ -258,13 +258,21 @@ def keyword_argument(call: ast.Call, name: str) -> ast.expr | None:
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
+def name_variable(node: ast.AST | None) -> str:
+    """``self.model`` or ``loaders["train"]``, as written; empty for an expression that is not a variable."""
+    inner = node
+    while isinstance(inner, ast.Attribute | ast.Subscript):
+        inner = inner.value
+    return ast.unparse(node) if node is not None and isinstance(inner, ast.Name) else ""
+
+
 def constant_value(node: ast.AST | None) -> object:
     """The value of a literal, else None."""
     return node.value if isinstance(node, ast.Constant) else None
 
 
 def variable_read(node: ast.AST) -> str | None:
-    """The name, where a node reads an environment variable: ``os.environ["X"]`` or ``getenv("X")``."""
+    """The environment variable that a node reads: ``os.environ["X"]`` or ``getenv("X")``."""
     name: ast.AST | None = None
     if isinstance(node, ast.Subscript) and is_environment(node.value):
         name = node.slice
@@ -300,25 +308,25 @@ def _list_variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]
 
 
 def is_conditional(module: Module, node: ast.AST) -> bool:
-    """Whether it is done only in some case, such as outside of Azure ML."""
+    """Whether a node runs only under a condition, such as outside Azure ML."""
     path: list[ast.AST] = []
-    known: dict[ast.AST, bool] = module.memo.setdefault(is_conditional, {})
+    answers: dict[ast.AST, bool] = module.memo.setdefault(is_conditional, {})
     result = False
     for above, child in module.ancestors(node):
-        result = known.get(child, False)
-        if child in known:
+        result = answers.get(child, False)
+        if child in answers:
             break
         path.append(child)
         if isinstance(above, ast.If | ast.Try | ast.ExceptHandler):
             result = getattr(above, "test", above) not in module.once(speaks_of_main)
         if result:
             break
-    known.update(dict.fromkeys(path, result))
+    answers.update(dict.fromkeys(path, result))
     return result
 
 
 def speaks_of_main(module: Module) -> set[ast.AST]:
-    """The nodes in which ``__main__`` stands, in whatever way."""
+    """The nodes that contain ``__main__`` in any way."""
     if "__main__" not in module.text:
         return set()
     return module.around(
@@ -343,7 +351,7 @@ _NAMED = (
 
 
 def list_bound_names(module: Module) -> set[str] | None:
-    """Every name that the file binds in any way; None where a star import or ``exec`` may bind more."""
+    """Every name that the file binds in any way; None if a star import or ``exec`` may bind more."""
     return module.once(_bound)
 
 

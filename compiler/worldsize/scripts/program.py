@@ -70,7 +70,7 @@ class Program(Struct, eq=False):
 
     @property
     def complete(self) -> bool:
-        """Whether every module was read, and every other import is a package whose effect is known."""
+        """Whether every module was read and every other import is a package with a known effect."""
         return not self.unknown
 
     @property
@@ -83,14 +83,14 @@ class Program(Struct, eq=False):
 
     @property
     def kind(self) -> str | None:
-        """What sets the ranks that the script reads: pytorch, mpi or tensorflow."""
+        """The launcher that sets the ranks for the script: pytorch, mpi or tensorflow."""
         if self.inner is None:
             return self.launch.kind
         return "mpi" if self.inner.name in MPI else "pytorch"
 
     @property
     def processes(self) -> int:
-        """How many are started at least."""
+        """The least number of processes of the job."""
         launch = self.launch
         if self.inner is None and launch.kind == "tensorflow":
             return launch.workers.value or 1
@@ -119,11 +119,11 @@ class Program(Struct, eq=False):
         return (Related(self.place, "the command that starts this script"),) if self.place else ()
 
     def says(self, *words: str) -> bool:
-        """Whether one of the words stands anywhere in the modules, or in the command."""
+        """Whether one of the words occurs in the modules or in the command."""
         command = " ".join(word.text for word in self.command.words)
         return any(
             word in command
-            or any(word in each.text and word in each.once(_leave_out_comments) for each in self.modules)
+            or any(word in other.text and word in other.once(_leave_out_comments) for other in self.modules)
             for word in words
         )
 
@@ -164,7 +164,7 @@ def find_parts(tree: Tree, subject: Job | Component) -> list[Program]:
 
 
 def make_job(_tree: Tree, component: Component) -> Job:
-    """A job of one step, for a component that no job need use."""
+    """A job with one step, for a component on its own."""
     return Job(None, "command", steps={_NAMELESS: Step(_NAMELESS, "command", None, component, None)})
 
 
@@ -191,9 +191,9 @@ def _find_programs(tree: Tree, job: Job) -> list[Program]:
             if changed is None:
                 break
             folder = changed
-            known = by_start.get((key, position))
-            if known is not None:
-                known.launches.append(launch)
+            earlier = by_start.get((key, position))
+            if earlier is not None:
+                earlier.launches.append(launch)
             if (key, position) in by_start or repeated > _REPEATED:
                 continue
             program = by_start[key, position] = _program(tree, launch, command, folder)
@@ -209,7 +209,7 @@ def _is_checked_elsewhere(tree: Tree, launch: Launch) -> bool:
 
 
 def _way(launch: Launch) -> object:
-    """What a rule can tell two steps of one component apart by."""
+    """Everything by which rules distinguish two steps of one component."""
     step, counts = launch.step, (launch.processes, launch.instances, launch.workers)
     path = step.component.path if step.component else None  # a spec copies a component for each step
     variables = repr(step.environment_variables.value) if step.environment_variables is not None else None
@@ -217,7 +217,7 @@ def _way(launch: Launch) -> object:
 
 
 def _change_folder(command: Command, folder: str) -> str | None:
-    """The folder of the code that the next command runs in, after this one; None where it is not known."""
+    """The folder in the code that the next command runs in; None if unknown."""
     words = command.arguments
     if not words or words[0].bare not in ("cd", "pushd"):
         return folder
@@ -250,7 +250,7 @@ def _program(tree: Tree, launch: Launch, command: Command, folder: str) -> Progr
 
 
 def _place(component: Component, word: Word) -> Span | None:
-    """Where a word of the command stands; in a spec the plan's quantities behind it were renamed."""
+    """The place of a word of the command; in a spec, the plan's quantities after it have other names."""
     if word.source is not None:
         return word.source.span(word.start, word.end)
     node = component.command.node if component.command is not None else None
@@ -284,7 +284,7 @@ def _named(command: Command) -> tuple[Word, list[str]] | None:
 
 
 def _roots(component: Component) -> list[tuple[Path, str | None]]:
-    """Folders that a path of the command is relative to; with a name, only what begins with that name."""
+    """The folders that a path of the command is relative to; with a name, only paths that begin with it."""
     command = component.command
     folder = component.folder
     if command is None or folder is None or not isinstance(command.node, Scalar):
@@ -315,7 +315,7 @@ def _locate(tree: Tree, roots: list[tuple[Path, str | None]], name: str) -> Path
 def _closure(tree: Tree, script: Path, folders: tuple[Path, ...]) -> _Closure:
     """The script and what it imports from beside it."""
     modules: dict[Path, Module] = {}
-    found: dict[tuple[str, int, Path | None], list[Path]] = {}  # relative imports also by their file
+    files: dict[tuple[str, int, Path | None], list[Path]] = {}  # relative imports also by their file
     waiting, unknown = [script], set[str]()
     while waiting:
         path = waiting.pop(0)
@@ -330,9 +330,9 @@ def _closure(tree: Tree, script: Path, folders: tuple[Path, ...]) -> _Closure:
             unknown.add(_UNREAD)
         for name, level, _ in module.imports[:_IMPORTS]:
             key = (name, level, path if level else None)
-            if key not in found:
-                found[key] = list(find_imported(tree, path, folders, name, level))
-            places = found[key]
+            if key not in files:
+                files[key] = list(find_imported(tree, path, folders, name, level))
+            places = files[key]
             waiting += places
             if not places and not is_known_package(name, level):
                 unknown.add(_UNREAD if level else name.partition(".")[0])
@@ -350,7 +350,7 @@ def _parse(_tree: Tree, source: Source) -> Module | None:
 
 
 def find_imported(tree: Tree, path: Path, folders: tuple[Path, ...], name: str, level: int) -> Iterator[Path]:
-    """The files of an import that lie beside the script: the module itself and the packages around it."""
+    """The files of an import beside the script: the module itself and the packages around it."""
     bases = [path.parents[level - 1]] if level and level <= len(path.parents) else folders
     top, *rest = name.split(".")
     for base in bases:

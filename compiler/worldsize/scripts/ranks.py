@@ -1,4 +1,4 @@
-"""What a rank is: how scripts call it, which variables and functions give it, what follows from it."""
+"""What a rank is: its names in scripts, the variables and functions that give it, and what depends on it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCAL_NAMES = ("LOCAL_RANK", "local_rank")
 
 
 def mentions_rank(module: Module, node: ast.AST | None) -> bool:
-    """Whether an expression depends on which process this is, also through a variable."""
+    """Whether an expression depends on the rank, also through a variable."""
     return node in module.once(list_rank_nodes)
 
 
@@ -55,7 +55,7 @@ def _reads_rank(module: Module, value: ast.expr) -> bool:
 
 
 def open_conversion(module: Module, node: ast.AST) -> ast.AST:
-    """What ``int(…)`` or ``str(…)`` converts; any other expression as it is."""
+    """The argument of ``int(…)`` or ``str(…)``; any other expression unchanged."""
     if isinstance(node, ast.Call) and module.name_of(node.func) in ("int", "str") and len(node.args) == 1:
         return node.args[0]
     return node
@@ -68,7 +68,7 @@ def last_name(node: ast.AST) -> str | None:
 
 
 def is_rank(code: Definitions, module: Module, node: ast.AST, depth: int = 3) -> bool:
-    """Whether an expression is the number of the process, in the job or on its instance."""
+    """Whether an expression is the rank of the process, in the job or on its instance."""
     node = open_conversion(module, node)
     variables = library_calls.list_variables("global_rank") | library_calls.list_variables("local_rank")
     if variable_read(node) in variables:
@@ -81,7 +81,7 @@ def is_rank(code: Definitions, module: Module, node: ast.AST, depth: int = 3) ->
 
 
 def is_read_from(code: Definitions, module: Module, node: ast.AST, gives: str, depth: int = 5) -> bool:
-    """Whether an expression is surely what gives one kind of rank, such as ``local_rank``.
+    """Whether an expression certainly gives one kind of rank, such as ``local_rank``.
 
     ``gives`` is a kind of ``facts/launch_variables.csv`` and an effect of ``facts/library_calls.csv``.
     """
@@ -100,11 +100,13 @@ def is_read_from(code: Definitions, module: Module, node: ast.AST, gives: str, d
 
 
 def _are_read_from(code: Definitions, values: list[Place], gives: str, depth: int) -> bool:
-    others = [each for each in values if not _is_number(each[1])]  # a number is for a script that runs alone
+    others = [
+        value for value in values if not _is_number(value[1])
+    ]  # a number is for a script that runs alone
     return (
         bool(others)
         and not _is_overwritten(values)
-        and all(is_read_from(code, *each, gives, depth - 1) for each in others)
+        and all(is_read_from(code, *value, gives, depth - 1) for value in others)
     )
 
 
@@ -113,6 +115,6 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _is_overwritten(values: list[Place]) -> bool:
-    """Whether a fixed number is what is set last, in any case."""
-    module, last = max(values, key=lambda each: getattr(each[1], "lineno", 0))
+    """Whether a constant number is set last, unconditionally."""
+    module, last = max(values, key=lambda place: getattr(place[1], "lineno", 0))
     return _is_number(last) and not is_conditional(module, last)

@@ -20,7 +20,7 @@ _ENDS_PROGRAM = {"SystemExit", "BaseException"}
 
 
 class Reached(Definitions, eq=False):
-    """The definitions, and which functions the script reaches; a module's tree is what is outside of them."""
+    """The definitions, and the functions that the script reaches; a tree is the code outside functions."""
 
     maybe: set[ast.AST] = field(default_factory=set)
     surely: set[ast.AST] = field(default_factory=set)
@@ -39,12 +39,12 @@ class Reached(Definitions, eq=False):
     def runs_in_group(self, module: Module, node: ast.AST) -> bool:
         """Whether a node runs in each process of a job that starts several with the variables of torch."""
         if not self.grouped:
-            _spread(self, self.grouped, lambda each: each.once(_list_conditional, self))
+            _spread(self, self.grouped, lambda module: module.once(_list_conditional, self))
         sure = find_scope(module, node) in self.grouped and not self.is_other_main(module, node)
         return sure and node not in module.once(_list_conditional, self)
 
     def is_other_main(self, module: Module, node: ast.AST) -> bool:
-        """Whether it stands under ``if __name__ == "__main__":`` of a module that is imported."""
+        """Whether a node stands under ``if __name__ == "__main__":`` of an imported module."""
         return module is not self.modules[0] and node in module.once(_list_main_nodes)
 
 
@@ -61,14 +61,14 @@ def follow(_entry: Module, modules: tuple[Module, ...]) -> Reached:
                 for place in reached.find(module, name):
                     edges.setdefault(find_scope(module, name), []).append(((module, name), place[1], called))
     _spread(reached, reached.maybe)
-    _spread(reached, reached.surely, lambda each: each.once(_list_conditional))
+    _spread(reached, reached.surely, lambda module: module.once(_list_conditional))
     return reached
 
 
 def _spread(
     reached: Reached, into: set[ast.AST], conditional: Callable[[Module], set[ast.AST]] | None = None
 ) -> None:
-    """Add the functions that are reached; only by calls that are not conditional, where that is given."""
+    """Add the functions that are reached; without those behind ``conditional`` nodes if these are given."""
     waiting: list[ast.AST] = [module.tree for module in reached.modules]
     while waiting:
         scope = waiting.pop()
@@ -108,7 +108,7 @@ def _list_skipped(module: Module) -> set[ast.AST]:
 
 
 def _list_branches(module: Module) -> set[ast.AST]:
-    """The nodes that something right above them runs in some case only."""
+    """The nodes that their parent runs only under a condition."""
     branches: set[ast.AST] = set()
     speaking = module.once(speaks_of_main)
     for kind in (ast.If, ast.IfExp, ast.While):
@@ -116,8 +116,10 @@ def _list_branches(module: Module) -> set[ast.AST]:
             if node.test not in speaking:
                 branches.update(child for child in ast.iter_child_nodes(node) if child is not node.test)
     for node in module.kinds.get(ast.Try, ()):
-        caught = {getattr(part, "id", "") for each in node.handlers for part in ast.walk(each.type or each)}
-        stops = bool(caught & _ENDS_PROGRAM) or any(each.type is None for each in node.handlers)
+        caught = {
+            getattr(part, "id", "") for handler in node.handlers for part in ast.walk(handler.type or handler)
+        }
+        stops = bool(caught & _ENDS_PROGRAM) or any(handler.type is None for handler in node.handlers)
         branches.update(ast.iter_child_nodes(node) if stops else node.orelse)
     for node in module.kinds.get(ast.BoolOp, ()):
         branches.update(node.values[1:])

@@ -1,4 +1,4 @@
-"""What an expression of a script stands for: the one table that everything asks that reads values.
+"""The value that an expression of a script stands for, for everything that reads values.
 
 A name leads to its assignments, a parameter to what the calls pass, an attribute to what sets it or to the
 field of a class, a call to what its function returns, ``settings["lr"]`` to the entry. One step at a time:
@@ -21,16 +21,17 @@ from worldsize.scripts.bindings import (
     is_parameter,
     read_bindings,
 )
-from worldsize.scripts.definitions import Definitions, Place, find_class, find_stem
+from worldsize.scripts.definitions import Definitions, Place, define_alone, find_class, find_stem
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 
+_STEPS = 4  # from one variable to the next
 _CALLS = 20  # of one function that are looked at
 _UNKNOWN = object()
 _TYPES: dict[str, object] = {"int": int, "float": float, "str": str}
 
 
 def find_values(code: Definitions, module: Module, node: ast.AST) -> list[Place]:
-    """All that an expression may stand for, one step back; none where nothing is known of it.
+    """All values that an expression may stand for, one step back; none if unknown.
 
     The tree of a module stands for a value that is not known.
     """
@@ -53,6 +54,16 @@ def find_single(code: Definitions, module: Module, node: ast.AST) -> Place | Non
     """The only expression that another one stands for, one step back."""
     values = find_values(code, module, node)
     return values[0] if len(values) == 1 and values[0][1] is not values[0][0].tree else None
+
+
+def open_variable(module: Module, node: ast.AST | None) -> ast.AST | None:
+    """The only value of a variable, as far as its file shows it; any other expression unchanged."""
+    for _ in range(_STEPS):
+        single = find_single(define_alone(module), module, node) if isinstance(node, ast.Name) else None
+        if single is None:
+            break
+        node = single[1]
+    return node
 
 
 def list_passed(code: Definitions, module: Module, function: Function, name: str) -> list[Place]:
@@ -81,7 +92,7 @@ def _follow_import(code: Definitions, module: Module, name: str) -> list[Place]:
 
 def _read_beside(code: Definitions, module: Module, home: str, name: str) -> list[Place]:
     stem = home.rpartition(".")[2]
-    beside = [each for each in code.modules if stem and each is not module and find_stem(each) == stem]
+    beside = [other for other in code.modules if stem and other is not module and find_stem(other) == stem]
     bound = read_bindings(beside[0]).names.get((beside[0].tree, name), []) if len(beside) == 1 else []
     return _open(code, beside[0], bound) if bound else []
 
@@ -91,29 +102,31 @@ def _follow_attribute(code: Definitions, module: Module, node: ast.Attribute) ->
     if imported is not None and (beside := _read_beside(code, module, imported, node.attr)):
         return beside
     bindings = read_bindings(module).attributes.get(node.attr, ())
-    bound = [each for each in bindings if _is_same_object(module, each.target, node)]
+    bound = [binding for binding in bindings if _is_same_object(module, binding.target, node)]
     if bound:
         return _open(code, module, bound)
     return code.once(_follow_field, node.attr)
 
 
 def _follow_field(code: Definitions, name: str) -> list[Place]:
-    """What a class gives an attribute that no statement sets: by a call, in its body, or by a property."""
+    """The values that a class gives an attribute that no statement sets: in a call, its body, a property."""
     return _list_made(code, name) or _list_class_values(code, name) or _follow_property(code, name)
 
 
 def _is_same_object(module: Module, target: ast.AST, node: ast.Attribute) -> bool:
-    """Whether an attribute that is set may be the one that is read: by the last name of their objects."""
-    owners = [_name_last(each.value) for each in (target, node) if isinstance(each, ast.Attribute)]
+    """Whether an attribute that is set may be the one that is read, by the last names of their objects."""
+    owners = [
+        _name_last(attribute.value) for attribute in (target, node) if isinstance(attribute, ast.Attribute)
+    ]
     if owners[0] != owners[1] or owners[0] != "self":
         return owners[0] == owners[1] or owners[0] == "self"
     first, second = (
-        next((above for above, _ in module.ancestors(each) if isinstance(above, ast.ClassDef)), None)
-        for each in (target, node)
+        next((above for above, _ in module.ancestors(attribute) if isinstance(above, ast.ClassDef)), None)
+        for attribute in (target, node)
     )
     if first is None or second is None:
         return first is second
-    names = [{each.name, *map(_name_last, each.bases)} for each in (first, second)]
+    names = [{class_.name, *map(_name_last, class_.bases)} for class_ in (first, second)]
     return first.name in names[1] or second.name in names[0]
 
 
@@ -122,11 +135,11 @@ def _name_last(node: ast.AST) -> str:
 
 
 def _list_made(code: Definitions, field: str) -> list[Place]:
-    """What a field of a dataclass or named tuple is given where its objects are made, or its default."""
+    """The values passed for a field of a dataclass or named tuple, or its default."""
     declared = [
         (home, class_, fields)
-        for found in code.classes.values()
-        for home, class_ in found
+        for same_named in code.classes.values()
+        for home, class_ in same_named
         if field
         in (fields := {_name_field(line): line for line in class_.body if isinstance(line, ast.AnnAssign)})
     ]
@@ -149,32 +162,32 @@ def _name_field(line: ast.AnnAssign) -> str:
 
 
 def _list_class_values(code: Definitions, name: str) -> list[Place]:
-    """What the only class that sets a name in its body sets it to."""
-    found = [
+    """The values of a name in the body of the only class that sets it."""
+    places = [
         (home, bound)
         for classes in code.classes.values()
         for home, class_ in classes
         if (bound := read_bindings(home).names.get((class_, name)))
     ]
-    return _open(code, *found[0]) if len(found) == 1 else []
+    return _open(code, *places[0]) if len(places) == 1 else []
 
 
 def _follow_property(code: Definitions, name: str) -> list[Place]:
     """What the only property of a name returns."""
-    found = code.functions.get(name, [])
-    decorators = found[0][1].decorator_list if len(found) == 1 else []
-    names = [getattr(each, "id", getattr(each, "attr", "")) for each in decorators]
-    return _read_returns(*found[0], None) if names in (["property"], ["cached_property"]) else []
+    functions = code.functions.get(name, [])
+    decorators = functions[0][1].decorator_list if len(functions) == 1 else []
+    names = [getattr(decorator, "id", getattr(decorator, "attr", "")) for decorator in decorators]
+    return _read_returns(*functions[0], None) if names in (["property"], ["cached_property"]) else []
 
 
 def _list_passed(code: Definitions, home: Module, function: Function, name: str) -> list[Place]:
     calls = code.once(_list_calls, home, function)
     passed: list[Place] = []
     for module, call in calls or ():
-        given = find_argument(home, call, function, name)
+        argument = find_argument(home, call, function, name)
         default = find_default(function, name) if not _opens_arguments(call) else None
-        if given is not None:
-            passed.append((module, given))
+        if argument is not None:
+            passed.append((module, argument))
         else:
             passed.append((home, default) if default is not None else (home, home.tree))
     return passed
@@ -182,12 +195,12 @@ def _list_passed(code: Definitions, home: Module, function: Function, name: str)
 
 def _opens_arguments(call: ast.Call) -> bool:
     """Whether a call passes ``*values`` or ``**options``."""
-    starred = any(isinstance(each, ast.Starred) for each in call.args)
-    return starred or any(each.arg is None for each in call.keywords)
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return starred or any(keyword.arg is None for keyword in call.keywords)
 
 
 def _list_calls(code: Definitions, home: Module, function: Function) -> list[tuple[Module, ast.Call]] | None:
-    """The calls of a function; None where something else may call it, such as ``mp.spawn``."""
+    """The calls of a function; None if something else may call it, such as ``mp.spawn``."""
     class_ = find_class(home, function)
     name = (
         class_.name
@@ -199,7 +212,7 @@ def _list_calls(code: Definitions, home: Module, function: Function) -> list[tup
         for node in module.mentions(name):
             if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
-            if not any(each is function for _, each in code.find(module, node)):
+            if not any(candidate is function for _, candidate in code.find(module, node)):
                 continue
             above = module.parents.get(node)
             if not isinstance(above, ast.Call) or above.func is not node or len(calls) == _CALLS:
@@ -210,17 +223,17 @@ def _list_calls(code: Definitions, home: Module, function: Function) -> list[tup
 
 def _list_returned(code: Definitions, module: Module, call: ast.Call, position: int | None) -> list[Place]:
     """What the function of a call returns, or one part of it."""
-    found = code.find(module, call.func)
-    if len(found) != 1 or found[0][1].name in ("__init__", "__post_init__", "__new__"):
+    functions = code.find(module, call.func)
+    if len(functions) != 1 or functions[0][1].name in ("__init__", "__post_init__", "__new__"):
         return []
-    return _read_returns(*found[0], position)
+    return _read_returns(*functions[0], position)
 
 
 def _read_returns(module: Module, function: Function, position: int | None) -> list[Place]:
     return [
-        (module, _choose_part(module, each.value, position))
-        for each in module.kinds.get(ast.Return, ())
-        if find_scope(module, each) is function
+        (module, _choose_part(module, statement.value, position))
+        for statement in module.kinds.get(ast.Return, ())
+        if find_scope(module, statement) is function
     ]
 
 
@@ -232,7 +245,7 @@ def _choose_part(module: Module, value: ast.expr | None, position: int | None) -
 
 
 def _open(code: Definitions, module: Module, bound: list[Binding]) -> list[Place]:
-    """Each value; of ``rank, size = setup()`` the part of what the function returns."""
+    """Every value; for ``rank, size = setup()`` the part of the returned value."""
     opened: list[Place] = []
     for _, value, position in bound:
         if value is None:
@@ -250,7 +263,7 @@ def _open(code: Definitions, module: Module, bound: list[Binding]) -> list[Place
 def evaluate(
     code: Definitions, module: Module, node: ast.AST | None, names: Mapping[str, object] | None = None
 ) -> object:
-    """The value of an expression of literals, of ``names`` and of what is set once; None if not known."""
+    """The value of an expression of literals, ``names`` and variables with one value; None if unknown."""
     try:
         return _evaluate(code, module, node, names or {})
     except (ValueError, TypeError, RecursionError):
@@ -276,7 +289,7 @@ def _evaluate(code: Definitions, module: Module, node: ast.AST | None, names: Ma
         places = find_values(code, module, node)
         values = [_evaluate(code, *place, {}) for place in places]
         value = values[0] if values else _TYPES.get(getattr(node, "id", ""), _UNKNOWN)
-        value = value if all(each == value for each in values) else _UNKNOWN
+        value = value if all(other == value for other in values) else _UNKNOWN
     elif isinstance(node, ast.List | ast.Tuple | ast.Set | ast.Dict):
         value = tuple(map(read, node.keys if isinstance(node, ast.Dict) else node.elts))
     elif isinstance(node, ast.expr):
@@ -306,7 +319,7 @@ def _call(call: ast.Call, read: Callable[[ast.AST | None], object]) -> object:
     if isinstance(call.func, ast.Attribute) and call.func.attr == "keys" and not call.args:
         return read(call.func.value)
     name = call.func.id if isinstance(call.func, ast.Name) else ""
-    values = [read(each) for each in call.args]
+    values = [read(argument) for argument in call.args]
     if name in ("list", "tuple", "sorted", "set") and len(values) == 1 and isinstance(values[0], tuple):
         return values[0]
     whole = [value for value in values if type(value) is int and abs(value) < 10_000]

@@ -34,20 +34,20 @@ class Argument(NamedTuple):
 
     @property
     def is_flag(self) -> bool:
-        """Whether argparse takes it for an option."""
+        """Whether argparse treats the word as an option."""
         dashed = self.written.startswith("-") and len(self.written) > 1
         return dashed and _NUMBER.fullmatch(self.written) is None and " " not in self.written
 
 
 def read_arguments(program: Program, launch: Launch) -> list[Argument]:
-    """The words behind the script, as one step gives them; those of empty optional sections are left out."""
+    """The words after the script, as one step passes them, without those of empty optional sections."""
     component = launch.step.component
     command = component.command.value if component is not None and component.command is not None else ""
     template = binding.parse_template(str(command))
     absent = [
         section
         for section in template.sections
-        if any(_value(launch, str(each)) is _LEFT_OUT for each in section.expressions)
+        if any(_value(launch, str(expression)) is _LEFT_OUT for expression in section.expressions)
     ]
     given = program.command.arguments
     words = given[given.index(program.word) + 1 :]
@@ -71,9 +71,9 @@ def read_arguments(program: Program, launch: Launch) -> list[Argument]:
 
 
 def _words_of_launcher(program: Program, launch: Launch) -> list[Argument]:
-    """What a launcher itself gives to each process: in torch 2 it is spelt with a hyphen."""
-    given = program.command.arguments
-    words = [word.bare for word in given[: given.index(program.word)]]
+    """The argument that the launcher itself passes to every process; torch 2 spells it with a hyphen."""
+    arguments = program.command.arguments
+    words = [word.bare for word in arguments[: arguments.index(program.word)]]
     adds = (words[0] == "deepspeed" and "--no_local_rank" not in words) or (
         "torch.distributed.launch" in words and not {"--use_env", "--use-env"} & {*words}
     )
@@ -85,8 +85,8 @@ def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> 
     expression = binding.parse_expression(bare)
     if expression is None:
         rest = bare
-        for each in binding.find_expressions(bare):
-            rest = rest.replace(str(each), "")
+        for reference in binding.find_expressions(bare):
+            rest = rest.replace(str(reference), "")
         if rest != bare or "${{" in bare:
             return Argument(bare, None, span, span)
         shell = _SHELL.search(bare) is not None and not (quoted and "$" not in bare and "`" not in bare)
@@ -104,8 +104,10 @@ def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> 
         text = literals.render_literal(value)
         loose = not quoted and (" " in text or not text)
         unknown = loose or is_data or "${{" in text or _SHELL.search(text) or not _accepts(port, value)
-        known = None if unknown else text
-        return Argument(bare, known, _value_span(launch, expression.port) or span, span, not is_data, loose)
+        certain_text = None if unknown else text
+        return Argument(
+            bare, certain_text, _value_span(launch, expression.port) or span, span, not is_data, loose
+        )
     is_text = not is_data and (port is None or port.type == "string")
     return Argument(bare, None, span, span, not is_data, is_text and not quoted)
 
@@ -121,9 +123,9 @@ def _read_choices(
     if expression.scope not in ("search_space", "inputs") or not isinstance(values, Sequence):
         return ()
     texts = [
-        (literals.render_literal(each.value), each.span)
-        for each in values.items
-        if isinstance(each, Scalar) and isinstance(each.value, str | int | float)
+        (literals.render_literal(value.value), value.span)
+        for value in values.items
+        if isinstance(value, Scalar) and isinstance(value.value, str | int | float)
     ]
     return tuple(
         Argument(bare, text, place, span) for text, place in texts if text and not _SHELL.search(text)
@@ -131,7 +133,7 @@ def _read_choices(
 
 
 def _accepts(port: Port | None, value: object) -> bool:
-    """Whether the input itself accepts its value; if not, that is reported of the input."""
+    """Whether the input accepts its value; another rule reports it otherwise."""
     if port is None or port.is_data:
         return True
     listed = port.enum.value if port.enum is not None and isinstance(port.enum.value, list) else None
@@ -139,7 +141,7 @@ def _accepts(port: Port | None, value: object) -> bool:
 
 
 def _value(launch: Launch, text: str) -> object:
-    """The value of `${{inputs.x}}`; `_LEFT_OUT` where an optional input has none."""
+    """The value of `${{inputs.x}}`; `_LEFT_OUT` for an optional input without a value."""
     expression = binding.parse_expression(text)
     if expression is None or expression.scope != "inputs":
         return None

@@ -13,7 +13,7 @@ from worldsize.adopting.model import Flag
 from worldsize.adopting.options.field_loops import choose_default, list_fields, list_looped
 from worldsize.adopting.options.roles import find_role
 from worldsize.scripts.definitions import define_alone
-from worldsize.scripts.interface.add_argument import read_option
+from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import Module, constant_value, keyword_argument

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 # What one look at a DeepSpeed configuration finds, in `_deepspeed.py`.
 _config_rule = partial(Rule, on=("Job",), when="deepspeed", checked_in="_deepspeed")

@@ -1,55 +1,27 @@
-"""The DeepSpeed configurations that a job names, read with their places and judged once for all rules."""
+"""Judges the DeepSpeed configurations of a job, once for all rules that are about them."""
 
 from __future__ import annotations
 
-import ast
-import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from worldsize.azureml import binding
-from worldsize.azureml.launch import Launch, find_inner_launchers, read_input, read_launches
-from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
-from worldsize.azureml.references import local_path
+from worldsize.azureml.launch import read_launches
+from worldsize.azureml.model import Job
 from worldsize.base import limits
 from worldsize.base.problem import Finding, Fix, Problem, Related
-from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.documents import yaml
 from worldsize.documents.yaml import json_text
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.rules.batch._replicas import count_replicas
 from worldsize.rules.context import Context
-from worldsize.scripts.module import Module
-from worldsize.scripts.program import Program, find_programs
+from worldsize.rules.shared.deepspeed import INPUT, ConfigUse, find_config_uses, find_input_file
 from wstrain_deepspeed import config
-from wstrain_deepspeed.config import Known, verify
+from wstrain_deepspeed.config import verify
 from wstrain_deepspeed.config.schema import read_tables
 
-FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
-INPUT = "ds_config"
-_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate")
 _MAX_UNKNOWN = 500  # keys of one block
-
-
-class ConfigUse(NamedTuple):
-    """One configuration as one step uses it. ``root`` is None where the text is not JSON."""
-
-    launch: Launch
-    source: Source
-    root: Mapping | None
-    faults: tuple[json_text.Fault, ...]
-    known: Known
-
-
-def find_config_uses(context: Context, job: Job) -> list[ConfigUse]:
-    """The configurations of all steps of a job."""
-    return context.once(_uses, job)
-
 
 # The rules of the faults in the text of a file, and of what `verify` finds in its values.
 _TEXT_SLUGS = {
@@ -91,12 +63,12 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             yield from (finding.under(slug) for finding in _check_text(use, kind))
     for use in find_config_uses(context, job):
         if use.root is not None:
-            for each in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known):
-                yield _locate(use, use.root, each).under(_VALUE_SLUGS[each.kind])
+            for fault in verify(_with_fewer_unknown(yaml.to_python(use.root)), use.known):
+                yield _locate(use, use.root, fault).under(_VALUE_SLUGS[fault.kind])
 
 
 def _check_text(use: ConfigUse, kind: str) -> Iterator[Finding]:
-    """What is wrong with the text of a file: one finding a kind, except for repeated keys."""
+    """Report faults in the text of a file: one finding a kind, except for repeated keys."""
     faults = [fault for fault in use.faults if _kind(fault, use) == kind]
     for fault in faults if kind == "duplicate" else faults[:1]:
         first = (Related(use.source.span(*fault.first), "first here"),) if fault.first else ()
@@ -105,77 +77,17 @@ def _check_text(use: ConfigUse, kind: str) -> Iterator[Finding]:
         yield Finding(span, fault.message + rest, fault.help, related=first)
 
 
-def find_configs(context: Context, launch: Launch) -> Iterator[Mapping]:
-    """The configurations of one step, as nodes; not where our own component verifies them."""
-    for use in find_config_uses(context, launch.job):
-        if use.launch.step is launch.step and use.root is not None and not use.known.pinned:
-            yield use.root
-
-
-def read_whole_number(root: Mapping, name: str) -> tuple[int, Scalar] | None:
-    """A whole number of the configuration; None where it is absent, ``auto`` or no such number."""
-    node = root.get(name)
-    if isinstance(node, Scalar) and type(node.value) is int:
-        return node.value, node
-    return None
-
-
-def read_number(node: Node | None) -> float | None:
-    """A number of the configuration."""
-    if (
-        not isinstance(node, Scalar)
-        or not isinstance(node.value, int | float)
-        or isinstance(node.value, bool)
-    ):
-        return None
-    return float(node.value)
-
-
-def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
-    """Names of configurations in commands for which there is no file in the code folder."""
-    for launch in read_launches(context, job):
-        for flag in launch.flags(*FLAGS):
-            span = launch.span(flag.value) if flag.value is not None else None
-            path = _beside(launch, flag.value.bare) if flag.value is not None else None
-            if span is not None and path is not None and not context.exists(path) and flag.value is not None:
-                yield launch, span, flag.value.bare
-
-
 def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
     """Our own component and Hugging Face read strict JSON, DeepSpeed itself a lenient one."""
     strict = use.known.pinned or use.known.fills_auto is True
     return "syntax" if fault.kind == "lenient" and strict else fault.kind
 
 
-def _uses(context: Context, job: Job) -> list[ConfigUse]:
-    uses = []
-    for launch in read_launches(context, job):
-        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, job, launch))):
-            source = None if context.is_folder(path) else context.text(path)
-            if source is None:
-                continue
-            known = collect_known(context, job, launch)
-            if source.text.strip() or known.pinned:  # an empty one of the code folder is filled in later
-                root, wrong = context.once(_read, source)
-                uses.append(
-                    ConfigUse(launch, source, root if isinstance(root, Mapping) else None, wrong, known)
-                )
-    return uses
-
-
-def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
-    root, wrong = json_text.read_json(source)
-    if root is not None and not isinstance(root, Mapping):
-        message = "the configuration is not an object `{…}`"
-        wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
-    return root, tuple(wrong)
-
-
 def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
-    """Where a step's input names something that is not text, and what it is."""
+    """The inputs of steps that name something other than text, with the message."""
     for launch in read_launches(context, job):
         field = launch.step.inputs.get(INPUT)
-        path = _input_file(launch, INPUT)
+        path = find_input_file(launch, INPUT)
         if field is None or field.span is None or path is None:
             continue
         if not context.inside(path) or not context.exists(path):
@@ -187,9 +99,9 @@ def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
 
 
 def _with_fewer_unknown(values: dict[str, Any]) -> dict[str, Any]:
-    """A block without the unknown keys that are not listed: each is compared with every known one."""
-    known = _known_keys()
-    kept = {*islice((key for key in values if key not in known), _MAX_UNKNOWN), *known}
+    """A block with only the first unknown keys: every one is compared with all known keys."""
+    known_keys = _known_keys()
+    kept = {*islice((key for key in values if key not in known_keys), _MAX_UNKNOWN), *known_keys}
     return {
         key: _with_fewer_unknown(value) if isinstance(value, dict) else value
         for key, value in values.items()
@@ -203,79 +115,8 @@ def _known_keys() -> frozenset[str]:
     return frozenset(key for block in read_tables().blocks.values() for key in block.keys)
 
 
-def _paths(launch: Launch) -> Iterator[Path]:
-    """Where the files lie that a step's flags and its input of this name give."""
-    for flag in launch.flags(*FLAGS):
-        if flag.value is None:
-            continue
-        expression = binding.parse_expression(flag.value.bare)
-        path = (
-            _beside(launch, flag.value.bare)
-            if expression is None
-            else _input_file(launch, expression.port if expression.scope == "inputs" else None)
-        )
-        if path is not None:
-            yield path
-    path = _input_file(launch, INPUT)
-    if path is not None:
-        yield path
-
-
-def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Path]:
-    """The files that a script names itself, as in ``deepspeed.initialize(config="ds_config.json")``."""
-    if not any(_STARTS_PYTHON.search(command.words[0].text) for command in launch.commands if command.words):
-        return
-    from worldsize.scripts.module import keyword_argument
-    from worldsize.scripts.program import find_programs
-    from worldsize.scripts.settings import read_value
-
-    for program in find_programs(context, job):
-        if launch not in program.launches or not program.says("deepspeed"):
-            continue
-        for module in program.modules:
-            for option, call in [
-                *(("config", call) for call in module.called("deepspeed.initialize")),
-                *(("config_params", call) for call in module.called("deepspeed.initialize")),
-                *(("deepspeed", call) for name, call in module.calls if name.endswith("TrainingArguments")),
-                *(("hf_ds_config", call) for call in module.called("DeepSpeedPlugin")),
-            ]:
-                value = read_value(program, module, keyword_argument(call, option))
-                path = _beside(launch, value) if isinstance(value, str) else None
-                if path is not None:
-                    yield path
-
-
-def _beside(launch: Launch, name: str) -> Path | None:
-    """A file of the code folder."""
-    folder = launch.code_folder
-    if folder is None or not name.endswith(".json") or "$" in name or name.startswith("/"):
-        return None
-    return folder / name
-
-
-def _input_file(launch: Launch, port: str | None) -> Path | None:
-    """A local file that an input of the step is, directly or through an input of the pipeline."""
-    field: Field[Argument] | None = launch.step.inputs.get(port or "")
-    value: Any = field.value if field is not None else None
-    if (
-        isinstance(value, Binding)
-        and value.expression.scope == "parent.inputs"
-        and launch.job.interface is None
-    ):
-        field = launch.job.inputs.get(value.expression.port or "")
-        value = field.value if field is not None else None
-    text = value.path.value if isinstance(value, Data) and value.path is not None else None
-    if isinstance(value, Literal):
-        text = value.value
-    if field is None or field.span is None or not isinstance(text, str):
-        return None
-    if port != INPUT and not text.endswith(".json"):
-        return None
-    return local_path(text, Path(field.span.path).parent)
-
-
 def _locate(use: ConfigUse, root: Mapping, fault: config.Finding) -> Finding:
-    """What ``verify`` found, at its place in the JSON."""
+    """A finding of ``verify`` at its place in the JSON."""
     span = _span(root, fault.path, on_key=fault.on_key)
     related = [Related(_span(root, path), label) for path, label in fault.related]
     if fault.kind == "batch" and use.launch.processes.span is not None:
@@ -286,7 +127,7 @@ def _locate(use: ConfigUse, root: Mapping, fault: config.Finding) -> Finding:
 
 
 def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -> Span:
-    """The place of a value or its key; of a block the key that it stands under, of the whole its brace."""
+    """The place of a value or its key; for a block its key, for the whole file its brace."""
     node: Node = root
     key: Scalar | None = None
     for part in path:
@@ -301,121 +142,3 @@ def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -
     if key is None:
         return root.source.span(root.start, root.start + 1)
     return key.span if on_key or isinstance(node, Mapping) else node.span
-
-
-_OURS = "train_deepspeed"
-# Their integrations put a value for every "auto", or say themselves what they cannot fill in.
-_FILLS = frozenset(
-    {"transformers", "accelerate", "trl", "peft", "diffusers", "lightning", "pytorch_lightning", "axolotl"}
-)
-_PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
-    "deepspeed|torch|torchvision|torchaudio|torchtext|tensorboard|numpy|pandas|scipy|sklearn|matplotlib|PIL|cv2"
-    "|tqdm|yaml|mlflow|azureml|azure|pyarrow|requests|datasets|tokenizers|sentencepiece|psutil|einops|tiktoken"
-)
-
-
-def collect_known(context: Context, job: Job, launch: Launch) -> Known:
-    """All that the rules of a configuration may use."""
-    if _is_ours(context, launch):
-        return Known(
-            world=count_replicas(launch),
-            micro_batch=_count(launch, "batch_size_per_device"),
-            accumulation=_count(launch, "gradient_accumulation_steps"),
-            precision=_text(launch, "precision"),
-            max_gradient_norm=_real(launch, "max_gradient_norm") or None,
-            maker=_text(launch, "optimizer") or "",
-            schedules=True,
-            refuses=True,
-            pinned=True,
-            fills_auto=False,
-        )
-    program = _find_only_program(context, job, launch)
-    around = Known(
-        world=count_replicas(launch),
-        micro_batch=_count(launch, "batch_size_per_device"),
-        accumulation=_count(launch, "gradient_accumulation_steps"),
-        fills_auto=_fills_auto(launch, program),
-    )
-    return around if program is None else _add_program(around, program)
-
-
-def _is_ours(context: Context, launch: Launch) -> bool:
-    component = launch.step.component
-    name = component.name.value if component is not None and component.name is not None else None
-    return name == _OURS and context.is_built_in(component)
-
-
-def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:
-    """The one script that the step starts, where it can be read."""
-    component = launch.step.component
-    mine = [each for each in find_programs(context, job) if each.launch.step.component is component]
-    return mine[0] if len(mine) == 1 else None
-
-
-def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
-    """True where a library with an integration is used, False where DeepSpeed is used as it is."""
-    if any(each.name == "accelerate launch" for each in find_inner_launchers(launch)):
-        return True
-    if program is None:
-        return None
-    beside = {part for module in program.modules for part in Path(module.source.path).with_suffix("").parts}
-    used = {
-        name.partition(".")[0]
-        for module in program.modules
-        for name, level, _ in module.imports
-        if level == 0
-    }
-    if used & _FILLS:
-        return True
-    other = {name for name in used - beside - sys.stdlib_module_names if not _PLAIN.fullmatch(name)}
-    return False if "deepspeed" in used and not other else None
-
-
-def _add_program(around: Known, program: Program) -> Known:
-    """Add which of optimizer and schedule the script makes itself."""
-    if program.imports("accelerate") and not program.says("Trainer", "DummyOptim"):
-        builds_optimizer = any(
-            name.startswith("torch.optim.") for module in program.modules for name, _ in module.calls
-        )
-        return around._replace(maker="", refuses=True) if builds_optimizer else around
-    for module in program.modules:
-        for call in module.called("initialize"):
-            if module.name_of(call.func).partition(".")[0] != "deepspeed":
-                continue
-            arguments = {keyword.arg: keyword.value for keyword in call.keywords}
-            return around._replace(
-                maker=_maker(module, arguments.get("optimizer")),
-                schedules=isinstance(arguments.get("lr_scheduler"), ast.Call),
-            )
-    return around
-
-
-def _maker(module: Module, value: ast.expr | None) -> str | None:
-    """The optimizer handed over: its name, "" where torch does not have it, None where there may be none."""
-    if isinstance(value, ast.Name):
-        assigned = [
-            node.value
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Assign)
-            and any(isinstance(target, ast.Name) and target.id == value.id for target in node.targets)
-        ]
-        value = assigned[0] if len(assigned) == 1 else None
-    if not isinstance(value, ast.Call):
-        return None
-    name = module.name_of(value.func)
-    return name.rpartition(".")[2] if name.startswith("torch.optim.") else ""
-
-
-def _count(launch: Launch, name: str) -> int | None:
-    value = read_input(launch, name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _real(launch: Launch, name: str) -> float | None:
-    value = read_input(launch, name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _text(launch: Launch, name: str) -> str | None:
-    value = read_input(launch, name)
-    return value if isinstance(value, str) else None

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml import binding
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
-from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
+from worldsize.rules.shared import replicas as _replicas
 
 _MICRO = (
     "micro_batch_size", "per_device_train_batch_size", "batch_size_per_device",
@@ -47,7 +47,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
 
 
 def _planned(launch: Launch, name: str) -> bool:
-    """Whether a flag, where there is one, takes an input that the plan filled in."""
+    """Whether a flag is absent or takes an input that the plan filled in."""
     for flag in launch.flags(name):
         expression = binding.parse_expression(flag.value.bare) if flag.value is not None else None
         port = expression.port if expression is not None and expression.scope == "inputs" else None
@@ -58,7 +58,7 @@ def _planned(launch: Launch, name: str) -> bool:
 
 
 def _number(launch: Launch, *names: str) -> int | None:
-    """The whole number of a flag that is given once."""
+    """The whole number of a flag that occurs once."""
     flags = launch.flags(*names)
     value = launch.number(flags[0]) if len(flags) == 1 else None
     return int(value) if value is not None and value == int(value) and value >= 1 else None

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
-from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
+from worldsize.rules.shared import deepspeed as _deepspeed
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:

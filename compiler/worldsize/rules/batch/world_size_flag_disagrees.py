@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
-from worldsize.rules.batch import _replicas
 from worldsize.rules.context import Context
+from worldsize.rules.shared import replicas as _replicas
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:

@@ -9,17 +9,17 @@ from worldsize.azureml.model import Job, Literal
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping
-from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
+from worldsize.rules.shared import deepspeed as _deepspeed
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for use in _deepspeed.find_config_uses(context, job):
-        asked = _input(use) if use.known.pinned else _flag(use.launch)
+        requested = _input(use) if use.known.pinned else _flag(use.launch)
         zero = use.root.get("zero_optimization") if use.root is not None else None
         stage = _deepspeed.read_whole_number(zero, "stage") if isinstance(zero, Mapping) else None
-        if asked is not None and stage is not None and stage[0] != asked[0]:
-            asked_stage, span, who, other = asked
+        if requested is not None and stage is not None and stage[0] != requested[0]:
+            asked_stage, span, who, other = requested
             message = (
                 f"{who} sets ZeRO stage {asked_stage:g}, but the DeepSpeed configuration sets {stage[0]}"
             )
@@ -35,7 +35,7 @@ def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:
 
 
 def _input(use: _deepspeed.ConfigUse) -> tuple[float, Span, str, str] | None:
-    """What is given to our own component, of which the configuration decides."""
+    """The value of an input of our own component, which overrides the configuration."""
     field = use.launch.step.inputs.get("zero_stage")
     value = field.value.value if field is not None and isinstance(field.value, Literal) else None
     if field is None or field.span is None or not isinstance(value, int):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 _argument_rule = partial(Rule, on=("Job", "Data"), checked_in="_arguments")
 

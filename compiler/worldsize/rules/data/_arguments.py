@@ -43,18 +43,18 @@ class DataArgument(NamedTuple):
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
     yield from _check_paths(job)
-    found = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
+    problems = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
     # Which files of a folder are opened depends on the disk. The step that reads them all says it better.
-    pointers = [problem for problem in found if problem.message.endswith(_NOT_FETCHED)]
-    sure = [problem for problem in found if problem not in pointers]
+    pointers = [problem for problem in problems if problem.message.endswith(_NOT_FETCHED)]
+    sure = [problem for problem in problems if problem not in pointers]
     yield from sure
     read = list(_check_sources(context, job, {problem.span for problem in sure}))
     yield from read
-    yield from (each for each in pointers if all(each.span != other.span for other in read))
+    yield from (pointer for pointer in pointers if all(pointer.span != other.span for other in read))
 
 
 def _check_sources(context: Context, job: Job, reported: set[Span]) -> Iterator[Problem]:
-    """What the steps that shard local data would refuse of it."""
+    """Report local data that the steps which shard it would refuse."""
     for step in job.steps.values():
         if "data" in step.inputs or "source" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
@@ -66,14 +66,14 @@ def _check_sources(context: Context, job: Job, reported: set[Span]) -> Iterator[
 
 
 def _check_paths(job: Job) -> Iterator[Problem]:
-    """Report data that a job or a step is given by its type alone, as by a `command()` without a value."""
-    own = [("", job.inputs if job.interface is None else {})]
+    """Report data of a job or step that has only a type, as from a `command()` without a value."""
+    mappings = [("", job.inputs if job.interface is None else {})]
     if job.type == "pipeline":
-        own += [(f" of step `{name}`", step.inputs) for name, step in job.steps.items()]
+        mappings += [(f" of step `{name}`", step.inputs) for name, step in job.steps.items()]
     else:  # a job of one step, which has its inputs
-        own = [("", step.inputs) for step in job.steps.values()]
-    for where, given in own:
-        for name, field in given.items():
+        mappings = [("", step.inputs) for step in job.steps.values()]
+    for where, fields in mappings:
+        for name, field in fields.items():
             data = field.value
             if not isinstance(data, Data) or data.path is not None or _has_other_path(field.node):
                 continue
@@ -194,7 +194,7 @@ def _judge_contents(context: Context, path: Path, text: str, span: Span) -> Iter
 
 
 def _judge_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
-    """Report files and columns that the file `MLTable` in a folder names, and that are not there."""
+    """Report files and columns that the file `MLTable` of a folder names but that do not exist."""
     root = context.document(path / "MLTable").root
     unknown = list(_check_step_names(root, span))
     yield from unknown
@@ -237,17 +237,19 @@ def _check_step_names(root: Node | None, span: Span) -> Iterator[Problem]:
 
 
 def _match(folder: Path, pattern: str) -> list[Path] | None:
-    """The files below a folder that a pattern matches; None where that cannot be told."""
+    """The files below a folder that a pattern matches; None if unknown."""
     parts = PurePosixPath(pattern).parts
     if any(sign in pattern for sign in "[]{}") or ".." in parts or not parts or pattern.startswith("/"):
         return None
     matches = []
     try:
         for name in list_files(folder, _LISTED, hidden=True):
-            own = name.split("/")
+            name_parts = name.split("/")
             deep = "**" in parts  # folders of any depth: only the name of the file is compared
-            same = deep or len(own) == len(parts)
-            if same and all(map(fnmatchcase, own[-1:] if deep else own, parts[-1:] if deep else parts)):
+            same = deep or len(name_parts) == len(parts)
+            if same and all(
+                map(fnmatchcase, name_parts[-1:] if deep else name_parts, parts[-1:] if deep else parts)
+            ):
                 matches.append(folder / name)
     except OSError:
         return None

@@ -45,7 +45,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
     if not context.exists(folder / name):
         message = f"`{path.text}` has no `{name}` to build the image from"
         help_ = "add it, or write its path in the folder as `dockerfile_path`"
-        files = [each for each in list_names(folder) if is_file(folder / each)]
+        files = [name for name in list_names(folder) if is_file(folder / name)]
         near = closest(name, files) or next((e for e in files if e.lower().startswith("dockerfile")), None)
         if near is not None:
             help_ = f"write `dockerfile_path: {near}`, or rename `{near}`"
@@ -60,7 +60,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 def _check_copies(
     context: Context, folder: Path, shown: str, source: Source, related: tuple[Related, ...]
 ) -> Iterator[Problem]:
-    """Report what a Dockerfile copies by a plain name and the folder does not have."""
+    """Report files that a Dockerfile copies by plain names and that the folder does not have."""
     for match in _COPY.finditer(source.text):
         words = [(word[0], word.start()) for word in re.finditer(r"\S+", match["words"][:_LONGEST])]
         while words and _FLAG.fullmatch(words[0][0]):

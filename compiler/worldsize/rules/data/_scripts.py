@@ -84,10 +84,10 @@ def _missing(search: ScriptSearch) -> Problem:
     folder, _, last = name.rpartition("/")
     suffix = PurePosixPath(last).suffix
     names = references.list_names(search.code / folder)
-    near = closest(last, [each for each in names if each != last and each.endswith(suffix)])
+    near = closest(last, [name for name in names if name != last and name.endswith(suffix)])
     message = f"`{name}` is not in the code folder `{search.shown}`"
     if near is None:
-        below = next((each for each in names if is_file(search.code / folder / each / last)), None)
+        below = next((name for name in names if is_file(search.code / folder / name / last)), None)
         help_ = f"add it there, or write its path relative to `{search.shown}`"
         where = references.find_above(name, Path(span.path).parent)
         if where is not None:
@@ -101,13 +101,13 @@ def _missing(search: ScriptSearch) -> Problem:
     )
 
 
-def _base(found: str, name: str) -> str:
-    """The folder from which ``name`` is read where it is ``found``."""
-    return found.removesuffix(name).rstrip("/") or "."
+def _base(path: str, name: str) -> str:
+    """The folder to which ``name`` is relative."""
+    return path.removesuffix(name).rstrip("/") or "."
 
 
 def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
-    """Whether a code folder has a script, and the ignore file that leaves it out; each asked once."""
+    """Whether a code folder has a script, and the ignore file that excludes it; cached."""
     question = ("script", str(code), name)
     if question not in context.files.known:
         file = next((path for path in _forms(name) if is_file(code / path)), None)
@@ -134,7 +134,7 @@ def _ignore_file(code: Path, name: str) -> str | None:
 
 
 def _kind(context: Context, path: Path) -> str:
-    """``folder``, ``file``, or nothing where a path does not lie in the tree; asked once."""
+    """``folder``, ``file``, or nothing for a path outside the tree; cached."""
     question = ("code", str(path))
     if question not in context.files.known:
         kind_ = "folder" if is_folder(path) else "file" if exists(path) else ""
@@ -143,7 +143,7 @@ def _kind(context: Context, path: Path) -> str:
 
 
 def _search_scripts(context: Context, component: Component) -> Iterator[ScriptSearch]:
-    """The scripts that a component starts and whose absence could be told."""
+    """The scripts that a component starts and that can be looked for."""
     command = component.command
     if command is not None and isinstance(command.node, Scalar):
         folder = folder_of(command.node)
@@ -212,7 +212,7 @@ def _find_requirements(command: Command) -> Iterator[Word]:
 
 
 def _started(command: Command) -> Word | None:
-    """The script that a command starts, unless something else decides whether it is started."""
+    """The script that a command starts, unless it starts it only under a condition."""
     words = list(command.words[len(list(command.assignments)) :])
     if not words or _INTERPRETER.fullmatch(words[0].text) is None:
         return None

@@ -55,7 +55,7 @@ _NUMBERS = {
 
 
 class _Source(Struct):
-    """Local data of a step, the inputs that say how it is read, and what messages call it."""
+    """Local data of a step, the inputs that control how it is read, and its name in messages."""
 
     step: Step
     values: dict[str, Any]
@@ -74,7 +74,7 @@ class _Source(Struct):
 
 
 def check_source(context: Context, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
-    """The first thing that the step would refuse of local data, unless its path is reported already."""
+    """The first fault for which the step would refuse local data, unless its path is reported already."""
     if _find_address(step):
         yield from _check_address(step)
         return
@@ -105,7 +105,7 @@ def check_source(context: Context, job: Job, step: Step, reported: set[Span]) ->
 def _check_files(
     source: _Source, root: Path, files: list[str], unpacked: Unpacked | None = None
 ) -> Iterator[Problem]:
-    """The first thing that the step would refuse of files."""
+    """The first fault for which the step would refuse files."""
     slug, first_input = "data-format-wrong", "format"
     try:
         called = name_source(source.values["source"], root)
@@ -128,7 +128,7 @@ def _check_files(
 
 
 def _check_address(step: Step) -> Iterator[Problem]:
-    """Report an address that nothing can open; what is there is not looked at."""
+    """Report an address that nothing can open; it is not opened here."""
     address, argument = _find_address(step), step.inputs["source"]
     if "${{" in address or argument.span is None:
         return
@@ -139,7 +139,7 @@ def _check_address(step: Step) -> Iterator[Problem]:
 
 
 def _find_address(step: Step) -> str:
-    """The address that the step reads, or nothing."""
+    """The address that the step reads, if any."""
     argument = step.inputs.get("source")
     value = argument.value.value if argument is not None and isinstance(argument.value, Literal) else None
     return value if isinstance(value, str) and is_address(value) else ""
@@ -150,7 +150,7 @@ def _report(slug: str, span: Span, error: UserError) -> Problem:
 
 
 def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
-    """The local data that a step reads; None where it is a built-in set, elsewhere, or not known here."""
+    """The local data that a step reads; None if it is built in, elsewhere, or unknown."""
     component = step.component
     if component is None or not component.inputs.keys() >= {*_TEXTS, *_OPTIONAL, *_NUMBERS, "data"}:
         return None
@@ -160,7 +160,7 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
             values[name] = str(values[name])
     texts = [values[name] for name in (*_TEXTS, *(name for name in _OPTIONAL if name in step.inputs))]
     written = all(isinstance(text, str) and "${{" not in text for text in texts)
-    if not written or any(values[name] not in known for name, known in _CHOICES.items()):
+    if not written or any(values[name] not in choices for name, choices in _CHOICES.items()):
         return None  # known when the pipeline runs, or reported as input-not-in-enum
     path = find_data_path(job, step)
     if values["source"] in SOURCES or values["format"] not in FORMATS or path is None:
@@ -177,7 +177,7 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
 
 
 def _is_placeholder(path: Path) -> bool:
-    """Whether a folder holds nothing but what keeps it in git: its data comes from elsewhere."""
+    """Whether a folder holds only the file that keeps it in git: its data comes from elsewhere."""
     return (
         is_folder(path)
         and any(exists(path / name) for name in (".gitkeep", ".keep", ".gitignore"))
@@ -278,7 +278,7 @@ def _describe_labels(request: Request, labels: Mapping[str, int]) -> UserError |
 
 
 def read_media(step: Step, folder: Path | None) -> MediaOptions | None:
-    """Return the inputs about pictures and text; None where one is only known when the pipeline runs.
+    """The inputs about pictures and text; None if one is only known when the pipeline runs.
 
     Args:
         step: A step of a component; inputs that its component does not have keep their defaults.

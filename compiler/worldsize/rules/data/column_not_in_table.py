@@ -17,6 +17,7 @@ from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.definitions import define_alone
@@ -37,11 +38,6 @@ _PLAIN = {
     "engine",
     "filepath_or_buffer",
 }
-_READS = {  # of a table, and add no column to it
-    *("drop", "pop", "head", "tail", "describe", "info", "shape", "copy", "sample", "dropna", "to_numpy"),
-    *("values", "isna", "isnull", "fillna", "groupby", "sort_values", "index", "empty", "size", "dtypes"),
-    *("corr", "nunique", "count", "mean", "drop_duplicates", "select_dtypes"),
-}
 _KEEPS = {
     "len",
     "print",
@@ -52,7 +48,7 @@ _COLUMNS = 1_000  # that a message could name; wider tables are not looked at
 
 
 class _Table(Struct):
-    """What `read_csv` makes of an argument: the variable, and the option that gives the path."""
+    """The table that `read_csv` reads: its variable, and the option with the path."""
 
     name: str
     arguments: str  # the variable of the parsed arguments
@@ -67,17 +63,17 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     interface = read_interface(program)
     if interface is None or interface.commands is not None:
         return
-    given = _match_options(interface.options, read_arguments(program, program.launch))
+    arguments = _match_options(interface.options, read_arguments(program, program.launch))
     for table in _find_tables(module):
         columns = _find_columns(module, table.name)
-        argument = given.get(table.option)
+        argument = arguments.get(table.option)
         if not columns or argument is None:
             continue
         data = _find_data(context, program.launch, argument.written, table.below)
         header = _read_header(data[0], data[1]) if data is not None else []
         for node in columns if data is not None else ():
-            option = next((each for each in interface.options if _is_read(node, table, each)), None)
-            value, span = _read_value(module, node, option, given)
+            option = next((option for option in interface.options if _is_read(node, table, option)), None)
+            value, span = _read_value(module, node, option, arguments)
             if header and value and span is not None and data is not None and value not in header:
                 message = f"`{data[1]}` has no column `{value}`, which `{program.path.name}` reads"
                 help_ = did_you_mean(value, header) or f"its columns are {', '.join(header[:12])}"
@@ -87,16 +83,16 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 def _match_options(options: list[Option], arguments: list[Argument]) -> dict[str, Argument]:
     """The one word that follows each flag, by the name that the script reads."""
-    given: dict[str, Argument] = {}
+    by_name: dict[str, Argument] = {}
     for flag, value in itertools.pairwise(arguments):
         for option in options:
             if flag.written in option.flags and not value.is_flag and not value.loose and _is_text(option):
-                given[option.name] = value
-    return given
+                by_name[option.name] = value
+    return by_name
 
 
 def _is_text(option: Option) -> bool:
-    """Whether the script gets the word as it is written."""
+    """Whether the script gets the word unchanged."""
     node = option.node
     kind = keyword_argument(node, "type") if isinstance(node, ast.Call) else None
     several = isinstance(node, ast.Call) and keyword_argument(node, "nargs") is not None
@@ -111,10 +107,12 @@ def _find_tables(module: Module) -> Iterator[_Table]:
             continue
         target, path = above.targets[0], call.args[0] if len(call.args) == 1 else None
         path = path or keyword_argument(call, "filepath_or_buffer")
-        if not isinstance(target, ast.Name) or any(each.arg not in _PLAIN for each in call.keywords):
+        if not isinstance(target, ast.Name) or any(keyword.arg not in _PLAIN for keyword in call.keywords):
             continue
         option, below = _read_path(module, path)
-        if option is not None and not any(each.arg == target.id for each in module.kinds.get(ast.arg, ())):
+        if option is not None and not any(
+            parameter.arg == target.id for parameter in module.kinds.get(ast.arg, ())
+        ):
             yield _Table(target.id, getattr(option.value, "id", ""), option.attr, below)
 
 
@@ -138,25 +136,28 @@ def _read_path(module: Module, node: ast.AST | None) -> tuple[ast.Attribute | No
 
 
 def _find_columns(module: Module, name: str) -> list[ast.expr]:
-    """The expressions that name columns of a table; none if it may get others than its file has."""
-    uses = [each for each in module.kinds.get(ast.Name, ()) if each.id == name]
-    made = [each for each in uses if not isinstance(each.ctx, ast.Load)]
+    """The expressions that name columns of a table; none if the script may add columns."""
+    uses = [use for use in module.kinds.get(ast.Name, ()) if use.id == name]
+    made = [use for use in uses if not isinstance(use.ctx, ast.Load)]
     if len(made) != 1:
         return []
     columns: list[ast.expr] = []
+    keeps = list_last_names("keeps_columns")
     for use in uses:
         above = module.parents.get(use)
         if isinstance(use.ctx, ast.Store):
             continue
         if isinstance(above, ast.Subscript) and above.value is use and isinstance(above.ctx, ast.Load):
             columns += _list_names(above.slice)
-        elif isinstance(above, ast.Attribute) and above.attr in _READS and isinstance(above.ctx, ast.Load):
+        elif isinstance(above, ast.Attribute) and above.attr in keeps and isinstance(above.ctx, ast.Load):
             columns += _list_of_call(module.parents.get(above), above)
         elif not (isinstance(above, ast.Call) and module.name_of(above.func).rpartition(".")[2] in _KEEPS):
             return []
     scope = find_scope(module, made[0])
     return [
-        each for each in columns if find_scope(module, each) is scope and not is_conditional(module, each)
+        column
+        for column in columns
+        if find_scope(module, column) is scope and not is_conditional(module, column)
     ]
 
 
@@ -174,7 +175,7 @@ def _list_of_call(call: ast.AST | None, method: ast.Attribute) -> list[ast.expr]
 
 def _list_names(node: ast.expr | None) -> list[ast.expr]:
     items = node.elts if isinstance(node, ast.List) else [node]
-    return [each for each in items if isinstance(each, ast.Constant | ast.Attribute)]
+    return [item for item in items if isinstance(item, ast.Constant | ast.Attribute)]
 
 
 def _is_read(node: ast.expr, table: _Table, option: Option) -> bool:
@@ -184,16 +185,16 @@ def _is_read(node: ast.expr, table: _Table, option: Option) -> bool:
 
 
 def _read_value(
-    module: Module, node: ast.expr, option: Option | None, given: dict[str, Argument]
+    module: Module, node: ast.expr, option: Option | None, arguments: dict[str, Argument]
 ) -> tuple[str, Span | None]:
     """The name of a column, and where it is written: in the command, or in the script."""
     value: object = constant_value(node)
     span: Span | None = module.span(node)
     attributes = module.kinds.get(ast.Attribute, ())
     if option is not None and all(
-        each.attr != option.name or isinstance(each.ctx, ast.Load) for each in attributes
+        attribute.attr != option.name or isinstance(attribute.ctx, ast.Load) for attribute in attributes
     ):
-        argument = given.get(option.name)
+        argument = arguments.get(option.name)
         if argument is not None:
             value, span = argument.text, argument.span
         elif option.module is module and isinstance(option.node, ast.Call):
@@ -204,11 +205,16 @@ def _read_value(
 
 def _find_data(context: Context, launch: Launch, written: str, below: str) -> tuple[Path, str, Span] | None:
     """The local table that a word of the command stands for, how messages call it, and its place."""
-    found = binding.find_expressions(written)
+    expressions = binding.find_expressions(written)
     rest = written.rpartition("}}")[2].strip("/")
-    if len(found) != 1 or found[0].scope != "inputs" or (rest and below) or not written.startswith("${{"):
+    if (
+        len(expressions) != 1
+        or expressions[0].scope != "inputs"
+        or (rest and below)
+        or not written.startswith("${{")
+    ):
         return None
-    field = launch.step.inputs.get(found[0].port or "")
+    field = launch.step.inputs.get(expressions[0].port or "")
     if field is not None and isinstance(field.value, Binding) and launch.job.interface is None:
         expression = field.value.expression
         field = launch.job.inputs.get(expression.port or "") if expression.scope == "parent.inputs" else None
@@ -223,7 +229,7 @@ def _find_data(context: Context, launch: Launch, written: str, below: str) -> tu
 
 
 def _read_header(file: Path, called: str) -> list[str]:
-    """The columns of a CSV file, or none where they cannot be told."""
+    """The columns of a CSV file; none if unknown."""
     from worldsize.data.tables import read_header  # few scripts read columns of a local table
 
     header = read_header(file, called)

@@ -37,7 +37,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
 
 
 def _find_kind(context: Context, job: Job, step: Step) -> str:
-    """What a step shards; empty where it is not known here."""
+    """The kind of data that a step shards; empty if unknown."""
     values = literal_inputs(step, _INPUTS)
     if any(values[name] is None and name in step.inputs for name in _INPUTS):
         return ""  # bound to what is only known when the pipeline runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 _output_rule = partial(Rule, on=("Job",), when="bound-output", checked_in="_pipeline_outputs")
 _port_rule = partial(Rule, on=("Component",), checked_in="_ports")
@@ -78,9 +78,9 @@ RULES = (
     Rule("WS646", "gate-never-passes", "error", "a gate that no model can pass", since="0.2.0"),
     Rule("WS647", "gate-given-twice", "error", "a gate by `when:` and as an input", since="0.2.0"),
     Rule("WS650", "optional-input-unguarded", "error", "an optional input used outside `$[[ ]]`",
-         on=("Component",), checked_in="_sections"),
+         on=("Component",), checked_in="_command"),
     Rule("WS651", "required-input-in-section", "error", "a required input inside `$[[ ]]`",
-         on=("Component",), checked_in="_sections"),
+         on=("Component",), checked_in="_command"),
     _port_rule("WS652", "names-differ-by-case", "error",
                "two inputs or outputs whose names differ only in case"),
     _port_rule("WS653", "name-reserved", "warning",

@@ -40,7 +40,7 @@ class Wire(Struct, frozen=True):
 
     @property
     def port(self) -> Port | None:
-        """The declared port; None where the component cannot be seen or lacks it."""
+        """The declared port; None if the component is unknown or lacks it."""
         return self.step.component.inputs.get(self.name) if self.step.component else None
 
 
@@ -72,7 +72,7 @@ _DECLARING = frozenset({"command", "pipeline", "parallel", "sweep", "spark", "im
 
 
 def declared_component(step: Step) -> Component | None:
-    """The component of a step, where it declares its own ports; a flow of prompts does not."""
+    """The component of a step, if it declares its own ports; a prompt flow does not."""
     component = step.component
     if component is None or graph.is_inline(step) or component.type.lower() not in _DECLARING:
         return None
@@ -80,7 +80,7 @@ def declared_component(step: Step) -> Component | None:
 
 
 def known_ports(step: Step, side: str) -> dict[str, Port] | None:
-    """The inputs or outputs of a step by name; None where they cannot be seen."""
+    """The inputs or outputs of a step by name; None if unknown."""
     if step.component is None or not (graph.is_inline(step) or declared_component(step)):
         return None
     ports = dict(step.component.inputs if side == "inputs" else step.component.outputs)
@@ -127,7 +127,7 @@ def port_finder(names: Collection[str]) -> Callable[[str], bool]:
 
 
 def source_type(job: Job, expression: Expression) -> str | None:
-    """The type of what an expression names; None where it is unknown or does not exist."""
+    """The type of the port that an expression names; None if unknown."""
     if expression.scope == "parent.inputs":
         declared = pipeline_inputs(job).get(expression.port or "")
         return None if declared == "open" else declared
@@ -139,7 +139,7 @@ def source_type(job: Job, expression: Expression) -> str | None:
 
 
 def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]]:
-    """What the files give to inputs that a component declares."""
+    """The values in the files for inputs that a component declares."""
     if job.type != "pipeline":
         return
     for step in job.steps.values():
@@ -155,7 +155,7 @@ def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]
 
 
 def _find_choices(step: Step) -> Iterator[tuple[str, Field[Argument]]]:
-    """The values of which a sweep gives its trials one."""
+    """The values from which a sweep chooses one for every trial."""
     space = step.raw.get("search_space") if step.type == "sweep" and isinstance(step.raw, Mapping) else None
     for key, entry in space.items() if isinstance(space, Mapping) else ():
         values = entry.get("values") if isinstance(entry, Mapping) else None
@@ -170,24 +170,24 @@ def span_of(field: Field[Any] | None) -> Span:
 
 
 def find_unknown_names(
-    given: MappingType[str, Field[Any]], known: Collection[str]
+    arguments: MappingType[str, Field[Any]], names: Collection[str]
 ) -> Iterator[tuple[str, Span, Fix | None]]:
-    """The inputs or outputs that a step names and that do not exist, each with its place and its fix."""
-    has = port_finder(known)
-    for name, field in given.items():
+    """The inputs or outputs of a step that do not exist, with their places and fixes."""
+    has = port_finder(names)
+    for name, field in arguments.items():
         if not has(name):
             span = field.key_span or span_of(field)
-            yield name, span, suggest_fix(span, name, known)
+            yield name, span, suggest_fix(span, name, names)
 
 
 def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
-    """The replacement of a mistyped name by the one it was probably meant to be."""
+    """The fix that replaces a mistyped name by the most similar one."""
     near = closest(word, names, but=but)
     return None if near is None else Fix(span, near, safe=False)
 
 
 def find_unbound_texts(job: Job) -> Iterator[Scalar]:
-    """The texts that steps give to inputs and outputs and that are not whole bindings."""
+    """The texts of inputs and outputs of steps that are not whole bindings."""
     if job.type != "pipeline":
         return
     for step in job.steps.values():

@@ -48,7 +48,7 @@ def check_compute(context: Context, compute: Compute) -> Iterator[Problem]:
 
 
 def _find_computes(job: Job) -> Iterator[Scalar]:
-    """The texts that name computes: of the steps of a job, and of the job itself."""
+    """The texts that name computes, in the steps of a job and in the job itself."""
     for field in [job.compute, *(step.compute for step in job.steps.values())]:
         # A step of a spec names a profile instead, and the profile its cluster.
         if field is not None and isinstance(field.node, Scalar) and field.node.text == field.value:
@@ -56,5 +56,5 @@ def _find_computes(job: Job) -> Iterator[Scalar]:
 
 
 def _is_placeholder(name: str) -> bool:
-    """Whether a name is one that has to be filled in, such as ``<name of the cluster>`` in a template."""
+    """Whether a name has to be filled in, such as ``<name of the cluster>`` in a template."""
     return name.startswith("<") and name.endswith(">")

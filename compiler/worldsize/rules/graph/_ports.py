@@ -86,7 +86,7 @@ def _check_outputs(component: Component) -> Iterator[Problem]:
 
 
 def _may_be_value(component: Component, name: str) -> bool:
-    """Whether an output steers the pipeline, or mldesigner writes what its function returns into a file."""
+    """Whether an output controls the pipeline, or is a file that mldesigner writes from a function."""
     command = component.command.value if component.command is not None else None
     if isinstance(command, str) and _MLDESIGNER.search(command):
         return True
@@ -96,7 +96,7 @@ def _may_be_value(component: Component, name: str) -> bool:
 
 
 def _check_enum(port: Port) -> Iterator[Problem]:
-    """Report an `enum` of what is not text; the shape of the file reports values that are not text."""
+    """Report an `enum` of a type other than text; the shape of the file covers values that are not text."""
     items = port.enum.value if port.enum is not None else None
     if not isinstance(items, list) or port.type not in ("number", "integer", "boolean"):
         return

@@ -27,7 +27,7 @@ def check_step(context: Context, step: Step) -> Iterator[Problem]:
 
 
 def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Problem]:
-    """Report what is searched for and reaches no trial."""
+    """Report parameters of the search that reach no trial."""
     component = step.component
     command = component.command.value if component is not None and component.command is not None else None
     if component is None or not isinstance(command, str) or "search_space.*" in command:

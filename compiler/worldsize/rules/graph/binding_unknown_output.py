@@ -41,7 +41,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _settings(step: Step) -> Iterator[Finding]:
-    """What a step says of outputs that its component does not have."""
+    """Report outputs of a step that its component does not declare."""
     component = declared_component(step)
     if component is None:
         return

@@ -39,7 +39,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _in_own_inputs(job: Job) -> Iterator[Finding]:
-    """The plan in an input of the pipeline itself, where nothing fills it."""
+    """The plan in an input of the pipeline itself, which nothing fills in."""
     for field in job.inputs.values() if job.type == "pipeline" else ():
         node = field.node
         if not isinstance(node, Scalar):

@@ -15,8 +15,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
         step = wire.expression.step
         if step is not None and step not in job.steps:
-            own = wire.step.name  # a step cannot mean itself
-            span, help_ = wire.part(2), did_you_mean(step, job.steps, but=own)
+            step_name = wire.step.name  # a step cannot mean itself
+            span, help_ = wire.part(2), did_you_mean(step, job.steps, but=step_name)
             help_ = help_ or "write the name of another step under `jobs:`"
-            fix = suggest_fix(span, step, job.steps, but=own)
+            fix = suggest_fix(span, step, job.steps, but=step_name)
             yield Finding(span, f"there is no step `{step}`", help_, fix=fix)

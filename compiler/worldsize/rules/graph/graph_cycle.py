@@ -30,7 +30,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _end_with_written(steps: list[str], reads: _Reads) -> list[str]:
-    """The cycle, turned so that the binding that closes it is one that was written, not wired by its name."""
+    """The cycle, rotated so that the binding that closes it was written, not wired by its name."""
     for turn in range(len(steps)):
         if _place(reads, steps[turn - 1], steps[turn]) is not None:
             return [*steps[turn:], *steps[:turn]]

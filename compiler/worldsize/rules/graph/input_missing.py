@@ -9,7 +9,7 @@ from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding
 from worldsize.base.suggest import find_meant
 from worldsize.rules.context import Context
-from worldsize.rules.graph import _built_in
+from worldsize.rules.graph import _values
 from worldsize.rules.graph._common import (
     NOWHERE,
     declared_component,
@@ -41,6 +41,6 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
                 help_ = f"add `{port.name}:` under `{job.keys.inputs}:` of the step"
                 place = step.reference.span if step.reference is not None else step.span
                 yield Finding(place or step.span or NOWHERE, message, help_)
-        unread = _built_in.find_unread_data(context, step)
+        unread = _values.find_unread_data(context, step)
         if unread is not None and all(name in names for name in step.inputs):
             yield Finding(*unread)

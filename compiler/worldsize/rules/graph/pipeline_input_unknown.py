@@ -42,8 +42,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 def _fault(span: Span, port: str, names: dict[str, str]) -> Finding:
     help_ = f"declare `{port}` under `inputs:` of the pipeline"
-    if known := did_you_mean(port, names):
-        help_ = known if known.startswith("did") else f"{known}; else {help_}"
+    if suggestion := did_you_mean(port, names):
+        help_ = suggestion if suggestion.startswith("did") else f"{suggestion}; else {help_}"
     fix = suggest_fix(span, port, names)
     return Finding(span, f"the pipeline has no input `{port}`", help_, fix=fix)
 

@@ -42,7 +42,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     ):
         return
     logged = [_list_logged(module) for module in program.modules]
-    names = {name for each in logged if each is not None for name in each}
+    names = {name for batch in logged if batch is not None for name in batch}
     texts = {
         node.value for module in program.modules for node in module.kinds.get(ast.Constant, ()) if node.value
     }
@@ -62,7 +62,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _uses_packages(program: Program) -> bool:
-    """Whether a script that logs nothing does any work, rather than stand in for one that will."""
+    """Whether a script that logs nothing does real work and is not a placeholder."""
     imported = {
         name.partition(".")[0] for module in program.modules for name, level, _ in module.imports if not level
     }
@@ -70,17 +70,17 @@ def _uses_packages(program: Program) -> bool:
 
 
 def _list_logged(module: Module) -> set[str] | None:
-    """The names under which a file logs metrics; None where one of them is not a plain text."""
+    """The names under which a file logs metrics; None if one of them is not plain text."""
     names: set[str] = set()
     for name, call in module.calls:
         method = name.rpartition(".")[2]
         if method not in _METHODS or name.startswith(("math.", "np.", "numpy.", "torch.")):
             continue
-        given = [
+        arguments = [
             *call.args,
-            *(each.value for each in call.keywords if each.arg in ("name", "key", "metrics")),
+            *(keyword.value for keyword in call.keywords if keyword.arg in ("name", "key", "metrics")),
         ]
-        first = given[0] if given else None
+        first = arguments[0] if arguments else None
         keys = first.keys if isinstance(first, ast.Dict) else [first]
         for key in keys:
             text = evaluate(define_alone(module), module, key)

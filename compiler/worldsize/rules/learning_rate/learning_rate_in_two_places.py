@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.documents.yaml.nodes import Mapping
-from worldsize.rules.batch import _deepspeed
 from worldsize.rules.context import Context
+from worldsize.rules.shared import deepspeed as _deepspeed
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:

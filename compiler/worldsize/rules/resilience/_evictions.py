@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.base.problem import Confidence, Problem, Related
 from worldsize.base.source import Source
-from worldsize.rules import price_comparison
 from worldsize.rules.context import Context
+from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price
@@ -33,7 +33,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
 
 
 def _judge(context: Context, launch: Launch, planned: Planned | None) -> Iterator[Problem]:
-    tier = price_comparison.find_preemptible_tier(launch)
+    tier = find_preemptible_tier(launch)
     sources = launch.scripts(context) if tier is not None else []
     if tier is None or _saves_checkpoints(launch, sources):
         return
@@ -53,7 +53,7 @@ def _judge(context: Context, launch: Launch, planned: Planned | None) -> Iterato
 
 
 def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
-    """Whether the step or its scripts speak of checkpoints; True where the command is not known."""
+    """Whether the step or its scripts mention checkpoints; True if the command is unknown."""
     component = launch.step.component
     if component is None or component.command is None:
         return not sources
@@ -62,7 +62,7 @@ def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
 
 
 def _compare_costs(context: Context, launch: Launch, planned: Planned | None) -> str | None:
-    """What the training is expected to cost on both tiers, if low priority is dearer wherever it may run.
+    """The expected costs of the training on both tiers, if low priority is dearer wherever it may run.
 
     None where the length of the training or a price is not known, and where an hour of low priority
     is no cheaper.
@@ -71,7 +71,7 @@ def _compare_costs(context: Context, launch: Launch, planned: Planned | None) ->
     if planned is None or plan is None or plan.training is None or launch.size is None:
         return None
     size = launch.size.name
-    pairs = price_comparison.find_prices(context.prices(), (size, "dedicated"), (size, "low_priority"))
+    pairs = find_prices(context.prices(), (size, "dedicated"), (size, "low_priority"))
     if not pairs or all(low.amount >= dedicated.amount for dedicated, low in pairs):
         return None
     from worldsize.planning import cost  # few steps come this far
@@ -96,7 +96,7 @@ def _describe_costs(
     whole = cost_training(seconds, count, dedicated)
     evicted = cost_training(seconds, count, low, evictions)
     every = f"evictions every {evictions.mean_seconds / 3600:.2g} h"
-    where = price_comparison.describe_place(pairs)
+    where = describe_place(pairs)
     if evicted.seconds > _ENDLESS * seconds:
         return f"with {every}, {_show(whole.hours)} h of training are not expected to finish"
     return (
@@ -106,5 +106,5 @@ def _describe_costs(
 
 
 def _show(value: float | None) -> str:
-    """Two digits: the estimate knows no more."""
+    """Two digits: the estimate is not more exact."""
     return f"{float(f'{value:.2g}'):,.6g}"

@@ -48,7 +48,7 @@ def _check_step(job: Job, step: Step, values: Mapping[str, Any]) -> Iterator[Pro
 
 
 def _why_off(values: Mapping[str, Any], shards: Step | None) -> tuple[str, str] | None:
-    """Why nothing is validated, and what helps; None where something is, or it cannot be known."""
+    """Why nothing is validated, and the help; None if something is, or it is unknown."""
     if all(parse_number(values[name]) == 0 for name in _INTERVALS):
         return "`validate_every_epochs` and `validate_every_steps` are 0", "write `validate_every_epochs: 1`"
     if shards is None or any("split" in name for name in shards.inputs):
@@ -68,19 +68,19 @@ def _check_metric(step: Step, metric: object, shards: Step | None) -> Iterator[P
 
     task = _find_task(shards) if shards is not None else None
     tasks = [task] if task in METRICS else list(METRICS)
-    known = list(dict.fromkeys(name for each in tasks for name in metrics_with_goal(each)))
-    own = literal_inputs(step, ("model", "best_metric_goal"))
-    if metric not in known and isinstance(own["model"], str) and ".py" in own["model"]:
-        if own["best_metric_goal"] == "auto":  # else it comes from `metrics` in the user's file
+    metrics = list(dict.fromkeys(name for task in tasks for name in metrics_with_goal(task)))
+    literals = literal_inputs(step, ("model", "best_metric_goal"))
+    if metric not in metrics and isinstance(literals["model"], str) and ".py" in literals["model"]:
+        if literals["best_metric_goal"] == "auto":  # else it comes from `metrics` in the user's file
             message = f"`best_metric` is `{metric}`, which is not a metric of any task, and has no direction"
-            near = closest(metric, known)
+            near = closest(metric, metrics)
             help_ = "for one of your own `metrics` write `best_metric_goal: maximize` or `minimize`"
             help_ = f"did you mean `{near}`? {help_}" if near else help_
             yield Problem("best-metric-unknown", at, message, help_)
-    elif metric not in known:
+    elif metric not in metrics:
         whose = f"the task {task}" if task in METRICS else "any task"
         message = f"`best_metric` is `{metric}`, which is not a metric of {whose}"
-        help_ = did_you_mean(metric, known) or f"write one of {', '.join(f'`{name}`' for name in known)}"
+        help_ = did_you_mean(metric, metrics) or f"write one of {', '.join(f'`{name}`' for name in metrics)}"
         yield Problem("best-metric-unknown", at, message, help_)
 
 
@@ -91,8 +91,8 @@ def _check_goal(step: Step, metric: object) -> Iterator[Problem]:
         return
     from wsmetrics.names import METRICS, goal, metrics_with_goal  # few steps give one
 
-    known = {name for task in METRICS for name in metrics_with_goal(task)}
-    if metric in known and goal(str(metric)) != direction:
+    metrics = {name for task in METRICS for name in metrics_with_goal(task)}
+    if metric in metrics and goal(str(metric)) != direction:
         more = "higher" if direction == "minimize" else "lower"
         message = f"`best_metric_goal` is `{direction}`, but `{metric}` is better the {more} it is"
         yield Problem("best-metric-unknown", at, message, "remove `best_metric_goal`")

@@ -19,9 +19,9 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     interval = trigger.get("interval")
     if isinstance(interval, Scalar) and isinstance(interval.value, int) and interval.value < 1:
         unit = trigger.get("frequency")
-        each = f": `1` is every {unit.text.lower()}" if isinstance(unit, Scalar) else ""
+        meaning = f": `1` is every {unit.text.lower()}" if isinstance(unit, Scalar) else ""
         message = f"`interval` is {interval.text} but must be at least 1"
-        yield Finding(interval.span, message, f"write a whole number of at least 1{each}")
+        yield Finding(interval.span, message, f"write a whole number of at least 1{meaning}")
     pattern = trigger.get("schedule")
     if isinstance(pattern, Mapping):
         for name, (low, high) in _RANGES.items():

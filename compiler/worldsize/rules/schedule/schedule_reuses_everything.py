@@ -24,8 +24,8 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     if _forced(schedule, job) or _changes(job, schedule.inputs):
         return
     reused = {name: _is_reused(step) for name, step in job.steps.items()}
-    again = [name for name, known in reused.items() if known is False]
-    unseen = [name for name, known in reused.items() if known is None]
+    again = [name for name, is_same in reused.items() if is_same is False]
+    unseen = [name for name, is_same in reused.items() if is_same is None]
     if again and (unseen or not _follows_reused_model(job, again)):
         return
     if unseen:
@@ -56,7 +56,11 @@ def _sources(step: Step) -> list[tuple[str, str]]:
     """The steps that a step reads from, each with the name of the output."""
     bindings = [field.value for field in step.inputs.values() if isinstance(field.value, Binding)]
     expressions = [binding.expression for binding in bindings]
-    return [(each.step, each.port) for each in expressions if each.step and each.port]
+    return [
+        (expression.step, expression.port)
+        for expression in expressions
+        if expression.step and expression.port
+    ]
 
 
 def _is_model(step: Step, port: str) -> bool:
@@ -66,13 +70,13 @@ def _is_model(step: Step, port: str) -> bool:
 
 def _forced(schedule: JobSchedule, job: Job) -> bool:
     forced = read_member(job.settings, "force_rerun")
-    own = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
-    force_rerun = to_python(own).get("force_rerun") if isinstance(own, Mapping) else None
+    settings = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
+    force_rerun = to_python(settings).get("force_rerun") if isinstance(settings, Mapping) else None
     return bool(force_rerun) or (forced is not None and forced.value is not False)
 
 
 def _changes(job: Job, inputs: Mapping | None) -> bool:
-    """Whether some input may differ from run to run: an expression. A label is resolved only once."""
+    """Whether an input may differ between runs: it is an expression. A label is resolved only once."""
     texts = [str(to_python(node)) for _, node in inputs.items()] if inputs is not None else []
     for field in [*job.inputs.values(), *(i for step in job.steps.values() for i in step.inputs.values())]:
         value = field.value
@@ -92,6 +96,6 @@ def _is_reused(step: Step) -> bool | None:
         text = step.reference.value if step.reference is not None else None
         return None if isinstance(text, str) and classify(text) == "asset" else False
     if component.graph is not None:
-        inner = {_is_reused(each) for each in component.graph.steps.values()}
+        inner = {_is_reused(step) for step in component.graph.steps.values()}
         return False if False in inner else None if None in inner else True
     return component.is_deterministic is None or component.is_deterministic.value is not False

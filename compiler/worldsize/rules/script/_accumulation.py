@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from worldsize.base.problem import Finding, Problem, Related
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import (
@@ -19,18 +20,10 @@ from worldsize.scripts.loops import (
     list_conditions,
     list_steps,
 )
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_setting
 
-_REDUCES = (
-    "all_reduce",
-    "allreduce",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "all_reduce_coalesced",
-    "reduce",
-)
 _OWN_GRADIENTS = re.compile(r"\.grad\b|[\"']sum[\"']")
 _ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
 
@@ -38,10 +31,10 @@ _ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
 def check_program(context: Context, program: Program) -> Iterator[Problem]:
     runs = read_reached(program).runs
     for module in program.modules:
-        found = [*module.once(_judge_loops)]
-        if program.processes > 1 and not program.refers(*_REDUCES):
-            found += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
-        for slug, finding, node in found:
+        faults = [*module.once(_judge_loops)]
+        if program.processes > 1 and not program.refers(*list_last_names("sums")):
+            faults += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
+        for slug, finding, node in faults:
             if runs(module, node):
                 said = replace(finding, related=(*finding.related, *program.related))
                 yield said.under(slug)
@@ -53,25 +46,25 @@ _Found = tuple[str, Finding, ast.AST]
 
 def _judge_loops(module: Module) -> list[_Found]:
     """Loops in which the gradients of several passes are to be added, but are not."""
-    found: list[_Found] = []
+    faults: list[_Found] = []
     loops: dict[ast.AST, list[ast.Call]] = {}
     for call in list_backward_calls(module):
         loop = find_loop(module, call)
         if loop is not None and not list_conditions(module, call):
             loops.setdefault(loop, []).append(call)
     for loop, backward in loops.items():
-        steps = [each for each in list_steps(module) if find_loop(module, each[1]) is loop]
+        steps = [step for step in list_steps(module) if find_loop(module, step[1]) is loop]
         clears = [
-            (ast.unparse(call.func.value), call)
+            call
             for _, call in module.callers.get("zero_grad", ())
             if isinstance(call.func, ast.Attribute) and find_loop(module, call) is loop
         ]
         if len({owner for owner, _ in steps}) != 1 or not clears:
             continue
-        fault = _judge_loop(module, backward[-1], [call for _, call in steps], [call for _, call in clears])
+        fault = _judge_loop(module, backward[-1], [call for _, call in steps], clears)
         if fault is not None:
-            found.append(fault)
-    return found
+            faults.append(fault)
+    return faults
 
 
 def _judge_loop(
@@ -111,13 +104,16 @@ def _judge_loop(
 
 def _find_count(module: Module, node: ast.AST) -> ast.If | None:
     """The condition that holds in every n-th pass, under which something is done."""
-    return next((each for each in list_conditions(module, node) if counts_passes(module, each.test)), None)
+    return next(
+        (condition for condition in list_conditions(module, node) if counts_passes(module, condition.test)),
+        None,
+    )
 
 
 def _find_undivided(module: Module, at_times: list[ast.If | None], backward: ast.Call) -> str | None:
     """The number of added passes, where nothing in the file calculates with it or with gradients."""
     moduli = {
-        ast.unparse(part.right)
+        name_variable(part.right)
         for test in at_times
         for part in (ast.walk(test.test) if test is not None else ())
         if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod)
@@ -149,10 +145,14 @@ def _find_divided(module: Module, backward: ast.Call) -> str | None:
     loop = find_loop(module, backward)
     for node in module.kinds.get(ast.BinOp, []) + module.kinds.get(ast.AugAssign, []):
         divisor = node.right if isinstance(node, ast.BinOp) else node.value
-        name = ast.unparse(divisor) if isinstance(divisor, ast.Name | ast.Attribute) else ""
-        whole = ast.unparse(node.left if isinstance(node, ast.BinOp) else node.target)
-        divides = isinstance(node.op, ast.Div) and _ACCUMULATION.search(name) and "loss" in whole.lower()
-        if divides and find_loop(module, node) is loop:
+        name = name_variable(divisor)
+        whole = node.left if isinstance(node, ast.BinOp) else node.target
+        if (
+            isinstance(node.op, ast.Div)
+            and _ACCUMULATION.search(name)
+            and any("loss" in word.lower() for word in find_mentions(whole))
+            and find_loop(module, node) is loop
+        ):
             return name
     return None
 
@@ -161,7 +161,7 @@ def _judge_no_sync(module: Module) -> list[_Found]:
     """Steps that apply gradients which DDP was told not to average."""
     blocks = [node for node in module.kinds.get(ast.With, ()) if _find_no_sync(node) is not None]
     inside = {id(node) for block in blocks for node in ast.walk(block)}
-    found: list[_Found] = []
+    faults: list[_Found] = []
     for block in blocks:
         backward = [call for call in list_backward_calls(module) if _is_in(module, call, block)]
         scope = find_block(module, block)
@@ -178,36 +178,36 @@ def _judge_no_sync(module: Module) -> list[_Found]:
             related = (Related(module.span((after or steps)[0]), "the step"),)
             call = _find_no_sync(block) or block
             finding = Finding(module.span(call), message, help_, related)
-            found.append(("step-without-averaging", finding, call))
-    return found
+            faults.append(("step-without-averaging", finding, call))
+    return faults
 
 
 def _judge_chosen_no_sync(module: Module) -> list[_Found]:
     """``model.no_sync() if last else nullcontext()`` if the step is under ``last``: the wrong way round."""
-    found: list[_Found] = []
+    faults: list[_Found] = []
     for choice in module.kinds.get(ast.IfExp, ()):
         call = choice.body
         if not (isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "no_sync"):
             continue
         test, loop = ast.dump(choice.test), find_loop(module, choice)
         for _, step in list_steps(module):
-            same = any(ast.dump(each.test) == test for each in list_conditions(module, step))
+            same = any(ast.dump(condition.test) == test for condition in list_conditions(module, step))
             if same and loop is not None and find_loop(module, step) is loop:
                 message = (
                     "`no_sync()` is used in the pass of the step, so that its gradients are not averaged"
                 )
                 related = (Related(module.span(step), "the step"),)
                 help_ = "use it in the other passes: exchange the two sides of `else`"
-                found.append(
+                faults.append(
                     ("step-without-averaging", Finding(module.span(call), message, help_, related), call)
                 )
                 break
-    return found
+    return faults
 
 
 def _find_no_sync(block: ast.With) -> ast.Call | None:
-    for each in block.items:
-        call = each.context_expr
+    for item in block.items:
+        call = item.context_expr
         if (
             isinstance(call, ast.Call)
             and isinstance(call.func, ast.Attribute)
@@ -229,7 +229,9 @@ def _follows(module: Module, block: ast.With, step: ast.Call) -> bool:
         if isinstance(body, list) and block in body and statement in body:
             between = body[body.index(block) + 1 : body.index(statement)]
             passes = any(
-                getattr(node, "attr", "") == "backward" for each in between for node in ast.walk(each)
+                getattr(node, "attr", "") == "backward"
+                for statement in between
+                for node in ast.walk(statement)
             )
             return body.index(statement) > body.index(block) and not passes
     return False

@@ -53,8 +53,12 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
 
 
 def _list_working(_context: Context, launch: Launch) -> list[Command]:
-    """The commands of a step that start something of their own."""
-    return [each for each in launch.commands if each.arguments and each.arguments[0].bare not in HARMLESS]
+    """The commands of a step that start a program."""
+    return [
+        command
+        for command in launch.commands
+        if command.arguments and command.arguments[0].bare not in HARMLESS
+    ]
 
 
 def _names_others(component: Component) -> bool:
@@ -62,26 +66,28 @@ def _names_others(component: Component) -> bool:
     command = component.command.value if component.command is not None else ""
     ports = {"inputs": component.inputs, "outputs": component.outputs}
     return any(
-        each.scope in ports and each.port not in ports[each.scope]
-        for each in binding.find_expressions(str(command))
+        expression.scope in ports and expression.port not in ports[expression.scope]
+        for expression in binding.find_expressions(str(command))
     )
 
 
 def _is_named(context: Context, launch: Launch, scope: str, name: str) -> bool:
-    """Whether `${{outputs.name}}` stands anywhere in the file of the step or of its component."""
+    """Whether `${{outputs.name}}` occurs in the file of the step or of its component."""
     component, step = launch.step.component, launch.step
     command = component.command.node if component is not None and component.command is not None else None
     nodes = [component.raw if component is not None else None, command, step.raw, launch.job.raw]
     sources = {id(node.source): node.source for node in nodes if node is not None}
-    return not sources or any((scope, name) in context.once(_list_named, each) for each in sources.values())
+    return not sources or any(
+        (scope, name) in context.once(_list_named, source) for source in sources.values()
+    )
 
 
 def _list_named(_context: Context, source: Source) -> set[tuple[str, str | None]]:
-    return {(each.scope, each.port) for each in binding.find_expressions(source.text)}
+    return {(expression.scope, expression.port) for expression in binding.find_expressions(source.text)}
 
 
 def _has_path(launch: Launch, name: str) -> bool:
-    """Whether the output lies at a place of its own, which the script may know."""
+    """Whether the output has a path of its own, which the script may know."""
     setting = launch.step.outputs.get(name)
     if setting is not None and setting.value.path is not None:
         return True
@@ -93,7 +99,7 @@ def _has_path(launch: Launch, name: str) -> bool:
 
 
 def _is_set(launch: Launch, name: str, port: Port) -> bool:
-    """Whether the input is given a value; one that another step makes may only be there for the order."""
+    """Whether the input has a value; one from another step may serve only the order of the steps."""
     argument = launch.step.inputs.get(name)
     if argument is None:
         return port.default is not None and not port.is_data

@@ -13,9 +13,10 @@ from worldsize.facts import cuda
 from worldsize.rules.context import Context
 from worldsize.rules.script.accelerate_config_disagrees import read_accelerate_config
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.module import Module, constant_value
+from worldsize.scripts.module import Module, constant_value, is_conditional
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_value
+from worldsize.scripts.values import open_variable
 
 _ASKS = ("is_bf16_supported", "get_device_capability", "get_device_properties", "is_torch_bf16_gpu_available")
 _BF16 = ("torch.bfloat16", "tensorflow.bfloat16")
@@ -57,7 +58,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         size is None
         or gpu is None
         or gpu.capability is None
-        or all(gpu.capability >= each.least for each in _FORMATS.values())
+        or all(gpu.capability >= number_format.least for number_format in _FORMATS.values())
     ):
         return
     if any({launch.size_name for launch in program.launches} - {program.launch.size_name}):
@@ -107,12 +108,12 @@ def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
             yield kind_name, span, None, None
     config = read_accelerate_config(context, program)
     node = config.get("mixed_precision") if config is not None else None
-    given = program.inner is not None and "mixed_precision" in program.inner.options
-    if isinstance(node, Scalar) and node.value in ("bf16", "fp8") and not given:
+    is_option = program.inner is not None and "mixed_precision" in program.inner.options
+    if isinstance(node, Scalar) and node.value in ("bf16", "fp8") and not is_option:
         yield str(node.value), node.span, None, None
     if not program.says("deepspeed", "ds_config"):
         return
-    from worldsize.rules.batch._deepspeed import find_configs  # knows all of DeepSpeed's keys
+    from worldsize.rules.shared.deepspeed import find_configs  # knows all of DeepSpeed's keys
 
     for root in find_configs(context, program.launch):
         block = root.get("bf16")
@@ -142,10 +143,10 @@ def _judge_call(program: Program, module: Module, name: str, call: ast.Call) -> 
         return "flash", call
     if last == "bfloat16" and not call.args and name not in _BF16:
         return "bf16", call
-    for each in call.args[:2]:
-        is_dtype = last in _TAKES_DTYPE and _is_bf16(module, each)
-        if is_dtype or (last == "set_global_policy" and constant_value(each) == "mixed_bfloat16"):
-            return "bf16", each
+    for argument in call.args[:2]:
+        is_dtype = last in _TAKES_DTYPE and _is_bf16(module, argument)
+        if is_dtype or (last == "set_global_policy" and constant_value(argument) == "mixed_bfloat16"):
+            return "bf16", argument
     kinds = ((_judge_keyword(program, module, last, one), one.value) for one in call.keywords)
     return next(((kind, value) for kind, value in kinds if kind is not None), None)
 
@@ -167,25 +168,15 @@ def _judge_keyword(program: Program, module: Module, last: str, one: ast.keyword
 
 
 def _is_chosen(module: Module, call: ast.Call) -> bool:
-    """Whether it is only done where a condition holds, which may be about the GPU."""
-    return any(
-        (isinstance(above, ast.If) and child is not above.test and "__name__" not in ast.unparse(above.test))
-        or isinstance(above, ast.IfExp | ast.Try | ast.ExceptHandler)
-        for above, child in module.ancestors(call)
+    """Whether a call stands under a condition, which may be about the GPU."""
+    return is_conditional(module, call) or any(
+        isinstance(above, ast.IfExp) for above, _ in module.ancestors(call)
     )
 
 
 def _is_bf16(module: Module, node: ast.AST) -> bool:
-    """Whether a value is the type itself, also by a variable that is set once."""
-    if isinstance(node, ast.Name):
-        stores = [
-            each
-            for each in module.kinds.get(ast.Name, ())
-            if each.id == node.id and each.ctx.__class__ is ast.Store
-        ]
-        above = module.parents.get(stores[0]) if len(stores) == 1 else None
-        node = above.value if isinstance(above, ast.Assign) else node
-    return module.name_of(node) in _BF16
+    """Whether a value is the type itself, also through a variable that is set once."""
+    return module.name_of(open_variable(module, node) or node) in _BF16
 
 
 def _show(capability: tuple[int, int]) -> str:

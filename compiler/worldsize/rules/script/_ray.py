@@ -16,6 +16,7 @@ from worldsize.scripts.loops import list_backward_calls
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.scripts.program import Program, is_known_package
 from worldsize.scripts.settings import find_place, read_number
+from worldsize.scripts.values import open_variable
 
 _TRAINERS = ("ray.train.torch.TorchTrainer", "ray.train.torch.torch_trainer.TorchTrainer")
 _SCALING = ("ray.train.ScalingConfig", "ray.air.ScalingConfig", "ray.air.config.ScalingConfig")
@@ -30,10 +31,10 @@ _PREPARES = (
 def check_program(context: Context, program: Program) -> Iterator[Problem]:
     if not program.imports("ray"):
         return
-    found = next(_find_trainers(program), None)
-    if found is None:
+    place = next(_find_trainers(program), None)
+    if place is None:
         return
-    module, trainer = found
+    module, trainer = place
     launch = program.launch
     # Several processes of Azure ML would each start all workers: what follows is about one process.
     repeated = launch.kind in STARTS_PROCESSES and (launch.processes.value or 1) > 1
@@ -64,7 +65,7 @@ def _report_repeated(program: Program, module: Module, trainer: ast.Call) -> Ite
 
 
 def _judge_instances(program: Program, module: Module, trainer: ast.Call) -> Iterator[Problem]:
-    """Report instances that nothing joins to the cluster of the first."""
+    """Report instances that do not join the cluster of the first."""
     launch = program.launch
     count = launch.instances.value or 1
     if count < 2 or launch.kind not in STARTS_PROCESSES or _joins_cluster(program):
@@ -118,30 +119,22 @@ def _knows_imports(program: Program) -> bool:
 
 def _find_scaling(module: Module, trainer: ast.Call) -> ast.Call | None:
     """The configuration of the workers: written in the call, or a name that is bound once."""
-    node = keyword_argument(trainer, "scaling_config")
-    if isinstance(node, ast.Name):
-        bound = [
-            each.value
-            for each in module.kinds.get(ast.Assign, ())
-            if any(isinstance(target, ast.Name) and target.id == node.id for target in each.targets)
-        ]
-        node = bound[0] if len(bound) == 1 else None
-    is_scaling = isinstance(node, ast.Call) and module.name_of(node.func) in _SCALING
-    return node if is_scaling and isinstance(node, ast.Call) else None
+    node = open_variable(module, keyword_argument(trainer, "scaling_config"))
+    return node if isinstance(node, ast.Call) and module.name_of(node.func) in _SCALING else None
 
 
 def _judge_model(program: Program, module: Module, trainer: ast.Call) -> Iterator[Problem]:
-    """Report workers whose models nothing keeps the same."""
+    """Report workers whose models are not synchronized."""
     scaling = _find_scaling(module, trainer)
     node = keyword_argument(scaling, "num_workers") if scaling is not None else None
     workers = read_number(program, module, node) if node is not None else None
     loop = trainer.args[0] if trainer.args else keyword_argument(trainer, "train_loop_per_worker")
     if workers is None or workers < 2 or not isinstance(loop, ast.Name) or not _knows_imports(program):
         return
-    trains = [each for each in program.modules if list_backward_calls(each)]
+    trains = [other for other in program.modules if list_backward_calls(other)]
     if not trains or program.refers(*_PREPARES) or not program.refers("step"):
         return
-    defined = [each for each in module.kinds.get(ast.FunctionDef, ()) if each.name == loop.id]
+    defined = [function for function in module.kinds.get(ast.FunctionDef, ()) if function.name == loop.id]
     if len(defined) != 1 or "backward" not in set(find_mentions(defined[0])):
         return
     who = plural(workers, "worker")

@@ -6,16 +6,16 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Problem, Related
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_block
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import find_single
 
-_SHARDS = ("FullyShardedDataParallel", "fully_shard", "parallelize_module")
 _MOVES = ("cuda", "to", "to_empty")
 _Found = tuple[str, Finding, ast.AST]
 
@@ -38,13 +38,13 @@ def _judge(module: Module) -> list[_Found]:
 
 def _judge_optimizers(module: Module) -> Iterator[_Found]:
     """Optimizers that hold the parameters from before they are sharded."""
-    for call in module.called(*_SHARDS):
+    for call in module.called(*list_last_names("shards_model")):
         if call.args and constant_value(keyword_argument(call, "use_orig_params")) is not True:
             yield from _judge_wrap(module, call, call.args[0])
 
 
 def _judge_helpers(reached: Reached, module: Module) -> Iterator[_Found]:
-    """The same where a function of the scripts shards the model that it is given."""
+    """The same for a function of the scripts that shards its parameter."""
     helpers = [
         (function.name, position)
         for other in reached.modules
@@ -57,27 +57,26 @@ def _judge_helpers(reached: Reached, module: Module) -> Iterator[_Found]:
 
 
 def _list_helpers(module: Module) -> list[tuple[ast.FunctionDef, int]]:
-    """The functions that shard one of their parameters, and which."""
+    """The functions that shard one of their parameters, with its position."""
     helpers: list[tuple[ast.FunctionDef, int]] = []
-    for call in module.called(*_SHARDS):
+    for call in module.called(*list_last_names("shards_model")):
         scope, first = find_block(module, call), call.args[0] if call.args else None
         if isinstance(scope, ast.FunctionDef) and isinstance(first, ast.Name):
-            names = [each.arg for each in scope.args.args]
+            names = [parameter.arg for parameter in scope.args.args]
             keeps = constant_value(keyword_argument(call, "use_orig_params")) is True
             if first.id in names and not keeps:
                 helpers.append((scope, names.index(first.id)))
     return helpers
 
 
-def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Found]:
-    model, scope = ast.unparse(given), find_block(module, call)
-    held = (f"{model}.parameters()", f"{model}.named_parameters()")
-    for name, maker in module.calls:
+def _judge_wrap(module: Module, call: ast.Call, sharded: ast.expr) -> Iterator[_Found]:
+    model, scope = name_variable(sharded), find_block(module, call)
+    for name, maker in module.calls if model else ():
         if ".optim." not in name or not maker.args or find_block(module, maker) is not scope:
             continue
         single = find_single(define_alone(module), module, maker.args[0])
         groups = maker.args[0] if single is None else single[1]
-        if not any(each in ast.unparse(groups) for each in held) or maker.lineno >= call.lineno:
+        if not _holds_parameters(groups, model) or maker.lineno >= call.lineno:
             continue
         if _excludes(module, maker, call) or _is_made_again(module, maker, call):
             continue
@@ -86,6 +85,15 @@ def _judge_wrap(module: Module, call: ast.Call, given: ast.expr) -> Iterator[_Fo
         help_ = f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
         related = (Related(module.span(call), "replaced here"),)
         yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
+
+
+def _holds_parameters(groups: ast.AST, model: str) -> bool:
+    """Whether the argument of an optimizer contains ``model.parameters()``."""
+    functions = [inner.func for inner in ast.walk(groups) if isinstance(inner, ast.Call)]
+    return any(
+        name_variable(function) in (f"{model}.parameters", f"{model}.named_parameters")
+        for function in functions
+    )
 
 
 def _excludes(module: Module, first: ast.AST, second: ast.AST) -> bool:
@@ -99,22 +107,20 @@ def _excludes(module: Module, first: ast.AST, second: ast.AST) -> bool:
 
 def _is_made_again(module: Module, maker: ast.Call, wrap: ast.Call) -> bool:
     statement = module.parents.get(maker)
-    targets = (
-        {ast.unparse(each) for each in statement.targets} if isinstance(statement, ast.Assign) else set()
-    )
+    targets = {*map(name_variable, statement.targets)} if isinstance(statement, ast.Assign) else set()
     return any(
-        node.lineno > wrap.lineno and targets & {ast.unparse(each) for each in node.targets}
+        node.lineno > wrap.lineno and (targets - {""}) & {*map(name_variable, node.targets)}
         for node in module.kinds.get(ast.Assign, ())
     )
 
 
 def _judge_ddp(module: Module) -> Iterator[_Found]:
-    """What is done to a model that DDP has wrapped already."""
+    """Report changes to a model after DDP wrapped it."""
     for call in module.called("DistributedDataParallel"):
         statement = module.parents.get(call)
         if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not call.args:
             continue
-        wrapped, scope = ast.unparse(statement.targets[0]), find_block(module, call)
+        wrapped, scope = name_variable(statement.targets[0]), find_block(module, call)
         if not isinstance(statement.targets[0], ast.Name | ast.Attribute):
             continue
         yield from _judge_move(module, call, wrapped, scope)
@@ -122,14 +128,14 @@ def _judge_ddp(module: Module) -> Iterator[_Found]:
 
 
 def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Found]:
-    model = ast.unparse(wrap.args[0])
+    model = name_variable(wrap.args[0])
     moves = [
-        (ast.unparse(call.func.value), call)
+        (name_variable(call.func.value), call)
         for name in _MOVES
         for _, call in module.callers.get(name, ())
         if isinstance(call.func, ast.Attribute) and find_block(module, call) is scope
     ]
-    if any(
+    if not model or any(
         "cuda" in module.text and name in module.text
         for name in ("set_default_device", "set_default_tensor_type")
     ):
@@ -146,15 +152,15 @@ def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) ->
         for node in module.kinds.get(ast.Assign, ())
         if find_block(module, node) is scope
         and node.lineno < wrap.lineno
-        and model in [ast.unparse(each) for each in node.targets]
+        and model in map(name_variable, node.targets)
     ]
-    known = any(
+    on_cpu = any(
         isinstance(value, ast.Call) and not any(one.arg == "device" for one in value.keywords)
         for value in built
     )
     if (
         after
-        and known
+        and on_cpu
         and not moved_before
         and not any(isinstance(above, ast.With) for above, _ in module.ancestors(wrap))
     ):
@@ -178,12 +184,12 @@ def _moves_to_gpu(module: Module, call: ast.Call) -> bool:
 
 
 def _touches(module: Module, call: ast.Call, model: str) -> bool:
-    """Whether a move is of the model: of its name, or in the statement that sets it."""
-    if isinstance(call.func, ast.Attribute) and f"{ast.unparse(call.func.value)}.".startswith(f"{model}."):
+    """Whether a call moves the model: by its name, or in the statement that sets it."""
+    if isinstance(call.func, ast.Attribute) and f"{name_variable(call.func.value)}.".startswith(f"{model}."):
         return True
     for above, _ in module.ancestors(call):
         if isinstance(above, ast.Assign):
-            return model in [ast.unparse(each) for each in above.targets]
+            return model in map(name_variable, above.targets)
         if isinstance(above, ast.stmt):
             return False
     return False
@@ -205,13 +211,14 @@ def _judge_changes(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST)
     ]
     for node in later:
         if isinstance(node, ast.Assign):
-            text = ast.unparse(node.targets[0])
-            makes = isinstance(node.value, ast.Call) and "nn." in ast.unparse(node.value)
+            text = name_variable(node.targets[0])
+            calls = [inner for inner in ast.walk(node.value) if isinstance(inner, ast.Call)]
+            makes = node.value in calls and any(".nn." in f".{module.name_of(inner.func)}" for inner in calls)
             if text.startswith(f"{wrapped}.module.") and makes:
                 yield report(node, f"`{text}` is replaced", "replace the layer before the model is wrapped")
         elif module.name_of(node.func).endswith(".convert_sync_batchnorm") and node.args:
-            own = (wrapped, f"{wrapped}.module")
-            if ast.unparse(node.args[0]) in own:
+            names = (wrapped, f"{wrapped}.module")
+            if name_variable(node.args[0]) in names:
                 yield report(node, "the normalisation is replaced", "convert the model before it is wrapped")
         if _freezes(module, node, wrapped) and _trains_later(module, node, scope):
             yield report(node, "`requires_grad` is changed", "freeze parameters before the model is wrapped")
@@ -224,7 +231,7 @@ def _freezes(module: Module, node: ast.Assign | ast.Call, wrapped: str) -> bool:
         return getattr(target, "attr", "") == "requires_grad" and _is_of(module, target, wrapped)
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "requires_grad_":
         return False
-    owner = ast.unparse(node.func.value)
+    owner = name_variable(node.func.value)
     return f"{owner}.".startswith(f"{wrapped}.") or _is_of(module, node.func, wrapped)
 
 
@@ -234,17 +241,17 @@ def _trains_later(module: Module, node: ast.AST, scope: ast.AST) -> bool:
     return any(
         find_block(module, loop) is scope
         and loop.end_lineno > line
-        and "parameters" not in ast.unparse(loop.iter)
+        and not any("parameters" in word for word in find_mentions(loop.iter))
         for loop in module.kinds.get(ast.For, ())
     )
 
 
 def _is_of(module: Module, node: ast.AST, wrapped: str) -> bool:
     """Whether ``parameter.requires_grad`` is of a loop over the parameters of the wrapped model."""
-    name = ast.unparse(node.value) if isinstance(node, ast.Attribute) else ""
+    name = name_variable(node.value) if isinstance(node, ast.Attribute) else ""
     return name.startswith(f"{wrapped}.") or any(
         isinstance(above, ast.For)
-        and name in ast.unparse(above.target)
-        and ast.unparse(above.iter).startswith(f"{wrapped}.")
+        and name in find_mentions(above.target)
+        and name_variable(getattr(above.iter, "func", above.iter)).startswith(f"{wrapped}.")
         for above, _ in module.ancestors(node)
     )

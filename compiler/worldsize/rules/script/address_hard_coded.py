@@ -16,6 +16,7 @@ from worldsize.scripts.interface.read import read_reached, runs_in_job
 from worldsize.scripts.module import (
     Module,
     constant_value,
+    find_mentions,
     keyword_argument,
     variable_writes,
 )
@@ -32,7 +33,7 @@ _TCP = re.compile(r"tcp://[\w.-]+(?::\d+)?")
 
 
 class _Fixed(NamedTuple):
-    """A value that is the same in every process."""
+    """A value that does not differ between processes."""
 
     span: Span
     name: str
@@ -78,8 +79,8 @@ def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST,
     for call in module.called("os.environ.update"):
         for one in call.keywords:
             yield one.value, one.arg or "", constant_value(one.value)
-        for given in call.args:
-            pairs = zip(given.keys, given.values, strict=True) if isinstance(given, ast.Dict) else ()
+        for argument in call.args:
+            pairs = zip(argument.keys, argument.values, strict=True) if isinstance(argument, ast.Dict) else ()
             for key, written in pairs:
                 yield written, str(constant_value(key)), constant_value(written)
     yield from _find_in_calls(program, module)
@@ -93,8 +94,7 @@ def _find_in_calls(program: Program, module: Module) -> Iterator[tuple[ast.AST, 
             if name != "init_method" or (isinstance(value, str) and _TCP.fullmatch(value)):
                 yield node or call, name, value
     for call in module.called("DistributedSampler"):
-        rows = ast.unparse(call.args[0] if call.args else call)
-        if _OF_TESTS.search(rows):
+        if any(map(_OF_TESTS.search, find_mentions(call.args[0] if call.args else call))):
             continue  # each rank may judge the model by all rows
         for name in ("num_replicas", "rank"):
             node = keyword_argument(call, name)
@@ -107,7 +107,7 @@ def _find_in_calls(program: Program, module: Module) -> Iterator[tuple[ast.AST, 
 def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:
     """The variables that the job or the command sets for all processes alike."""
     entries = fields.read_entries(launch.step.environment_variables)
-    values = [(name, str(each.value), each.span) for name, each in entries.items()]
+    values = [(name, str(entry.value), entry.span) for name, entry in entries.items()]
     for command in launch.commands:
         values += [(name, value, launch.span(word)) for name, value, word in command.assignments]
     for name, value, span in values:

@@ -11,7 +11,7 @@ from worldsize.rules.context import Context
 from worldsize.scripts.guards import Side, find_guards, is_local
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_block
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, name_variable
 from worldsize.scripts.program import Program
 
 _METHODS = ("save_checkpoint", "state_dict")  # of an engine, a trainer or a model
@@ -22,13 +22,13 @@ _Guarded = tuple[Module, ast.Call, str, _Guard]
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2:
         return
-    found = [each for module in program.modules for each in _find_guarded(program, module)]
+    collectives = [guarded for module in program.modules for guarded in _find_guarded(program, module)]
     sides: dict[str, set[Side]] = {}
-    for _, _, name, guard in found:
+    for _, _, name, guard in collectives:
         sides.setdefault(name, set()).add(guard[0])
     said: set[ast.AST] = set()
     runs = read_reached(program).runs
-    for module, call, name, (side, place, test, node) in found:
+    for module, call, name, (side, place, test, node) in collectives:
         if len(sides[name]) > 1 or test in said or not runs(module, call):
             continue  # with both sides each process calls it once, in a branch of its own
         said.add(test)
@@ -43,7 +43,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 def _find_guarded(program: Program, module: Module) -> Iterator[_Guarded]:
     """The collectives that not every process reaches, in the file's order."""
-    for name, call in sorted(module.once(_list_collectives), key=lambda each: each[1].lineno):
+    for name, call in sorted(module.once(_list_collectives), key=lambda pair: pair[1].lineno):
         guard = _find_guard(program, module, call)
         if guard is not None:
             yield module, call, name, guard
@@ -67,12 +67,12 @@ def _find_guard(program: Program, module: Module, node: ast.AST, depth: int = 2)
         for other in program.modules
         for node in other.mentions(name)
         if isinstance(node, ast.Name | ast.Attribute)
-        and any(each is function for _, each in find(other, node))
+        and any(candidate is function for _, candidate in find(other, node))
     ]
     if not all(getattr(other.parents.get(node), "func", None) is node for other, node in uses):
         return None
     above = [_find_guard(program, other, other.parents[node], depth - 1) for other, node in uses[:20]]
-    if not above or len({each and each[0] for each in above}) > 1:
+    if not above or len({guard and guard[0] for guard in above}) > 1:
         return None
     return above[0]
 
@@ -88,7 +88,7 @@ def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:
         last = name.rpartition(".")[2]
         of_accelerator = find_call(f"accelerate.Accelerator.{last}", "collective") is not None
         is_method = of_accelerator or last in _METHODS
-        owner = ast.unparse(call.func.value) if is_method and isinstance(call.func, ast.Attribute) else ""
+        owner = name_variable(call.func.value) if is_method and isinstance(call.func, ast.Attribute) else ""
         if (
             find_call(name, "collective")
             or (of_accelerator and (owner in accelerators or owner.endswith("accelerator")))
@@ -101,8 +101,12 @@ def _list_collectives(module: Module) -> list[tuple[str, ast.Call]]:
 
 def _names_group(name: str, call: ast.Call) -> bool:
     """Whether only the members of a group call it."""
-    given = any(one.arg in ("group", "process_group", "process_set") for one in call.keywords)
-    return given or (name == "barrier" and bool(call.args)) or (name == "all_reduce" and len(call.args) > 2)
+    names_group = any(one.arg in ("group", "process_group", "process_set") for one in call.keywords)
+    return (
+        names_group
+        or (name == "barrier" and bool(call.args))
+        or (name == "all_reduce" and len(call.args) > 2)
+    )
 
 
 def _is_in_full_state(module: Module, call: ast.Call) -> bool:
@@ -110,9 +114,9 @@ def _is_in_full_state(module: Module, call: ast.Call) -> bool:
     return any(
         isinstance(above, ast.With)
         and any(
-            isinstance(each.context_expr, ast.Call)
-            and module.name_of(each.context_expr.func).endswith(".state_dict_type")
-            for each in above.items
+            isinstance(item.context_expr, ast.Call)
+            and module.name_of(item.context_expr.func).endswith(".state_dict_type")
+            for item in above.items
         )
         for above, _ in module.ancestors(call)
     )

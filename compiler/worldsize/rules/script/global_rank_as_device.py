@@ -21,7 +21,9 @@ _PREFIXES = ("cuda:", "GPU:", "/GPU:", "/gpu:", "/device:GPU:")
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    inner = next((each for each in read_inner_launchers(context, launch) if each.name not in MPI), None)
+    inner = next(
+        (launcher for launcher in read_inner_launchers(context, launch) if launcher.name not in MPI), None
+    )
     per_instance = program.per_instance if inner is None else inner.starts or 0
     if (launch.instances.value or 1) < 2 or launch.kind not in ("pytorch", "mpi") or per_instance < 2:
         return
@@ -66,14 +68,14 @@ def list_devices(module: Module) -> list[ast.expr]:
 
 
 def _read_call(name: str, call: ast.Call) -> Iterator[ast.expr]:
-    """Those that stand in one call."""
+    """The same for one call."""
     if f".{name}".endswith(_CALLS):
         yield from call.args[:2]
     for one in call.keywords:
         if one.arg in _KEYWORDS:
             yield from one.value.elts if isinstance(one.value, ast.List | ast.Tuple) else [one.value]
     if name.endswith("set_visible_devices"):  # of TensorFlow, `gpus[rank]`
-        yield from (each.slice for each in ast.walk(call) if isinstance(each, ast.Subscript))
+        yield from (inner.slice for inner in ast.walk(call) if isinstance(inner, ast.Subscript))
     formatted = isinstance(call.func, ast.Attribute) and constant_value(call.func.value) == "cuda:{}"
     if name == "?.format" and formatted:
         yield from call.args

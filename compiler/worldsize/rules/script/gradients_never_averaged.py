@@ -8,30 +8,14 @@ from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
-from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls
-from worldsize.scripts.module import Module, find_mentions
+from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls, list_prepared
+from worldsize.scripts.module import Module, find_mentions, name_variable
 from worldsize.scripts.program import Program
 
-_WRAPS = (
-    "DistributedDataParallel", "DistributedDataParallelCPU", "FullyShardedDataParallel", "fully_shard",
-    "ShardedDataParallel", "DistributedOptimizer", "PostLocalSGDOptimizer", "PeriodicModelAverager",
-    "average_parameters", "parallelize_module", "distribute_module", "distribute_tensor", "DTensor",
-    "replicate", "PipelineStage", "ScheduleGPipe", "Schedule1F1B", "rpc", "send", "isend", "recv", "irecv",
-    "ring_attention", "smp", "fairscale", "apex", "all_gather_into_tensor",
-)  # fmt: skip
-_REDUCES = (
-    "all_reduce", "all_reduce_coalesced", "reduce", "reduce_scatter", "reduce_scatter_tensor", "all_gather",
-    "gather", "all_to_all",
-)  # fmt: skip
-_HANDS_OUT = (
-    "broadcast",
-    "broadcast_object_list",
-    "all_gather_object",
-    "gather_object",
-    "scatter_object_list",
-)
+_OTHER_WAYS = ("rpc", "ring_attention", "smp", "fairscale", "apex")  # modules and functions of others
 _METRIC = re.compile(
     r"loss|acc|correct|total|count|metric|score|num|stat|seen|mean|avg|average|val|err|hit|sample|sum|time|log|pred"
     r"|tensor|torch|device|item|detach|clone|cuda|float|dist|ReduceOp|op|AVG|SUM|\d",
@@ -41,15 +25,6 @@ _ASKED_OF_WRAPPED = (
     "parameters", "named_parameters", "train", "eval", "module", "state_dict", "load_state_dict", "zero_grad",
 )  # fmt: skip
 _WEIGHTS = re.compile(r"grad|param|weight|flat|bucket|buffer|state_dict", re.IGNORECASE)
-_HOROVOD_WRAPS = (
-    "DistributedOptimizer", "DistributedGradientTape", "DistributedAdasumOptimizer", "TorchEstimator",
-    "KerasEstimator", "DistributedTrainableOptimizer", "allreduce", "allreduce_", "allreduce_async",
-    "allreduce_async_", "grouped_allreduce", "grouped_allreduce_", "PartialDistributedOptimizer",
-)  # fmt: skip
-_TENSORFLOW = (
-    "MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy", "ParameterServerStrategy",
-    "ParameterServerStrategyV2", "TPUStrategy", "train_and_evaluate", "distribution", "all_reduce",
-)  # fmt: skip
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
@@ -66,7 +41,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _judge_torch(program: Program) -> Iterator[Finding]:
-    if program.refers(*_WRAPS):
+    if program.refers(*list_last_names("averages_torch"), *_OTHER_WAYS):
         yield from _judge_wrapped(program)
         return
     if not program.refers("init_process_group") or not _is_torch_training(program):
@@ -87,13 +62,13 @@ def _judge_wrapped(program: Program) -> Iterator[Finding]:
         for wrapped, _, call in find_assigned(module, "DistributedDataParallel") if loops else ():
             inner = call.args[0] if call.args else None
             plain = inner.id if isinstance(inner, ast.Name) else wrapped
-            made = [each for each in module.stores(plain) if isinstance(each.ctx, ast.Store)]
-            called = [each for _, each in module.callers.get(plain, ()) if find_loop(module, each) in loops]
+            made = [use for use in module.stores(plain) if isinstance(use.ctx, ast.Store)]
+            called = [call for _, call in module.callers.get(plain, ()) if find_loop(module, call) in loops]
             if plain == wrapped or not made or not called or _may_be_called(module, wrapped):
                 continue
-            if max(each.lineno for each in made) > call.lineno:
+            if max(use.lineno for use in made) > call.lineno:
                 continue
-            if any(find_scope(module, each) is not find_scope(module, call) for each in (*made, *called)):
+            if any(find_scope(module, use) is not find_scope(module, call) for use in (*made, *called)):
                 continue
             why = f"the loop calls `{plain}`, and never `{wrapped}`, which averages the gradients"
             yield _report(program, module, called[0], f"write `{wrapped}(…)`", why)
@@ -126,22 +101,22 @@ def _reduces_metrics_only(module: Module) -> bool:
     """Whether what is exchanged between the processes is surely neither gradients nor weights."""
     if any(
         _WEIGHTS.search(word)
-        for call in module.called(*(f"distributed.{name}" for name in _HANDS_OUT))
-        for each in call.args[:2]
-        for word in find_mentions(each)
+        for call in module.called(*(f"distributed.{name}" for name in list_last_names("hands_out")))
+        for argument in call.args[:2]
+        for word in find_mentions(argument)
     ):
         return False
     return all(
         call.args
         and not any(_WEIGHTS.search(word) for word in find_mentions(call.args[0]))
         and all(_METRIC.search(word) for word in find_mentions(call.args[0]))
-        for call in module.called(*(f"distributed.{name}" for name in _REDUCES))
+        for call in module.called(*(f"distributed.{name}" for name in list_last_names("sums", "collects")))
     )
 
 
 def _judge_horovod(program: Program) -> Iterator[Finding]:
     trains = _is_torch_training(program) or program.refers("fit", "GradientTape", "apply_gradients")
-    if program.refers(*_HOROVOD_WRAPS) or not trains:
+    if program.refers(*list_last_names("averages_horovod")) or not trains:
         return
     for module in program.modules:
         for name, call in module.calls:
@@ -153,7 +128,9 @@ def _judge_horovod(program: Program) -> Iterator[Finding]:
 
 
 def _judge_tensorflow(program: Program) -> Iterator[Finding]:
-    if program.refers(*_TENSORFLOW) or not program.refers("fit", "GradientTape", "train_on_batch"):
+    if program.refers(*list_last_names("averages_tensorflow"), "distribution") or not program.refers(
+        "fit", "GradientTape", "train_on_batch"
+    ):
         return
     for module in program.modules:
         calls = module.called("MirroredStrategy")
@@ -171,14 +148,14 @@ def _judge_tensorflow(program: Program) -> Iterator[Finding]:
 def _judge_accelerate(program: Program) -> Iterator[Finding]:
     """Accelerate averages the gradients of those models only that it has prepared."""
     calls = [(module, call) for module in program.modules for _, call in module.callers.get("prepare", ())]
-    prepared = {ast.unparse(each) for _, call in calls for each in call.args}
-    if not calls or program.refers("prepare_model") or any(each.startswith("*") for each in prepared):
+    prepared = list_prepared(program.modules)
+    if not calls or prepared is None or program.refers("prepare_model"):
         return
     for module in program.modules:
         backward = [call for _, call in module.callers.get("backward", ()) if call.args]
         for _, _, call in find_assigned(module, *_optimizer_makers(module)):
             model = _find_model(call)
-            if model is None or model in prepared or not backward or program.says(f"{model}.prepare"):
+            if not model or model in prepared or not backward or program.says(f"{model}.prepare"):
                 continue
             why = f"`accelerator.prepare` is not given `{model}`, whose gradients it then does not average"
             yield _report(program, *calls[0], f"add `{model}` to `accelerator.prepare(…)`", why)
@@ -191,13 +168,9 @@ def _optimizer_makers(module: Module) -> list[str]:
     ]
 
 
-def _find_model(call: ast.Call) -> str | None:
+def _find_model(call: ast.Call) -> str:
     """``model`` of ``torch.optim.AdamW(model.parameters())``."""
-    first = call.args[0] if call.args else None
-    if (
-        isinstance(first, ast.Call)
-        and isinstance(first.func, ast.Attribute)
-        and first.func.attr == "parameters"
-    ):
-        return ast.unparse(first.func.value)
-    return None
+    function = call.args[0].func if call.args and isinstance(call.args[0], ast.Call) else None
+    if not isinstance(function, ast.Attribute) or function.attr != "parameters":
+        return ""
+    return name_variable(function.value)

@@ -25,7 +25,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _never_set(module: Module) -> list[ast.Name]:
-    """The first of each name in a condition that nothing sets; conditions stand inside of each other."""
+    """The first use in a condition of every name that nothing sets."""
     used = {name.id for name in module.kinds.get(ast.Name, ())}
     ranks = {name for name in used if _RANK.search(name)}
     bound = list_bound_names(module) if ranks else None  # few files speak of ranks

@@ -35,10 +35,10 @@ def _reads_ranks(module: Module, call: ast.Call) -> bool:
     node = keyword_argument(call, "plugins")
     plugins = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
     return node is None or all(
-        isinstance(each, ast.Call)
-        and (module.name_of(each.func) or "").rpartition(".")[2]
+        isinstance(plugin, ast.Call)
+        and (module.name_of(plugin.func) or "").rpartition(".")[2]
         in ("LightningEnvironment", "TorchElasticEnvironment")
-        for each in plugins
+        for plugin in plugins
     )
 
 

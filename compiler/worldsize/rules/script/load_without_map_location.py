@@ -42,10 +42,10 @@ def _loads(module: Module) -> list[ast.Call]:
     inside = {id(node) for call in taking for argument in call.args for node in ast.walk(argument)}
     loads = []
     for call in module.called("torch.load"):
-        if len(call.args) != 1 or any(each.arg in (None, "map_location") for each in call.keywords):
+        if len(call.args) != 1 or any(keyword.arg in (None, "map_location") for keyword in call.keywords):
             continue
         above = module.parents.get(call)
         names = above.targets if isinstance(above, ast.Assign) else []
-        if id(call) in inside or any(isinstance(each, ast.Name) and each.id in taken for each in names):
+        if id(call) in inside or any(isinstance(name, ast.Name) and name.id in taken for name in names):
             loads.append(call)
     return loads

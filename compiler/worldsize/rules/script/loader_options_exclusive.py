@@ -15,9 +15,9 @@ from worldsize.scripts.program import Program
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for call in module.called("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"):
-            found = _judge(program, module, call)
-            if found is not None and read_reached(program).runs(module, call):
-                other, option = found
+            fault = _judge(program, module, call)
+            if fault is not None and read_reached(program).runs(module, call):
+                other, option = fault
                 written = f"{option.arg}={ast.unparse(option.value)}"
                 message = f"`{written}` and `{other}` exclude each other: `DataLoader` stops"
                 help_ = f"remove `{written}`"
@@ -26,8 +26,8 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _judge(program: Program, module: Module, call: ast.Call) -> tuple[str, ast.keyword] | None:
-    """What is given beside, and the option to remove."""
-    options = {each.arg: each for each in call.keywords if each.arg is not None}
+    """The option that excludes another, and the option to remove."""
+    options = {keyword.arg: keyword for keyword in call.keywords if keyword.arg is not None}
     shuffle = options.get("shuffle")
     if (
         shuffle is not None
@@ -45,7 +45,7 @@ def _judge(program: Program, module: Module, call: ast.Call) -> tuple[str, ast.k
 
 
 def _is_given(program: Program, module: Module, options: dict[str, ast.keyword], name: str) -> bool:
-    """Whether an option is surely not None: a call, or a variable that is only ever set to one.
+    """Whether an option certainly is not None: it is a call, or a variable that is only set to one.
 
     None beside it is for the script that runs by itself.
     """
@@ -55,11 +55,13 @@ def _is_given(program: Program, module: Module, options: dict[str, ast.keyword],
     if any(arg.arg == value.id for arg in module.kinds.get(ast.arg, ())):
         return False
     set_to = [module.parents.get(node) for node in module.stores(value.id)]
-    values = {each: each.value for each in set_to if isinstance(each, ast.Assign)}
-    made = {each for each, given in values.items() if isinstance(given, ast.Call)}
+    values = {statement: statement.value for statement in set_to if isinstance(statement, ast.Assign)}
+    made = {statement for statement, value in values.items() if isinstance(value, ast.Call)}
     if not made or len(values) < len(set_to):
         return False
-    others = [given for each, given in values.items() if each not in made]
-    if any(not isinstance(given, ast.Constant) or given.value is not None for given in others):
+    others = [value for statement, value in values.items() if statement not in made]
+    if any(not isinstance(value, ast.Constant) or value.value is not None for value in others):
         return False
-    return not others or (program.processes > 1 and all(runs_in_job(program, module, each) for each in made))
+    return not others or (
+        program.processes > 1 and all(runs_in_job(program, module, statement) for statement in made)
+    )

@@ -92,20 +92,20 @@ def _check_argument(program: Program) -> Iterator[Finding]:
 
 
 def _sets_device(module: Module) -> bool:
-    """Whether a GPU is chosen by a number that is worked out, in whatever way."""
+    """Whether the number of a GPU is calculated in any way."""
     devices = module.called("torch.device")
-    numbers = [each for call in module.called("set_device") for each in call.args]
-    numbers += [each for call in devices for each in call.args[1:]]
-    texts = [each for call in devices for each in call.args[:1]]
-    return any(not isinstance(each, ast.Constant) for each in numbers) or any(
-        isinstance(each, ast.JoinedStr | ast.BinOp) for each in texts
+    numbers = [argument for call in module.called("set_device") for argument in call.args]
+    numbers += [argument for call in devices for argument in call.args[1:]]
+    texts = [argument for call in devices for argument in call.args[:1]]
+    return any(not isinstance(number, ast.Constant) for number in numbers) or any(
+        isinstance(text, ast.JoinedStr | ast.BinOp) for text in texts
     )
 
 
 def _find_wrapped(module: Module) -> Iterator[tuple[ast.AST, str]]:
     for call in module.called("DistributedDataParallel"):
         devices = keyword_argument(call, "device_ids")
-        if isinstance(devices, ast.List) and [constant_value(each) for each in devices.elts] == [0]:
+        if isinstance(devices, ast.List) and [constant_value(element) for element in devices.elts] == [0]:
             yield devices, "[local_rank]"
     for call in module.called("torch.cuda.set_device"):
         if len(call.args) == 1 and _is_first(module, call.args[0]):
@@ -113,7 +113,7 @@ def _find_wrapped(module: Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _find_devices(module: Module) -> Iterator[tuple[ast.AST, str]]:
-    """`device = "cuda:0"`, where the variable is never anything that is worked out."""
+    """`device = "cuda:0"`, if the variable never has a calculated value."""
     fixed: dict[str, bool] = {}
     for node in module.kinds.get(ast.Assign, ()):
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and _is_first(module, node.value):
@@ -130,15 +130,15 @@ def _is_fixed(module: Module, name: str) -> bool:
         for node in module.stores(name)
         if isinstance(above := module.parents.get(node), ast.Assign)
     ]
-    if any(isinstance(each, ast.arg) for each in module.mentions(name)):
+    if any(isinstance(mention, ast.arg) for mention in module.mentions(name)):
         return False
-    return all(_is_first(module, each) or constant_value(each) for each in assigned)
+    return all(_is_first(module, value) or constant_value(value) for value in assigned)
 
 
 def _is_first(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Call) and module.name_of(node.func) == "torch.device":
-        given = [constant_value(each) for each in node.args]
-        return not node.keywords and given in (["cuda:0"], ["cuda", 0])
+        numbers = [constant_value(argument) for argument in node.args]
+        return not node.keywords and numbers in (["cuda:0"], ["cuda", 0])
     value = constant_value(node)
     return value == "cuda:0" or (type(value) is int and value == 0 and _is_argument(module, node))
 

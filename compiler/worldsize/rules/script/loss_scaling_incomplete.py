@@ -16,11 +16,11 @@ from worldsize.scripts.loops import (
     list_conditions,
     list_steps,
 )
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 from worldsize.scripts.program import Program
 
 _SCALER = re.compile(r"scaler|amp|fp16|half|mixed", re.IGNORECASE)
-_NO_GRADIENTS = re.compile(r"no_grad|inference_mode|set_grad_enabled")
+_NO_GRADIENTS = ("no_grad", "inference_mode", "set_grad_enabled")
 _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _HALF = ("torch.float16", "torch.half")
 
@@ -53,9 +53,8 @@ def _judge_plain(program: Program) -> Finding | None:
 def _find_pass(module: Module, node: ast.AST) -> ast.AST | None:
     """The loop or function around a node; None where no gradients are computed."""
     for above, _ in module.ancestors(node):
-        if isinstance(above, ast.With) and any(
-            _NO_GRADIENTS.search(ast.unparse(each)) for each in above.items
-        ):
+        mentions = (word for item in getattr(above, "items", ()) for word in find_mentions(item))
+        if isinstance(above, ast.With) and not {*mentions}.isdisjoint(_NO_GRADIENTS):
             return None
     return find_loop(module, node) or find_block(module, node)
 
@@ -75,16 +74,14 @@ def _is_half(module: Module, call: ast.Call) -> bool:
 
 
 def _judge_scaler(program: Program) -> Finding | None:
-    """A scaler that is passed by."""
+    """A scaler that the script bypasses."""
     modules = program.modules
     scales = [(module, call) for module in modules for _, call in module.callers.get("scale", ())]
     applies = [
         (module, call)
         for module in modules
         for _, call in module.callers.get("step", ())
-        if call.args
-        and isinstance(call.func, ast.Attribute)
-        and "scaler" in ast.unparse(call.func.value).lower()
+        if call.args and _is_of_scaler(call)
     ]
     if scales and not applies:
         for module, call in scales:
@@ -105,9 +102,7 @@ def _judge_scaler(program: Program) -> Finding | None:
                 help_ = "write `scaler.scale(loss).backward()`"
                 return Finding(module.span(backward), message, help_, related=related)
     if applies and not any(
-        "scaler" in ast.unparse(call.func).lower()
-        for module in modules
-        for _, call in module.callers.get("update", ())
+        _is_of_scaler(call) for module in modules for _, call in module.callers.get("update", ())
     ):
         module, call = applies[0]
         message = "`scaler.update()` is never called, and the next `scaler.step` stops"
@@ -115,11 +110,17 @@ def _judge_scaler(program: Program) -> Finding | None:
     return _judge_clipping(program, scales) if not program.refers("unscale_") else None
 
 
+def _is_of_scaler(call: ast.Call) -> bool:
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return any("scaler" in word.lower() for word in find_mentions(owner))
+
+
 def _judge_clipping(program: Program, scales: list[tuple[Module, ast.Call]]) -> Finding | None:
     for module, call in scales:
         for clip in module.called(*_CLIPS):
             same = find_block(module, clip) is find_block(module, call)
-            asks = any(_SCALER.search(ast.unparse(each.test)) for each in list_conditions(module, clip))
+            tests = [condition.test for condition in list_conditions(module, clip)]
+            asks = any(_SCALER.search(word) for test in tests for word in find_mentions(test))
             if same and not asks:
                 message = "the gradients are clipped while they are multiplied by the scale of the loss"
                 related = (Related(module.span(call), "scaled here"), *program.related)

@@ -6,18 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_block
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, find_mentions, name_variable
 from worldsize.scripts.program import Program
 
-_STRATEGIES = (
-    "MultiWorkerMirroredStrategy",
-    "MirroredStrategy",
-    "CollectiveAllReduceStrategy",
-    "CentralStorageStrategy",
-)
 _HANDS_OVER = (
     "run",
     "scope",
@@ -34,7 +29,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         return
     runs = read_reached(program).runs
     for module in program.modules:
-        makers = [call for call in module.called(*_STRATEGIES) if runs(module, call)]
+        makers = [call for call in module.called(*list_last_names("has_scope")) if runs(module, call)]
         if makers and not program.refers(*_HANDS_OVER) and program.refers("fit", "compile"):
             message = "nothing enters `scope()` of this strategy: the model is trained on one device"
             help_ = "build and compile the model under `with strategy.scope():`"
@@ -49,10 +44,10 @@ def _judge_mixed(program: Program, module: Module) -> Iterator[Finding]:
     scopes = [
         block
         for block in module.kinds.get(ast.With, ())
-        for each in block.items
-        if isinstance(each.context_expr, ast.Call)
-        and module.name_of(each.context_expr.func).endswith(".scope")
-        and "strategy" in ast.unparse(each.context_expr).lower()
+        for item in block.items
+        if isinstance(item.context_expr, ast.Call)
+        and module.name_of(item.context_expr.func).endswith(".scope")
+        and any("strategy" in word.lower() for word in find_mentions(item.context_expr))
     ]
     inside = {id(node) for block in scopes for node in ast.walk(block)}
     for _, call in module.callers.get("compile", ()) if scopes else ():
@@ -62,7 +57,8 @@ def _judge_mixed(program: Program, module: Module) -> Iterator[Finding]:
         built = [
             node
             for node in module.kinds.get(ast.Assign, ())
-            if find_block(module, node) is scope and name in [ast.unparse(each) for each in node.targets]
+            if find_block(module, node) is scope
+            and name in [name_variable(target) for target in node.targets]
         ]
         arguments = {arg.arg for arg in module.kinds.get(ast.arg, ())}
         if (
@@ -82,4 +78,5 @@ def _judge_mixed(program: Program, module: Module) -> Iterator[Finding]:
 
 def _functions(module: Module) -> set[str]:
     """The functions of the file that enter no scope themselves."""
-    return {node.name for node in module.kinds.get(ast.FunctionDef, ()) if "scope(" not in ast.unparse(node)}
+    entering = module.around(call for _, call in module.callers.get("scope", ()))
+    return {node.name for node in module.kinds.get(ast.FunctionDef, ()) if node not in entering}

@@ -9,7 +9,7 @@ from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
 from worldsize.scripts.edits import divide_rows
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls
+from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls, list_prepared
 from worldsize.scripts.module import (
     Module,
     constant_value,
@@ -19,7 +19,7 @@ from worldsize.scripts.module import (
 )
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import mentions_rank
-from worldsize.scripts.values import find_values
+from worldsize.scripts.values import find_values, open_variable
 
 _COLLECTIONS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.datasets.")
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
@@ -48,31 +48,30 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
-    """Whether it is true, also as a parameter that is true by default and in some call left out, or given."""
+    """Whether a value is true, also as a parameter that is true by default or in some call."""
     values = find_values(read_reached(program), module, node) if isinstance(node, ast.Name) else []
-    return constant_value(node) is True or any(constant_value(each) is True for _, each in values)
+    return constant_value(node) is True or any(constant_value(value) is True for _, value in values)
 
 
 def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool:
-    """Whether a loader in order gives all rows of a collection to a loop that trains."""
+    """Whether a loader without shuffling passes all rows of a collection to a training loop."""
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
-    stores = module.stores(rows.id) if isinstance(rows, ast.Name) else ()
-    made = getattr(module.parents.get(stores[0]), "value", None) if len(stores) == 1 else None
+    made = open_variable(module, rows)
     if not isinstance(made, ast.Call) or not module.name_of(made.func).startswith(_COLLECTIONS):
         return False
-    if {each.arg for each in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
+    if {keyword.arg for keyword in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
         return False
-    worked_out = any(isinstance(each, ast.JoinedStr | ast.BinOp) for each in ast.walk(made))
-    if worked_out or mentions_rank(module, made) or any(each.once(_takes_part) for each in program.modules):
+    worked_out = any(isinstance(inner, ast.JoinedStr | ast.BinOp) for inner in ast.walk(made))
+    if worked_out or mentions_rank(module, made) or any(other.once(_takes_part) for other in program.modules):
         return False
     names = {name for name, _, call in find_assigned(module, "DataLoader") if call is loader}
     loops = [find_loop(module, call) for call in list_backward_calls(module)]
     iterated = [set(find_mentions(loop.iter)) for loop in loops if isinstance(loop, ast.For)]
-    return any(names & each for each in iterated)
+    return any(names & mentions for mentions in iterated)
 
 
 def _takes_part(module: Module) -> bool:
-    """Whether a file takes a part of something by the rank: `rows[rank::world]`."""
+    """Whether a file selects a part by the rank, as in `rows[rank::world]`."""
     return any(
         mentions_rank(module, node.slice) and not is_environment(node.value)
         for node in module.kinds.get(ast.Subscript, ())
@@ -80,8 +79,8 @@ def _takes_part(module: Module) -> bool:
 
 
 def _may_sample(module: Module) -> bool:
-    """Whether something that is called a sampler is ever more than None."""
-    given = [
+    """Whether a variable named after a sampler ever has a value other than None."""
+    samplers = [
         one.value for call in module.called("DataLoader") for one in call.keywords if one.arg == "sampler"
     ]
     named = {node for node in module.kinds.get(ast.Name, ()) if "sampler" in node.id.lower()}
@@ -90,12 +89,17 @@ def _may_sample(module: Module) -> bool:
         for node in named
         if not isinstance(node.ctx, ast.Load)
     ]
-    none = all(isinstance(each, ast.Constant) and each.value is None for each in set_to)
+    none = all(isinstance(value, ast.Constant) and value.value is None for value in set_to)
     other = any("sampler" in arg.arg.lower() for arg in module.kinds.get(ast.arg, ())) or any(
         "sampler" in name.lower() for name in (*module.callers, *module.names)
     )
     attributes = any("sampler" in node.attr.lower() for node in module.kinds.get(ast.Attribute, ()))
-    return not none or other or attributes or not all(each in named or _is_none(each) for each in given)
+    return (
+        not none
+        or other
+        or attributes
+        or not all(sampler in named or _is_none(sampler) for sampler in samplers)
+    )
 
 
 def _is_none(node: ast.AST) -> bool:
@@ -104,18 +108,16 @@ def _is_none(node: ast.AST) -> bool:
 
 def _asks_for_none(node: ast.AST | None) -> bool:
     """`sampler is None`, where it always is."""
-    if not isinstance(node, ast.Compare) or "sampler" not in ast.unparse(node.left):
+    if not isinstance(node, ast.Compare) or not any("sampler" in word for word in find_mentions(node.left)):
         return False
     return isinstance(node.ops[0], ast.Is) and _is_none(node.comparators[0])
 
 
 def _judge_accelerate(program: Program) -> Iterator[Finding]:
     """Accelerate divides the rows of those loaders only that it has prepared."""
-    calls = [call for module in program.modules for _, call in module.callers.get("prepare", ())]
-    prepared = {ast.unparse(each) for call in calls for each in call.args}
-    if not calls or program.says(*_SHARDS, "sampler") or program.refers("prepare_data_loader"):
-        return
-    if any(each.startswith("*") for each in prepared):
+    prepares = any("prepare" in module.callers for module in program.modules)
+    prepared = list_prepared(program.modules) if prepares else None
+    if prepared is None or program.says(*_SHARDS, "sampler") or program.refers("prepare_data_loader"):
         return
     for module in program.modules:
         for name, _, maker in find_assigned(module, "DataLoader"):

@@ -44,7 +44,7 @@ def _find_outputs(options: list[Option], arguments: list[Argument]) -> Iterator[
         name, equals, _ = argument.written.partition("=")
         if argument.is_flag:
             flag = name
-        scopes = {each.scope for each in binding.find_expressions(argument.written)}
+        scopes = {expression.scope for expression in binding.find_expressions(argument.written)}
         if scopes == {"outputs"} and (equals or not argument.is_flag):
             for option in options:
                 if flag in option.flags and option.most == 1:
@@ -53,21 +53,24 @@ def _find_outputs(options: list[Option], arguments: list[Argument]) -> Iterator[
 
 
 def _uses(module: Module, option: Option, *, by_parameter: bool) -> bool:
-    """Whether a file does more with an argument than to print it, or to make its folder.
+    """Whether a file does more with an argument than print it or create its folder.
 
     With click, typer and fire it is a parameter of a function.
     """
     declared = set(ast.walk(option.node))
-    if any(each.value == option.name and each not in declared for each in module.kinds.get(ast.Constant, ())):
+    if any(
+        constant.value == option.name and constant not in declared
+        for constant in module.kinds.get(ast.Constant, ())
+    ):
         return True  # by its name in a text
     if by_parameter and not module.once(_only_shows_name, option.name, 3):
         return True
-    reads = [each for each in module.kinds.get(ast.Attribute, ()) if each.attr == option.name]
+    reads = [attribute for attribute in module.kinds.get(ast.Attribute, ()) if attribute.attr == option.name]
     return any(not _only_shows(module, node, 3) for node in reads)
 
 
 def _only_shows(module: Module, node: ast.AST, depth: int) -> bool:
-    """Whether a value is only printed, or its folder made, also by another name."""
+    """Whether a value is only printed, or its folder created, also under another name."""
     for above, child in module.ancestors(node):
         if isinstance(above, ast.Call) and child is not above.func:
             name = module.name_of(above.func).rpartition(".")[2]
@@ -87,5 +90,5 @@ def _only_shows(module: Module, node: ast.AST, depth: int) -> bool:
 
 
 def _only_shows_name(module: Module, name: str, depth: int) -> bool:
-    loads = [each for each in module.kinds.get(ast.Name, ()) if each.id == name]
-    return all(_only_shows(module, each, depth) for each in loads if isinstance(each.ctx, ast.Load))
+    loads = [use for use in module.kinds.get(ast.Name, ()) if use.id == name]
+    return all(_only_shows(module, use, depth) for use in loads if isinstance(use.ctx, ast.Load))

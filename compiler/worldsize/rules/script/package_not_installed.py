@@ -40,7 +40,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     provided = _list_provided(root)
     if provided is None:
         return
-    told: set[str] = set()
+    reported: set[str] = set()
     if any(_OTHERS.search(module.text) for module in program.modules):
         return
     for module in _list_started(context, program):
@@ -48,11 +48,11 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
             top = name.partition(".")[0]
             package = _packages().get(top)
             runs = isinstance(module.parents.get(statement), ast.Module)
-            if level or package is None or top in provided or top in told or not runs:
+            if level or package is None or top in provided or top in reported or not runs:
                 continue
             if any(_has_module(context, folder, top) for folder in program.folders):
                 continue
-            told.add(top)
+            reported.add(top)
             message = f"`{top}` is imported here, but `{place.text}` does not install it"
             related = (*program.related, Related(place.span, "the environment names the conda file here"))
             help_ = f"add `{package}` to its packages, with a version"
@@ -122,6 +122,6 @@ def _brings() -> dict[str, set[str]]:
 
 @cache
 def _packages() -> dict[str, str]:
-    """The package of a module that is told where it is missing."""
+    """The package that a message names for a missing module."""
     rows = table.read_rows("python_packages")
     return {row["module"]: row["package"] for row in rows if row["module"]}

@@ -39,6 +39,6 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 def _list_ranks(module: Module) -> list[ast.expr]:
     """What a file gives as the rank of its process in the whole job."""
     takers = module.called("init_process_group", "DistributedSampler")
-    given = [keyword_argument(call, "rank") for call in takers]
-    given += [value for name, value, _ in variable_writes(module) if name == "RANK"]
-    return [node for node in given if node is not None]
+    ranks = [keyword_argument(call, "rank") for call in takers]
+    ranks += [value for name, value, _ in variable_writes(module) if name == "RANK"]
+    return [node for node in ranks if node is not None]

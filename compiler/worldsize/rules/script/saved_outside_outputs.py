@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding
+from worldsize.facts.library_calls import find_call
 from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
@@ -14,7 +15,6 @@ from worldsize.scripts.module import Module, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.values import evaluate
 
-_SAVES = ("torch.save", "save_pretrained", "save_weights", "model.save", "joblib.dump", "save_model")
 _LOST = re.compile(r"/(?:tmp|var/tmp|root|home|workspace|opt|scratch)/.+")
 _MOST = 50  # saves of a program whose paths are looked for in all of its text
 # What may take it from there, or says that something else is kept.
@@ -37,7 +37,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
         assert isinstance(path, str)
         folder = path.rpartition("/")[0]
         around = str(text.value) if text is not None else ""
-        read = sum(folder in each.text for each in program.modules) > 1 or module.text.count(path) > 1
+        read = sum(folder in other.text for other in program.modules) > 1 or module.text.count(path) > 1
         if folder in around or read or not read_reached(program).runs(module, call):
             return
     module, call, path = saves[-1]
@@ -47,13 +47,14 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 
 def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
+    """The calls that save a model, each with the path, where it is known."""
+    saves = ((call, find_call(name, "saves_model")) for name, call in module.calls)
     return [
-        (call, evaluate(define_alone(module), module, _find_path(module, call)))
-        for call in module.called(*_SAVES)
+        (call, evaluate(define_alone(module), module, _find_path(call, row.argument or 0)))
+        for call, row in saves
+        if row is not None
     ]
 
 
-def _find_path(module: Module, call: ast.Call) -> ast.AST | None:
-    """Where a call saves."""
-    position = 1 if module.name_of(call.func) in ("torch.save", "joblib.dump") else 0
+def _find_path(call: ast.Call, position: int) -> ast.AST | None:
     return call.args[position] if len(call.args) > position else keyword_argument(call, "f")

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from worldsize.base.problem import Finding
+from worldsize.facts.library_calls import find_call
 from worldsize.rules.context import Context
 from worldsize.rules.script.no_process_group import is_without_group
 from worldsize.scripts.edits import guard_by_rank
@@ -14,7 +15,6 @@ from worldsize.scripts.module import Module
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import mentions_rank
 
-_SAVES = frozenset({"torch.save", "joblib.dump", "pickle.dump"})
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
 
 
@@ -48,7 +48,7 @@ def _unguarded(
 
 
 def _saves(name: str) -> bool:
-    return name in _SAVES or name.endswith(".save_pretrained")
+    return find_call(name, "saves_once") is not None
 
 
 def _checkpoints(name: str) -> bool:
@@ -60,6 +60,6 @@ def _logs(name: str) -> bool:
 
 
 def _apart(module: Module, name: str, call: ast.Call) -> bool:
-    """Whether the place it writes to has the rank in its name."""
+    """Whether the path that a call writes to contains the rank."""
     parts: list[ast.AST] = [*call.args[_saves(name) :], *(one.value for one in call.keywords)]
     return any(mentions_rank(module, part) for part in parts)

@@ -11,6 +11,7 @@ from worldsize.azureml import fields
 from worldsize.azureml.command_launchers import MPI
 from worldsize.azureml.launch import Launch, read_inner_launchers
 from worldsize.base.problem import Finding, Related
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.interface.read import read_reached
@@ -22,9 +23,9 @@ from worldsize.scripts.module import (
     variable_writes,
 )
 from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import last_name
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
-_TENSORFLOW = ("MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TFConfigClusterResolver")
 _HOROVOD = (
     "hvd.init",
     "horovod.torch.init",
@@ -39,7 +40,7 @@ _SETS_ALL = ("update", "setdefault", "putenv", "load_dotenv")
 
 
 class _Need(NamedTuple):
-    """What one place of the script needs, and who sets it: `pytorch`, `mpi` or `tensorflow`."""
+    """The need of one place of the script, and who provides it: `pytorch`, `mpi` or `tensorflow`."""
 
     module: Module
     node: ast.AST
@@ -54,13 +55,13 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if kind not in ("pytorch", "mpi", "tensorflow", None) or (kind is None and not launch.step.name):
         return
     inner = {inner.name in MPI for inner in read_inner_launchers(context, launch)}
-    given = {kind, *(("mpi" if mpi else "pytorch") for mpi in inner)}
+    provided = {kind, *(("mpi" if mpi else "pytorch") for mpi in inner)}
     reached = read_reached(program)
     in_group = program.kind == "pytorch" and program.processes > 1
     runs = reached.runs_in_group if in_group else reached.surely_runs
     said: set[str] = set()
     for need in _find_needs(context, program):
-        if need.kind in given or need.kind in said or (need.alone and program.processes < 2):
+        if need.kind in provided or need.kind in said or (need.alone and program.processes < 2):
             continue
         if not runs(need.module, need.node):
             continue
@@ -107,24 +108,24 @@ def _find_needs(context: Context, program: Program) -> Iterator[_Need]:
 
 
 def _asks_only_for_others(program: Program) -> bool:
-    """Whether it asks for no variable of its job; a script that also asks for those knows what it does."""
+    """Whether the script reads no variable of its own job; one that does knows several launchers."""
     kind = program.launch.kind
-    reads = {name for each in program.modules for name, _ in each.once(_list_reads)}
+    reads = {name for other in program.modules for name, _ in other.once(_list_reads)}
     return kind is not None and program.complete and not any(_kind_of(name) == kind for name in reads)
 
 
 def _find_reads(module: Module, written: set[str], *, asks: bool) -> Iterator[_Need]:
-    """Environment variables: what cannot do without, and what is only asked for where ``asks`` is set."""
+    """Environment variables that the script needs; with ``asks`` also those that it only asks for."""
     for name, node in module.once(_list_reads):
         of_kind = _kind_of(name)
         fails = isinstance(node, ast.Subscript)
-        asked = fails or (asks and of_kind != "slurm")  # who asks for Slurm's may run elsewhere too
-        if of_kind is not None and name not in written and asked:
+        is_needed = fails or (asks and of_kind != "slurm")  # who asks for Slurm's may run elsewhere too
+        if of_kind is not None and name not in written and is_needed:
             yield _Need(module, node, f"the script reads `{name}`", of_kind, alone=not fails)
 
 
 def _list_libraries(module: Module) -> list[_Need]:
-    """Libraries that find the other processes in one way only."""
+    """Libraries that find the other processes in only one way."""
     needs = [
         _Need(module, call, "`hvd.init()` reads the ranks of MPI", "mpi", alone=True)
         for call in module.called(*_HOROVOD)
@@ -135,18 +136,13 @@ def _list_libraries(module: Module) -> list[_Need]:
         if node.attr == "COMM_WORLD" and module.name_of(node) == "mpi4py.MPI.COMM_WORLD"
     ]
     return needs + [
-        _Need(module, call, f"`{call_name(call)}` reads `TF_CONFIG`", "tensorflow", alone=True)
-        for call in module.called(*_TENSORFLOW)
+        _Need(module, call, f"`{last_name(call)}` reads `TF_CONFIG`", "tensorflow", alone=True)
+        for call in module.called(*list_last_names("reads_tf_config"))
     ]
 
 
-def call_name(call: ast.Call) -> str:
-    """The last part of the name that is called."""
-    return ast.unparse(call.func).rpartition(".")[2]
-
-
 def _uses_environment(call: ast.Call) -> bool:
-    """Whether it finds its rank and the other processes by the environment."""
+    """Whether a call finds its rank and the other processes from the environment."""
     if {one.arg for one in call.keywords} & {"rank", "world_size", "store", None} or len(call.args) > 2:
         return False
     method = call.args[1] if len(call.args) > 1 else keyword_argument(call, "init_method")
@@ -159,7 +155,7 @@ def _uses_environment(call: ast.Call) -> bool:
 
 
 def _find_written(context: Context, program: Program) -> set[str] | None:
-    """The variables that the job, the command or the script sets; None where they are not all known."""
+    """The variables that the job, the command or the script sets; None if not all are known."""
     written = set(context.once(_find_set_by_job, program.launch))
     for module in program.modules:
         names = module.once(_list_writes)

@@ -19,7 +19,9 @@ _SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    inner = next((each for each in read_inner_launchers(context, launch) if each.name not in MPI), None)
+    inner = next(
+        (launcher for launcher in read_inner_launchers(context, launch) if launcher.name not in MPI), None
+    )
     count = (inner.starts or 1) if inner is not None else program.per_instance
     if count < 2:
         return

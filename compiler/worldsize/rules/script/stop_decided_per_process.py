@@ -43,12 +43,12 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
 
 def _find_stops(module: Module) -> list[ast.If]:
     """Conditions on the loss of this process that leave a loop which trains."""
-    found: list[ast.If] = []
+    conditions: list[ast.If] = []
     for scope in {find_block(module, call) for call in list_backward_calls(module)}:
         backward = [call for call in list_backward_calls(module) if find_block(module, call) is scope]
-        own = _find_own(module, scope, backward)
+        differing = _find_own(module, scope, backward)
         for node in module.kinds.get(ast.If, ()):
-            if find_block(module, node) is not scope or not own & {*find_mentions(node.test)}:
+            if find_block(module, node) is not scope or not differing & {*find_mentions(node.test)}:
                 continue
             loop = next(
                 (above for above, _ in module.ancestors(node) if isinstance(above, ast.For | ast.While)), None
@@ -68,20 +68,21 @@ def _find_stops(module: Module) -> list[ast.If]:
                     or read_side(define_alone(module), module, node.test) == "first"
                 )
             ):
-                found.append(node)
-    return found
+                conditions.append(node)
+    return conditions
 
 
 def _find_own(module: Module, scope: ast.AST, backward: list[ast.Call]) -> set[str]:
     """The variables of a function that differ from process to process: the loss, and what follows from it."""
     losses = [call.func.value for call in backward if isinstance(call.func, ast.Attribute)]
-    losses += [each.args[0] for each in losses if isinstance(each, ast.Call) and len(each.args) == 1]
-    own = {each.id for each in losses if isinstance(each, ast.Name)}
+    losses += [loss.args[0] for loss in losses if isinstance(loss, ast.Call) and len(loss.args) == 1]
+    differing = {loss.id for loss in losses if isinstance(loss, ast.Name)}
     if any(mentions_rank(module, call) for call in module.called("manual_seed")):
-        own |= {
+        reading = module.around(call for _, call in module.callers.get("item", ()))
+        differing |= {
             target.id
             for node in module.kinds.get(ast.Assign, ())
-            if find_block(module, node) is scope and ".item()" in ast.unparse(node.value)
+            if find_block(module, node) is scope and node.value in reading
             for target in node.targets
             if isinstance(target, ast.Name)
         }
@@ -90,12 +91,15 @@ def _find_own(module: Module, scope: ast.AST, backward: list[ast.Call]) -> set[s
             if find_block(module, node) is not scope:
                 continue
             decided = any(
-                isinstance(above, ast.If) and own & {*find_mentions(above.test)}
+                isinstance(above, ast.If) and differing & {*find_mentions(above.test)}
                 for above, _ in module.ancestors(node)
             )
-            if decided or own & {*find_mentions(node.value)}:
+            if decided or differing & {*find_mentions(node.value)}:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                own |= {
-                    each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)
+                differing |= {
+                    inner.id
+                    for target in targets
+                    for inner in ast.walk(target)
+                    if isinstance(inner, ast.Name)
                 }
-    return own
+    return differing

@@ -52,10 +52,10 @@ def _judge_command(program: Program) -> Iterator[Finding]:
     interface = read_interface(program)
     if interface is None or not any(option.name == "fp16_full_eval" for option in interface.options):
         return
-    given = {flag.name: flag for flag in program.command.flags()}
-    texts = {name: flag.value.bare if flag.value is not None else "true" for name, flag in given.items()}
+    flags = {flag.name: flag for flag in program.command.flags()}
+    texts = {name: flag.value.bare if flag.value is not None else "true" for name, flag in flags.items()}
     true = {name for name, text in texts.items() if text.lower() in _TRUE}
-    span = program.launch.span(given["bf16"].word) if {"fp16", "bf16"} <= true else None
+    span = program.launch.span(flags["bf16"].word) if {"fp16", "bf16"} <= true else None
     if span is not None:
         message = "`--fp16` and `--bf16` are both given, and `TrainingArguments` takes one of them"
         yield Finding(span, message, "remove one of them", related=program.related)
@@ -65,7 +65,7 @@ def _judge_command(program: Program) -> Iterator[Finding]:
     )
     if "load_best_model_at_end" not in true or evaluates == saves or not {evaluates, saves} < _STRATEGIES:
         return
-    span = program.launch.span(given["save_strategy"].word)
+    span = program.launch.span(flags["save_strategy"].word)
     if span is not None:
         message = (
             f"the model is saved by `{saves}` and evaluated by `{evaluates}`: the best one cannot be known"
@@ -99,9 +99,9 @@ def _judge_config(context: Context, program: Program, module: Module, call: ast.
     if not isinstance(root, Mapping):
         return
     for key, argument, default in _SAME:
-        given = keyword_argument(call, argument)
-        value = default if given is None else read_keyword(program, module, call, argument)
-        if given is None and any(one.arg is None for one in call.keywords):
+        passed = keyword_argument(call, argument)
+        value = default if passed is None else read_keyword(program, module, call, argument)
+        if passed is None and any(one.arg is None for one in call.keywords):
             continue
         written = _find(root, key)
         if written is None or value is None or not isinstance(value, int | float) or written.value == value:
@@ -110,9 +110,9 @@ def _judge_config(context: Context, program: Program, module: Module, call: ast.
             written.value is False and value is True and key == "fp16.enabled"
         ):
             continue
-        by_default = "" if given is not None else " by default"
+        by_default = "" if passed is not None else " by default"
         message = f"`{key}` is {written.text}, but `{argument}` is {value}{by_default}: the trainer stops"
-        where = module.span(given if given is not None else node)
+        where = module.span(passed if passed is not None else node)
         related = (Related(where, "the training arguments"), *program.related)
         yield Finding(written.span, message, 'write `"auto"`, which takes the argument', related=related)
 

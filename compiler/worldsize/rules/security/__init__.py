@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 _upload_rule = partial(Rule, on=("Upload",), checked_in="_uploads", since="0.2.0")
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from worldsize.azureml import ignore, snapshot
+from worldsize.azureml import environment, ignore, snapshot
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import folder_of
 from worldsize.azureml.snapshot import Part
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
+from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import format_size
 from worldsize.rules.context import Context
@@ -38,6 +40,16 @@ _PUBLIC = (b"BEGIN CERTIFICATE", b"BEGIN PUBLIC KEY", b"BEGIN TRUSTED CERTIFICAT
 _HEAD = 64 * 1024  # bytes of a file that may be a certificate that are read
 _SHOWN = 3  # files with secrets that a message names
 _LARGE = 50_000_000  # bytes
+_LANGUAGES = {
+    "python": (".py", ".json", ".toml", ".ipynb"),
+    "shell": (".sh", ".bash", ".ps1", ".r", ".cfg", ".ini", ".txt", ".properties", ".in"),
+    "command": (".yml", ".yaml"),
+}
+_LANGUAGE_OF = {suffix: language for language, suffixes in _LANGUAGES.items() for suffix in suffixes}
+_OF_TESTS = compile_later(r"(?:^|/)(?:tests?|fixtures|mocks?)/|(?:^|/)(?:test_|conftest)[^/]*$|_test\.py$")
+PASSWORD = compile_later(r"[\d!@#%^&*?+~]")  # in code, a password has more than letters
+_LARGEST = 256 * 1024  # bytes of a file that is read; what is larger is data
+_FILES = 200  # of one upload that are read
 
 
 class UploadedItem(NamedTuple):
@@ -56,7 +68,7 @@ class Upload(NamedTuple):
 
 
 def find_parts(context: Context, subject: Component | Spec) -> list[Upload]:
-    """What a component uploads, or a spec adds to one.
+    """The uploads of a component, or those that a spec adds to one.
 
     What may not be copied, or has no end, is left out: it is reported as that.
     """
@@ -75,8 +87,8 @@ def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Uploa
         for part in parts:
             refused = part.listing.outside or part.listing.exceeded
             if part.span is not None and not refused and not context.built_in(part.path):
-                own = part.path if part.key == "build.path" else code
-                yield Upload(part, part.span, own if own.is_dir() else own.parent)
+                root = part.path if part.key == "build.path" else code
+                yield Upload(part, part.span, root if root.is_dir() else root.parent)
 
 
 def _added(spec: Spec) -> Iterator[Component]:
@@ -131,7 +143,7 @@ def _check_size(upload: Upload, apart: set[str]) -> Iterator[Problem]:
         heads = Counter[str]()
         for place, size in sizes.items():
             heads[place.split("/", 1)[0]] += size
-        largest, size = max(heads.items(), key=lambda each: (each[1], each[0]))
+        largest, size = max(heads.items(), key=lambda pair: (pair[1], pair[0]))
         message = (
             f"{format_size(total)} are uploaded with `{_name(part.path)}`, more than"
             f" {format_size(_LARGE)}: `{largest}` has {format_size(size)} of it"
@@ -180,7 +192,7 @@ def _list_remaining_sizes(part: Part, apart: set[str]) -> dict[str, int]:
 
 
 def _suggest_exclusion(folder: Path, *names: str) -> str:
-    """How to leave something out: in which ignore file, since only one of one folder counts."""
+    """The help for excluding something: the ignore file to edit, since only one of a folder counts."""
     file = ignore.find_ignore_file(folder)
     listed = ", ".join(f"`{name}`" for name in names)
     name = file.name if file is not None else ignore.NAMES[0]
@@ -214,7 +226,7 @@ def _sizes(part: Part, places: set[str]) -> list[UploadedItem]:
 
 
 def _above(place: str, places: set[str]) -> str | None:
-    """The one of the places that is a path or holds it."""
+    """The place that equals a path or contains it."""
     while place:
         if place in places:
             return place
@@ -240,7 +252,7 @@ def is_secret_file(place: str, path: Path) -> bool:
 
 
 def _is_public(path: Path) -> bool:
-    """Whether a file holds certificates or public keys alone."""
+    """Whether a file holds only certificates or public keys."""
     head = _head(path)
     return _PRIVATE not in head and any(mark in head for mark in _PUBLIC)
 
@@ -250,3 +262,49 @@ def _head(path: Path) -> bytes:
         return read_listed(path, _HEAD)
     except OSError:
         return b""
+
+
+def find_texts(context: Context, upload: Upload) -> list[tuple[Source, str]]:
+    """The texts of an upload, with the language by which their assignments are read."""
+    return context.all_of(_find_texts, upload.part)
+
+
+def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
+    listing = part.listing  # type: ignore[attr-defined]
+    read = 0
+    for place, path in listing.files.items():
+        language = _find_language(place)
+        if language is None or not 0 < listing.sizes[place] <= _LARGEST or _OF_TESTS.search(place):
+            continue
+        source = (
+            context.text(os.path.relpath(path)) if read < _FILES and not is_secret_file(place, path) else None
+        )
+        if source is not None:
+            read += 1
+            yield context.once(_start_texts, source).setdefault(language, (source, language))
+
+
+def find_conda_files(context: Context, component: Component) -> list[tuple[Source, str]]:
+    """The texts of the conda files that an environment names, which may lie outside the code."""
+    return context.all_of(_find_conda_files, component)
+
+
+def _find_conda_files(context: Context, component: Component) -> Iterator[tuple[Source, str]]:
+    field = component.environment
+    if field is None or field.node is None:
+        return
+    for reference in environment.list_references(field, folder_of(field.node)):
+        is_conda = reference.key == "conda_file" and not context.is_folder(reference.path)
+        source = context.text(os.path.relpath(reference.path)) if is_conda else None
+        if source is not None:
+            yield context.once(_start_texts, source).setdefault("command", (source, "command"))
+
+
+def _start_texts(_context: Context, _source: Source) -> dict[str, tuple[Source, str]]:
+    """A file with its language: one subject, however many uploads contain it."""
+    return {}
+
+
+def _find_language(place: str) -> str | None:
+    path = PurePosixPath(place)
+    return "shell" if "dockerfile" in path.name.lower() else _LANGUAGE_OF.get(path.suffix.lower())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from worldsize.azureml import environment
@@ -11,7 +12,10 @@ from worldsize.base.problem import Finding
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
-from worldsize.rules.security import _packages
+
+_PIP = re.compile(r"[A-Za-z0-9][\w.-]*(?:\[[\w,\s.-]*\])?")
+_BOUND = re.compile(r"===?|~=|<|>|!=|\s@\s|://")
+_CONDA_BOUND = re.compile(r"[=<>]")
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
@@ -55,11 +59,24 @@ def _loose(root: Node | None) -> Iterator[tuple[Span, str]]:
     listed = root.get("dependencies") if isinstance(root, Mapping) else None
     for item in listed.items if isinstance(listed, Sequence) else ():
         if isinstance(item, Scalar):
-            name = _packages.parse_conda_name(item.text)
+            name = parse_conda_name(item.text)
             if name:
                 yield item.span, name
         inner = item.get("pip") if isinstance(item, Mapping) else None
         for line in inner.items if isinstance(inner, Sequence) else ():
-            name = _packages.parse_pip_name(line.text) if isinstance(line, Scalar) else None
+            name = parse_pip_name(line.text) if isinstance(line, Scalar) else None
             if name:
                 yield line.span, name
+
+
+def parse_pip_name(text: str) -> str | None:
+    """The package of a requirement without any bound on its version; None for any other line."""
+    line = text.split("#", 1)[0].split(";", 1)[0].strip()
+    name = _PIP.fullmatch(line)
+    return None if name is None or _BOUND.search(line) or line.endswith((".txt", ".whl")) else name[0]
+
+
+def parse_conda_name(text: str) -> str | None:
+    """The package of a conda dependency without a version; ``pip`` itself does not count."""
+    name = text.rpartition("::")[2].strip()
+    return None if _CONDA_BOUND.search(name) or " " in name or name in ("pip", "") else name

@@ -10,7 +10,7 @@ from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
-from worldsize.rules.security import _packages
+from worldsize.rules.security import dependency_unpinned
 
 _INSTALL = re.compile(r"\bpip[\d.]*\s+install\b(?P<words>[^;&|\n]*)")
 _WORD = re.compile(r"\S+")
@@ -25,14 +25,14 @@ def check_component(context: Context, component: Component) -> Iterator[Finding]
     if not isinstance(node, Scalar) or "pip" not in node.text:
         return
     for install in _INSTALL.finditer(node.text):
-        found = list(_find_packages(install))
-        if not found:
+        packages = list(_find_packages(install))
+        if not packages:
             continue
-        name, start, text = found[0]
+        name, start, text = packages[0]
         message = f"`pip install {name}` gets whatever version is the newest when the job starts"
         help_ = f"put `{name}` into the environment, or write its version"
-        if len(found) > 1:
-            others = plural(len(found) - 1, "other")
+        if len(packages) > 1:
+            others = plural(len(packages) - 1, "other")
             message = (
                 f"`pip install {name}` and {others} get whatever versions are the newest when the job starts"
             )
@@ -48,6 +48,6 @@ def _find_packages(install: re.Match[str]) -> Iterator[tuple[str, int, str]]:
         skipped, value_follows = value_follows, _WITH_VALUE.fullmatch(text) is not None
         if skipped or text.startswith("-") or "/" in text or "$" in text:
             continue
-        name = _packages.parse_pip_name(text)
+        name = dependency_unpinned.parse_pip_name(text)
         if name and name not in _TOOLS:
             yield name, install.start("words") + word.start() + word[0].find(text), text

@@ -25,7 +25,7 @@ def check_document(context: Context, document: Document) -> Iterator[Finding]:
 
 
 def _scalars(root: Node) -> Iterator[Scalar]:
-    """Every scalar that is written in the file, each once, however often aliases repeat it."""
+    """Every scalar of the file once, however often aliases repeat it."""
     waiting, met = [root], set[int]()
     while waiting:
         node = waiting.pop()

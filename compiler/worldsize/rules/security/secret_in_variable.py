@@ -14,7 +14,7 @@ from worldsize.documents.secrecy import assignments, known_formats, names
 from worldsize.documents.secrecy.assignments import Assignment, find_code_assignments
 from worldsize.documents.yaml import Document
 from worldsize.rules.context import Context
-from worldsize.rules.security import _texts
+from worldsize.rules.security import _uploads
 from worldsize.rules.security._uploads import Upload
 
 _ELSEWHERE = compile_later(r"azureml|https?://(?![^\s]*[?&]sig=)|\.{0,2}/|\*+$|%\(|@")
@@ -39,18 +39,22 @@ _SHORTEST_PASSWORD = 4
 
 
 def check_document(context: Context, document: Document) -> Iterator[Finding]:
-    written = [each for each in assignments.find_assignments(document.root, document.text) if _is_real(each)]
+    written = [
+        assignment
+        for assignment in assignments.find_assignments(document.root, document.text)
+        if _is_real(assignment)
+    ]
     commands = find_code_assignments(document.text, "command")
     yield from _report(document.source, {*written, *filter(_is_real_in_code, commands)})
 
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Finding]:
-    for text in _texts.find_texts(context, upload):
+    for text in _uploads.find_texts(context, upload):
         yield from context.all_of(_find_in_text, text)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    for text in _texts.find_conda_files(context, component):
+    for text in _uploads.find_conda_files(context, component):
         yield from context.all_of(_find_in_text, text)
 
 
@@ -62,13 +66,13 @@ def _find_in_text(context: Context, text: tuple[Source, str]) -> Iterator[Findin
 def _report(source: Source, written: set[Assignment]) -> Iterator[Finding]:
     if not written:
         return
-    known = [
+    hidden = [
         (secret.start, secret.end) for secret in known_formats.find_known_secrets(source.text)
     ]  # in order, apart
-    starts = [start for start, _ in known]
-    for assignment in sorted(written, key=lambda each: each.start):
+    starts = [start for start, _ in hidden]
+    for assignment in sorted(written, key=lambda assigned: assigned.start):
         before = bisect_left(starts, assignment.end)
-        if before and known[before - 1][1] > assignment.start:
+        if before and hidden[before - 1][1] > assignment.start:
             continue
         shown = (
             f" (`{known_formats.shorten_secret(assignment.value)}`)"
@@ -81,7 +85,7 @@ def _report(source: Source, written: set[Assignment]) -> Iterator[Finding]:
 
 
 def _is_real(assignment: Assignment) -> bool:
-    """Whether a value looks like one that works somewhere, and no reference or stand-in."""
+    """Whether a value looks like a real secret rather than a reference or placeholder."""
     value = assignment.value.strip()
     if known_formats.is_published(value) or (_CONNECTION.match(value) and not _WITH_SECRET.search(value)):
         return False
@@ -94,12 +98,12 @@ def _is_real(assignment: Assignment) -> bool:
 
 
 def _is_real_in_code(assignment: Assignment) -> bool:
-    """The same of a script or a command, where a value is only taken for a secret if it looks like one."""
+    """The same for a script or a command, where only a value that looks like a secret counts."""
     value = assignment.value.strip()
     if not _is_real(assignment) or _NAMES_SECRET.fullmatch(value) or "**" in value:
         return False
     if names.is_password(assignment.name):
-        return _texts.PASSWORD.search(value) is not None and re.search(r"\s", value) is None
+        return _uploads.PASSWORD.search(value) is not None and re.search(r"\s", value) is None
     run = _RANDOM.search(value)
     return (
         run is not None

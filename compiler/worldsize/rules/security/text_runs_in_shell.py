@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator
 from worldsize.azureml.model import Job, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
-from worldsize.rules.security import _shell
+from worldsize.rules.security import text_splits_in_shell
 
 
 def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    yield from _judge(_shell.find_shell_uses(step))
+    yield from _judge(text_splits_in_shell.find_shell_uses(step))
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    yield from _judge(use for _, use in _shell.find_bound_uses(job))
+    yield from _judge(use for _, use in text_splits_in_shell.find_bound_uses(job))
 
 
-def _judge(uses: Iterable[_shell.ShellUse]) -> Iterator[Finding]:
+def _judge(uses: Iterable[text_splits_in_shell.ShellUse]) -> Iterator[Finding]:
     for use in uses:
         interpreted = None
         if use.quote != "'":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from worldsize.rules.rule import Rule
+from worldsize.rules.registry import Rule
 
 # One row a rule.
 # fmt: off

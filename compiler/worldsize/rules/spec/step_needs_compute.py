@@ -13,7 +13,7 @@ _RUN_ON_COMPUTE = frozenset({"command", "parallel", "sweep"})
 
 
 def check_job(context: Context, job: Job) -> Iterator[Finding]:
-    """Steps of a pipeline that has no default compute; a pipeline component may be given one."""
+    """The steps of a pipeline without a default compute; a pipeline component may get one."""
     if job.type != "pipeline" or job.interface is not None or job.compute is not None:
         return
     settings = job.settings.value if job.settings is not None else None

@@ -45,7 +45,7 @@ _ANY_GPU = compile_later(
 
 
 def _find_programs(context: Context, launch: Launch) -> list[Program]:
-    """The programs of a step; none where one of them is not read as a whole."""
+    """The programs of a step; none if one of them is not read completely."""
     programs = list_programs(context, launch)
     return programs if all(program.complete for program in programs) else []
 
@@ -67,7 +67,7 @@ def _index_programs(context: Context, job: Job) -> dict[Launch, list[Program]]:
 
 
 def drives_one_device(context: Context, launch: Launch) -> bool:
-    """Whether each process joins the others and trains on one GPU of its own."""
+    """Whether every process joins the others and trains on a GPU of its own."""
     programs = _find_programs(context, launch)
     texts = [module.text for program in programs for module in program.modules]
     if any(_SPREADS.search(text) for text in texts):
@@ -104,7 +104,7 @@ def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int
 
 
 def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
-    """The program of a step of which every package is known to compute on the CPU alone."""
+    """The program of a step, if all its packages are known to compute only on the CPU."""
     programs = _find_programs(context, launch)
     started = [command for command in launch.commands if command.arguments]
     others = [command for command in started if command.arguments[0].bare not in HARMLESS]
@@ -119,12 +119,14 @@ def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
             tops |= {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
     beside = {
         module.source.path.rpartition("/")[2].removesuffix(".py")
-        for each in programs
-        for module in each.modules
+        for program in programs
+        for module in program.modules
     }
-    beside |= {part for each in programs for module in each.modules for part in module.source.path.split("/")}
-    known = _CPU_ONLY | sys.stdlib_module_names | beside
-    if not tops <= known or tops & _STARTS_OTHERS or not tops & _TRAINS_ON_CPU:
+    beside |= {
+        part for program in programs for module in program.modules for part in module.source.path.split("/")
+    }
+    harmless = _CPU_ONLY | sys.stdlib_module_names | beside
+    if not tops <= harmless or tops & _STARTS_OTHERS or not tops & _TRAINS_ON_CPU:
         return None
     return programs[0]
 

@@ -61,8 +61,8 @@ def _unknown(context: Context, name: str, span: Span) -> Problem:
     near = vm_sizes.suggest(name, context.vm_sizes)
     message = f"`{name}` is not in the catalogue of VM sizes, so its GPUs are unknown"
     help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
-    known = context.vm_size(near) if near else None
-    if known is not None and known.status == "retired":
+    size = context.vm_size(near) if near else None
+    if size is not None and size.status == "retired":
         help_ += " Azure has retired that one"
     # A name that is like no other may be a size that is newer than the catalogue.
     return Problem("vm-size-unknown", span, message, help_, confidence=None if near else "possible")
@@ -85,7 +85,7 @@ def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
 
 
 def _looks_wrong(name: str) -> bool:
-    """Whether a name that the catalogue lacks is not a size at all, rather than one of the many others.
+    """Whether a name that the catalogue lacks is not a size at all, rather than an unlisted one.
 
     On Kubernetes ``instance_type`` is any name, so only what begins like Azure's own is judged.
     """
@@ -96,7 +96,7 @@ def _looks_wrong(name: str) -> bool:
 
 
 def _suggest_replacement(size: VmSize) -> str:
-    """What to choose instead of a size that is gone: one that can be had, with as many GPUs."""
+    """The size to choose instead of a retired one: an available one with as many GPUs."""
     from worldsize.facts import vm_sizes  # only a fault reads the whole catalogue
 
     for name in vm_sizes.names():

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding
-from worldsize.rules import price_comparison
 from worldsize.rules.context import Context
+from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price, Tier
@@ -21,24 +21,24 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         return
     from worldsize.facts.size_comparison import find_as_good  # reads the whole catalogue
 
-    tier: Tier = "low_priority" if price_comparison.find_preemptible_tier(launch) else "dedicated"
+    tier: Tier = "low_priority" if find_preemptible_tier(launch) else "dedicated"
     cheaper: list[tuple[list[tuple[Price, Price]], VmSize]] = []
     for other in find_as_good(size) if not size.is_learned else ():
-        pairs = price_comparison.find_prices(context.prices(), (size.name, tier), (other.name, tier))
+        pairs = find_prices(context.prices(), (size.name, tier), (other.name, tier))
         if pairs and all(theirs.amount < ours.amount for ours, theirs in pairs):
             cheaper.append((pairs, other))
     if cheaper:
-        pairs, other = min(cheaper, key=lambda each: each[0][0][1].amount)
+        pairs, other = min(cheaper, key=lambda offer: offer[0][0][1].amount)
         ours, theirs = pairs[0]
         message = (
             f"`{size.name}` costs {ours.amount:.5g} {ours.currency} an hour, `{other.name}` only"
-            f" {theirs.amount:.5g} {theirs.currency} {price_comparison.describe_place(pairs)}"
+            f" {theirs.amount:.5g} {theirs.currency} {describe_place(pairs)}"
         )
         yield Finding(span, message, _describe(other, size))
 
 
 def _describe(other: VmSize, size: VmSize) -> str:
-    """What the cheaper size has, and where it has slightly less."""
+    """The resources of the cheaper size, with those of which it has slightly less."""
     less = [
         f"{theirs:g} GiB instead of {ours:g} GiB of {what}"
         for what, theirs, ours in (

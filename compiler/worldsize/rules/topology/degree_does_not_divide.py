@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.rules.context import Context
-from worldsize.rules.topology import _degrees
+from worldsize.rules.shared import replicas
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    world, split = launch.world, _degrees.read_degrees(launch)
+    world, split = launch.world, replicas.read_degrees(launch)
     instances, processes = launch.instances, launch.processes.value
     if world is None or instances.value is None or processes is None or split is None:
         return

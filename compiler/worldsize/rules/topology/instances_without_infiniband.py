@@ -31,10 +31,10 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
 
 
 def _slow(size: VmSize) -> bool:
-    known = (
+    is_set = (
         size.rdma is False and bool(size.gpus) and size.ethernet_gbps is not None and size.status != "retired"
     )
-    return known and _of_each_gpu(size) < _ENOUGH
+    return is_set and _of_each_gpu(size) < _ENOUGH
 
 
 def _of_each_gpu(size: VmSize) -> float:

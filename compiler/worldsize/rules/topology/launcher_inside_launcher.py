@@ -19,9 +19,9 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
         span = launch.span(inner.word)
         if span is None or (launch.kind == "mpi" and inner.name in command_launchers.MPI):
             continue
-        each = plural(inner.starts, "process") if inner.starts else "processes"
+        processes = plural(inner.starts, "process") if inner.starts else "processes"
         total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""
-        message = f"`{inner.name}` starts {each} in each of the {outer} that Azure ML starts{total}"
+        message = f"`{inner.name}` starts {processes} in each of the {outer} that Azure ML starts{total}"
         related = (Related(launch.processes.span, "started by Azure ML"),) if launch.processes.span else ()
         help_ = f"set `process_count_per_instance: 1`, or write `python` instead of `{inner.name}`"
         yield Finding(span, message, help_, related=related)

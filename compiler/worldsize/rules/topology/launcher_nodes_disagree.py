@@ -45,8 +45,8 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
     """The word to edit, what is wrong with it, and what to write."""
     options, nodes = inner.options, inner.nodes
-    given = inner.nodes_word is not inner.word
-    if given and nodes is not None and nodes != count:
+    has_option = inner.nodes_word is not inner.word
+    if has_option and nodes is not None and nodes != count:
         message = (
             f"`{inner.name}` is for {plural(nodes, 'node')}, but the job has {plural(count, 'instance')}"
         )
@@ -59,7 +59,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
     if "standalone" in options:
         message = f"`--standalone` is for one node: each of the {count} instances trains alone"
         return options["standalone"][0], message, f"write `--nnodes {count} {_WHERE}` instead"
-    if nodes == 1 and inner.name in command_launchers.TORCH and not given and not _MEET & options.keys():
+    if nodes == 1 and inner.name in command_launchers.TORCH and not has_option and not _MEET & options.keys():
         message = (
             f"`{inner.name}` without `--nnodes` is for one node: each of the {count} instances trains alone"
         )
@@ -68,22 +68,24 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
 
 
 def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
-    """A number of all processes that the machines cannot share equally; Accelerate drops the rest."""
+    """A number of processes that the machines cannot share equally; Accelerate drops the rest."""
     value = inner.options.get("num_processes", (inner.word, None))[1]
     number = launch.read_number(value.bare) if value is not None else None
     if value is None or number is None or inner.name != "accelerate launch" or number % count == 0:
         return None
     total = int(number)
     message = f"`--num_processes` is {total}, which {count} machines cannot share equally"
-    near = " or ".join(str(each) for each in (total // count * count, (total // count + 1) * count) if each)
+    near = " or ".join(
+        str(multiple) for multiple in (total // count * count, (total // count + 1) * count) if multiple
+    )
     return value, message, f"write {near}: it counts the processes of all machines"
 
 
 def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
-    """What a launcher other than torch's needs to know of the other instances, and is not told."""
-    options, given = inner.options.keys(), inner.nodes_word is not inner.word
+    """What a launcher other than torch's lacks to find the other instances."""
+    options, has_option = inner.options.keys(), inner.nodes_word is not inner.word
     if inner.name == "accelerate launch" and not {"config_file", "rdzv_backend"} & options:
-        if not given and not _MEET & options:
+        if not has_option and not _MEET & options:
             message = "`accelerate launch` without `--num_machines` is for one machine"
             message += f": each of the {count} instances trains alone"
             return inner.word, message, f"add `--num_machines {count} {_MACHINES}`"
@@ -101,7 +103,7 @@ def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str
 
 
 def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
-    """What is the same on each instance, but must not be."""
+    """What does not differ between instances, but must."""
     for name in _ADDRESSES:
         flag, value = inner.options.get(name, (inner.word, None))
         if value is not None and _LOCAL.fullmatch(value.bare):

@@ -26,7 +26,7 @@ def check_job(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _may_ask(context: Context, launch: Launch) -> bool:
-    """Whether a step on CPUs has a script of the user's own."""
+    """Whether a step on CPUs runs a script of the user."""
     component = launch.step.component
     if component is None or launch.size is None or launch.size.gpus:
         return False
@@ -36,16 +36,16 @@ def _may_ask(context: Context, launch: Launch) -> bool:
 def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
     # They parse Python, which a spec of built-in components need not wait for.
     from worldsize.scripts.interface.read import read_reached
-    from worldsize.scripts.nccl import find_nccl_calls
     from worldsize.scripts.program import find_programs
+    from worldsize.scripts.settings import find_nccl_calls
 
     for program in find_programs(context, job):
         if program.launch.size is None or program.launch.size.gpus:
             continue
-        found = list(find_nccl_calls(program))
-        for module, call in found:
+        calls = list(find_nccl_calls(program))
+        for module, call in calls:
             yield _problem(program.launch, module.span(call))
-        reached = None if found else read_reached(program)
+        reached = None if calls else read_reached(program)
         for module in program.modules if reached is not None else ():
             for call in module.called("torch.cuda.set_device"):
                 if reached is not None and reached.surely_runs(module, call):

@@ -29,7 +29,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
 
 
 def find_strategy(launch: Launch) -> str | None:
-    """The strategy of a built-in trainer; None where the component is another, or it is not known here."""
+    """The strategy of a built-in trainer; None for another component, or if unknown."""
     component = launch.step.component
     if component is None or not {"strategy", "gpt_heads"} <= set(component.inputs):
         return None

@@ -13,7 +13,7 @@ from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.topology import _one_device
-from worldsize.rules.topology._visible_devices import find_visible_devices
+from worldsize.rules.topology.processes_exceed_gpus import find_visible_devices
 
 _LAUNCHERS = compile_later(
     r"torchrun|torch\.distributed\.(?:run|launch)|accelerate|deepspeed|mpirun|horovodrun", re.IGNORECASE
@@ -67,7 +67,7 @@ def _by_trainer(context: Context, launch: Launch) -> Finding | None:
 
 
 def _without(context: Context, launch: Launch) -> Finding | None:
-    """A command that starts no processes itself."""
+    """A command that does not start processes itself."""
     processes = launch.processes
     count = 1 if launch.kind is None else processes.value
     if launch.size is None or count is None or count >= launch.size.devices:
@@ -142,7 +142,7 @@ def _finding(launch: Launch, span: Span | None, what: str, count: int, help_: st
 
 
 def _plain(context: Context, launch: Launch) -> bool:
-    """Whether one process uses one GPU only: a built-in trainer, or a script that names no other way."""
+    """Whether one process uses only one GPU: a built-in trainer, or a script without a sign of more."""
     component = launch.step.component
     if context.is_built_in(component):
         return True
@@ -154,7 +154,7 @@ def _plain(context: Context, launch: Launch) -> bool:
 
 
 def _trains_on_one(context: Context, launch: Launch) -> bool:
-    """Whether a script of the user's own trains, surely on one GPU."""
+    """Whether a script of the user trains, certainly on one GPU."""
     component = launch.step.component
     if component is None or context.is_built_in(component):
         return False

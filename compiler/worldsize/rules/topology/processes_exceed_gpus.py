@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from worldsize.azureml import command_launchers
+from msgspec import Struct
+
+from worldsize.azureml import command_launchers, fields
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_inner_launchers
 from worldsize.base.problem import Finding, Fix, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.topology._visible_devices import Visible, find_visible_devices
+
+_NAME = "CUDA_VISIBLE_DEVICES"
+_NUMBERS = re.compile(r"(?:-?\d+(?:,-?\d+)*)?")
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
@@ -46,7 +51,7 @@ def _report_hidden(visible: Visible, starts: int, span: Span | None) -> Finding:
 
 
 def _check_launchers(launch: Launch) -> Iterator[Finding]:
-    """A launcher that starts too many; those inside of several processes are reported as such."""
+    """A launcher that starts too many processes; another rule reports one inside several processes."""
     size, outer = launch.size, launch.processes.value if launch.kind in STARTS_PROCESSES else 1
     if size is None or not size.devices or outer != 1:
         return
@@ -73,7 +78,7 @@ def _check_launchers(launch: Launch) -> Iterator[Finding]:
 
 
 def _world(launch: Launch, count: int, devices: int) -> str:
-    """Name the classic mistake: the world size in place of the processes of one instance."""
+    """Explain the classic mistake: the world size in place of the processes of an instance."""
     instances = launch.instances.value
     if instances is None or instances == 1 or count != instances * devices:
         return ""
@@ -81,7 +86,7 @@ def _world(launch: Launch, count: int, devices: int) -> str:
 
 
 def _nodes_wanted(launch: Launch, count: int, devices: int) -> int | None:
-    """The instances that would have as many GPUs, where no number of instances is given."""
+    """The number of instances that would have as many GPUs, if the job does not set one."""
     return count // devices if launch.instances.field is None and count % devices == 0 else None
 
 
@@ -93,3 +98,34 @@ def _help(launch: Launch, count: int, devices: int, nodes: int | None) -> str:
         return f"write {devices}, or choose a size with 8 GPUs"
     total = f": {instances} × {devices} processes" if instances else ""
     return f"write {devices}, one process per GPU{total}"
+
+
+class Visible(Struct):
+    """How many GPUs the processes can see, and where that is written."""
+
+    count: int
+    span: Span
+
+
+def find_visible_devices(launch: Launch) -> Visible | None:
+    """Read the variable; None if it is not set, set more than once, or not a list of numbers."""
+    entry = fields.read_entries(launch.step.environment_variables).get(_NAME)
+    settings = [(str(entry.value), entry.span)] if entry is not None else []
+    for command in launch.commands:
+        for name, value, word in command.assignments:
+            if name == _NAME:
+                settings.append(
+                    (value, launch.span(word) if _is_for_all(launch, command.words[0].text) else None)
+                )
+    if len(settings) != 1 or settings[0][1] is None:
+        return None
+    text, span = settings[0][0].replace(" ", ""), settings[0][1]
+    if _NUMBERS.fullmatch(text) is None:
+        return None
+    numbers = [int(number) for number in text.split(",") if number]
+    hidden = next((position for position, number in enumerate(numbers) if number < 0), len(numbers))
+    return Visible(hidden, span)
+
+
+def _is_for_all(launch: Launch, first: str) -> bool:
+    return first == "export" or len(launch.commands) == 1

@@ -21,10 +21,15 @@ _LEAST = 64 * 2**20  # bytes a worker
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     flags = launch.flags(*_FLAGS)
-    each = launch.number(flags[0]) if len(flags) == 1 else None
-    if each is None or each < 1 or launch.kind in ("ray", "tensorflow") or launch.processes.value is None:
+    per_process = launch.number(flags[0]) if len(flags) == 1 else None
+    if (
+        per_process is None
+        or per_process < 1
+        or launch.kind in ("ray", "tensorflow")
+        or launch.processes.value is None
+    ):
         return
-    workers = int(each) * (launch.processes.value if launch.kind else 1)
+    workers = int(per_process) * (launch.processes.value if launch.kind else 1)
     yield from _judge(launch, workers, flags[0].value or flags[0].word)
 
 

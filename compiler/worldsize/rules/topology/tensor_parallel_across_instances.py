@@ -12,19 +12,19 @@ from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.topology import _degrees
+from worldsize.rules.shared import replicas
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    split = _degrees.read_degrees(launch)
+    split = replicas.read_degrees(launch)
     if split is not None and launch.world is not None and launch.world % split.product == 0:
         yield from _judge(launch, split, launch.world // split.pipeline)
 
 
-def _judge(launch: Launch, split: _degrees.Degrees, room: int) -> Iterator[Finding]:
+def _judge(launch: Launch, split: replicas.Degrees, room: int) -> Iterator[Finding]:
     """Judge the tensor degree; ``room`` is the number of ranks that it shares with the data degree."""
     from worldsize.facts import vm_sizes  # only a job with such a degree needs these
     from worldsize.planning import degrees
@@ -45,7 +45,7 @@ def _judge(launch: Launch, split: _degrees.Degrees, room: int) -> Iterator[Findi
 
 
 def _speeds(size: VmSize | None) -> str:
-    """The bandwidth of a GPU inside and between instances, as far as it is known."""
+    """The bandwidth of a GPU inside and between instances, if known."""
     from worldsize.facts import vm_sizes
 
     if size is None or not size.devices:

@@ -28,8 +28,8 @@ from worldsize.rules.context import Context
 from worldsize.running.launch.launchers import PROGRAM
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
-from worldsize.scripts.nccl import find_nccl_calls
 from worldsize.scripts.program import find_programs
+from worldsize.scripts.settings import find_nccl_calls
 
 GPUS, SIZE, PRECISION = "planned_gpus_per_instance", "planned_instance_type", "precision"
 

@@ -26,7 +26,7 @@ _OWN = (
 
 
 def read_absl(reached: Reached) -> Interface | None:
-    """The interface of the one `app.run(main)`; None where there is none."""
+    """The interface of the only `app.run(main)`; None if there is not exactly one."""
     starts = [(module, call) for module in reached.modules for call in module.called("absl.app.run")]
     if len(starts) != 1 or not reached.surely_runs(*starts[0]):
         return None
@@ -37,18 +37,18 @@ def read_absl(reached: Reached) -> Interface | None:
     interface.options += [Option((f"--{name}", f"-{name}"), name, module, start, 0) for name in _OWN]
     interface.positionals.append(Option((), "argv", module, start, 0, None, optional_words=True))
     beside = {
-        part for each in reached.modules for part in PurePath(each.source.path).with_suffix("").parts[-3:]
+        part for other in reached.modules for part in PurePath(other.source.path).with_suffix("").parts[-3:]
     }
-    for each in reached.modules:
+    for reader in reached.modules:
         # Another package may define flags too.
         interface.closed &= all(
             level or name.partition(".")[0] in beside or _defines_none(name)
-            for name, level, _ in each.imports
+            for name, level, _ in reader.imports
         )
-        for name, call in each.calls:
+        for name, call in reader.calls:
             if name.startswith(_DEFINE):
-                _read_flag(reached, interface, each, call, name.removeprefix(_DEFINE))
-    required = {word for each in reached.modules for word in _list_required(reached, each)}
+                _read_flag(reached, interface, reader, call, name.removeprefix(_DEFINE))
+    required = {word for other in reached.modules for word in _list_required(reached, other)}
     for option in interface.options:
         option.required |= option.name in required
     return interface
@@ -79,5 +79,5 @@ def _read_flag(code: Definitions, interface: Interface, module: Module, call: as
 def _list_required(code: Definitions, module: Module) -> list[object]:
     """The flags that must be given: of `mark_flag_as_required` and `mark_flags_as_required`."""
     marks = module.called("absl.flags.mark_flag_as_required", "absl.flags.mark_flags_as_required")
-    values = [evaluate(code, module, each) for call in marks for each in call.args[:1]]
+    values = [evaluate(code, module, argument) for call in marks for argument in call.args[:1]]
     return [word for value in values for word in (value if isinstance(value, tuple) else (value,))]

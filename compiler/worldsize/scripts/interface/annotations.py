@@ -1,4 +1,4 @@
-"""What a type annotation says of the words that a command may give: their type, their choices, how many."""
+"""What a type annotation allows a command to give: the type of the words, their choices and their number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Class: TypeAlias = tuple[Module, ast.ClassDef]
 
 
 class Annotation(Struct):
-    """What is known of the values; of what is not known nothing is said."""
+    """What is known about the values."""
 
     kind: type[int | float] | None = None
     choices: tuple[object, ...] | None = None
@@ -45,9 +45,9 @@ def read_annotation(reached: Reached, module: Module, node: ast.AST | None, dept
     if isinstance(node, ast.Subscript) and depth:
         return _read_subscript(reached, module, node, depth)
     name = module.name_of(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
-    found = find_class(reached, module, node)
-    if found is not None:
-        return Annotation(choices=_list_members(*found))
+    class_ = find_class(reached, module, node)
+    if class_ is not None:
+        return Annotation(choices=_list_members(*class_))
     return Annotation(_NUMBERS.get(name), boolean=name == "bool", many=name in _LISTS)
 
 
@@ -83,17 +83,17 @@ def find_class(reached: Reached, module: Module, node: ast.AST | None) -> Class 
     """The only class of the script that a name can mean."""
     if not isinstance(node, ast.Name | ast.Attribute):
         return None
-    found = reached.classes.get(module.name_of(node).rpartition(".")[2], [])
-    return found[0] if len(found) == 1 else None
+    classes = reached.classes.get(module.name_of(node).rpartition(".")[2], [])
+    return classes[0] if len(classes) == 1 else None
 
 
 def _list_members(module: Module, node: ast.ClassDef) -> tuple[object, ...] | None:
-    """The values of an enumeration; None for any other class, and where they are not all known."""
+    """The values of an enumeration; None for any other class, or if not all are known."""
     if not _ENUMS & {module.name_of(base).rpartition(".")[2] for base in node.bases}:
         return None
     values = [
-        constant_value(each.value)
-        for each in node.body
-        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+        constant_value(statement.value)
+        for statement in node.body
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
     ]
     return tuple(map(str, values)) if values and None not in values else None

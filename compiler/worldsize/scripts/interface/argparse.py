@@ -7,15 +7,15 @@ anything with it that is not known here leaves the interface open, and the rules
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import product
 
 from msgspec import Struct, field
 
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.definitions import Definitions
-from worldsize.scripts.interface.add_argument import list_loop_values, read_option
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument, name_variable
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import evaluate
 
@@ -48,6 +48,10 @@ _OWN_METHODS = {
 }
 _ROUNDS = 6  # calls through which a parser is passed on
 _DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi")
+_STRTOBOOL = ("distutils.util.strtobool", "setuptools._distutils.util.strtobool")
+_LOWER = ("y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0")
+_TRUTHS = (*_LOWER, *(form for word in _LOWER for form in (word.upper(), word.capitalize())))
+_NO_WORDS = ("store_true", "store_false", "store_const", "append_const", "count", "help", "version")
 
 
 class _Parser(Struct, eq=False):
@@ -63,7 +67,7 @@ class _Parser(Struct, eq=False):
 
 
 class _Reader:
-    """Finds the parsers of the modules and what each of their uses means."""
+    """Finds the parsers of the modules and the meaning of their uses."""
 
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
@@ -81,17 +85,21 @@ class _Reader:
     def _hold_object(self, call: ast.Call, classes: list[tuple[Module, ast.ClassDef]]) -> None:
         """An object of a class that inherits `ArgumentParser`: `self` in its methods is a parser."""
         module, node = classes[0]
-        if len(classes) > 1 or [module.name_of(each) for each in node.bases] != ["argparse.ArgumentParser"]:
+        if len(classes) > 1 or [module.name_of(base) for base in node.bases] != ["argparse.ArgumentParser"]:
             return
-        methods = [each for each in node.body if isinstance(each, ast.FunctionDef) and each.args.args]
-        above = [each for _, each in module.callers.get("super", ()) if node in dict(module.ancestors(each))]
-        asked = [module.parents[each] for each in above]
-        made = [module.parents.get(each) for each in asked if getattr(each, "attr", "") == "__init__"]
-        if len(above) > len(made) or len(made) > 1 or _OWN_METHODS & {each.name for each in methods}:
+        methods = [method for method in node.body if isinstance(method, ast.FunctionDef) and method.args.args]
+        above = [call for _, call in module.callers.get("super", ()) if node in dict(module.ancestors(call))]
+        attributes = [module.parents[call] for call in above]
+        made = [
+            module.parents.get(attribute)
+            for attribute in attributes
+            if getattr(attribute, "attr", "") == "__init__"
+        ]
+        if len(above) > len(made) or len(made) > 1 or _OWN_METHODS & {method.name for method in methods}:
             return
         maker = made[0] if made and isinstance(made[0], ast.Call) else call
         self.parsers[call] = parser = _Parser(module, maker)
-        self.held |= {(each, each.args.args[0].arg): {parser} for each in methods}
+        self.held |= {(method, method.args.args[0].arg): {parser} for method in methods}
 
     def resolve(self, module: Module, node: ast.AST | None, depth: int = 8) -> set[_Parser]:
         """The parsers that an expression may be."""
@@ -123,11 +131,11 @@ class _Reader:
             if len(base) == 1 and call.func.attr in ("add_subparsers", "add_parser"):
                 made = self.parsers[call] = _Parser(module, call, of=next(iter(base)))
                 return {made}
-        found = (self.held.get(function, set()) for _, function in self.reached.find(module, call.func))
-        return set().union(*found)
+        held = (self.held.get(function, set()) for _, function in self.reached.find(module, call.func))
+        return set().union(*held)
 
     def follow(self) -> None:
-        """Pass the parsers on to whatever holds them, until nothing more is found."""
+        """Pass the parsers on to everything that holds them, until nothing changes."""
         for _ in range(_ROUNDS):
             before = (len(self.parsers), sum(map(len, self.held.values())))
             for module in self.modules:
@@ -157,7 +165,7 @@ class _Reader:
     def _return(self, function: ast.AST, parsers: set[_Parser]) -> None:
         self.held.setdefault(function, set()).update(parsers)
         decorators = getattr(function, "decorator_list", ())
-        if any(getattr(each, "id", "") in ("property", "cached_property") for each in decorators):
+        if any(getattr(decorator, "id", "") in ("property", "cached_property") for decorator in decorators):
             self.held.setdefault(("attribute", getattr(function, "name", "")), set()).update(parsers)
 
     def _pass(self, module: Module, call: ast.Call) -> None:
@@ -173,21 +181,24 @@ class _Reader:
         self, module: Module, call: ast.Call, position: int, name: str | None
     ) -> Iterator[tuple[ast.AST, str]]:
         for _, function in self.reached.find(module, call.func):
-            names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+            names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
             if names[:1] in (["self"], ["cls"]) and not self._names_class(call.func):
                 names = names[1:]
-            if name is not None and name in (*names, *(each.arg for each in function.args.kwonlyargs)):
+            if name is not None and name in (
+                *names,
+                *(parameter.arg for parameter in function.args.kwonlyargs),
+            ):
                 yield function, name
             elif 0 <= position < len(names):
                 yield function, names[position]
 
     def _names_class(self, function: ast.expr) -> bool:
-        """Whether it is `Base.method`, which is given the object too."""
+        """Whether it is `Base.method`, which takes the object as its first argument."""
         owner = function.value if isinstance(function, ast.Attribute) else None
         return isinstance(owner, ast.Name) and owner.id in self.reached.classes
 
     def use(self) -> None:
-        """Give each parser what its uses say."""
+        """Read the uses of every parser into its interface."""
         for module in self.modules:
             for kind in (ast.Name, ast.Attribute, ast.Call):
                 for node in module.kinds.get(kind, ()):
@@ -229,7 +240,7 @@ class _Reader:
     def _takes(
         self, module: Module, call: ast.Call, node: ast.expr, name: str | None, parsers: set[_Parser]
     ) -> bool:
-        """Whether what a function does with a parser that it is given is known."""
+        """Whether it is known what a function does with the parser that it receives."""
         full = module.name_of(call.func)
         if full == "deepspeed.add_config_arguments":
             for parser in parsers:
@@ -242,7 +253,7 @@ class _Reader:
         )
 
     def _exclude(self, module: Module, call: ast.Call, interface: Interface, options: list[Option]) -> None:
-        """Note the options of one `add_mutually_exclusive_group()`, where it is a variable of its own."""
+        """Record the options of one `add_mutually_exclusive_group()` that has a variable of its own."""
         group = call.func.value if isinstance(call.func, ast.Attribute) else None
         if not isinstance(group, ast.Name):
             return
@@ -260,10 +271,10 @@ class _Reader:
             and maker.func.attr == "add_mutually_exclusive_group"
         ):
             required = constant_value(keyword_argument(maker, "required")) is True
-            known = self.groups.setdefault(maker, (required, []))
-            known[1].extend(options)
-            if known not in interface.exclusive:
-                interface.exclusive.append(known)
+            exclusion = self.groups.setdefault(maker, (required, []))
+            exclusion[1].extend(options)
+            if exclusion not in interface.exclusive:
+                interface.exclusive.append(exclusion)
 
     def _call(self, module: Module, method: str, call: ast.Call, parsers: set[_Parser]) -> None:
         if method in (*PARSES, *PARSES_KNOWN):  # `parser = extend(parser)`: it is the one with the parents
@@ -286,7 +297,7 @@ class _Reader:
 
 
 def read_argparse(reached: Reached) -> Interface | None:
-    """The interface of the one parser that reads the command; None where there is none or several."""
+    """The interface of the only parser that reads the command; None if there is not exactly one."""
     reader = _Reader(reached)
     if not reader.parsers:
         return None
@@ -301,7 +312,7 @@ def read_argparse(reached: Reached) -> Interface | None:
 
 
 def _read_settings(reader: _Reader, parser: _Parser) -> None:
-    """What the call that makes a parser says."""
+    """Read the settings in the call that makes a parser."""
     for one in parser.node.keywords:
         if one.arg in ("prefix_chars", "fromfile_prefix_chars", "conflict_handler", None):
             parser.known = False
@@ -310,43 +321,43 @@ def _read_settings(reader: _Reader, parser: _Parser) -> None:
         elif one.arg == "parents":
             values = one.value.elts if isinstance(one.value, ast.List | ast.Tuple) else [one.value]
             for value in values:
-                found = reader.resolve(parser.module, value) - {parser}
-                parser.inherits += found
-                parser.interface.closed &= len(found) == 1
+                bases = reader.resolve(parser.module, value) - {parser}
+                parser.inherits += bases
+                parser.interface.closed &= len(bases) == 1
 
 
 def _finish(reader: _Reader, parser: _Parser, depth: int = 4) -> Interface:
-    """The interface of a parser, with those it inherits and those of its commands."""
+    """The interface of a parser, with its inherited options and its commands."""
     interface = parser.interface
     interface.ignores_others = not any(parser.parses) and bool(parser.parses)
     if constant_value(keyword_argument(parser.node, "add_help")) is not False:
         interface.options.append(Option(("-h", "--help"), "help", parser.module, parser.node, 0, 0))
     waiting = list(parser.inherits)
-    own = {each.node for each in (*interface.options, *interface.positionals)}
+    nodes = {option.node for option in (*interface.options, *interface.positionals)}
     for base in waiting[:20]:
         waiting += base.inherits
-        interface.options += [each for each in base.interface.options if each.node not in own]
+        interface.options += [option for option in base.interface.options if option.node not in nodes]
         interface.exclusive += base.interface.exclusive
-        inherited = [each for each in base.interface.positionals if each.node not in own]
+        inherited = [option for option in base.interface.positionals if option.node not in nodes]
         interface.positionals = inherited + interface.positionals
         interface.closed &= base.known and base.interface.closed
-    for collection in [each for each in reader.parsers.values() if each.of is parser]:
+    for collection in [other for other in reader.parsers.values() if other.of is parser]:
         commands: dict[str, Interface] = {}
         interface.commands = commands if collection.known else {}
         interface.needs_command = constant_value(keyword_argument(collection.node, "required")) is True
-        for each in [each for each in reader.parsers.values() if each.of is collection]:
-            words = _list_words(reader.reached, each)
-            if not words or not each.known or depth == 0:
+        for command in [other for other in reader.parsers.values() if other.of is collection]:
+            words = _list_words(reader.reached, command)
+            if not words or not command.known or depth == 0:
                 interface.commands = {}
                 break
-            inner = _finish(reader, each, depth - 1)
+            inner = _finish(reader, command, depth - 1)
             inner.ignores_others = interface.ignores_others
             commands |= dict.fromkeys(words, inner)
     return interface
 
 
 def _list_words(code: Definitions, parser: _Parser) -> list[str]:
-    """The words that choose an `add_parser(…)`, with its aliases; none where they are not known."""
+    """The words that choose an `add_parser(…)`, with its aliases; none if unknown."""
     node, words = parser.node, []
     for names in list_loop_values(code, parser.module, node):
         aliases = keyword_argument(node, "aliases")
@@ -358,24 +369,24 @@ def _list_words(code: Definitions, parser: _Parser) -> list[str]:
 
 
 def is_alternative(reached: Reached, module: Module, call: ast.Call) -> bool:
-    """Whether it parses in one case, and a call like it in the other: `if args is None: … else: …`."""
+    """Whether both branches parse, this call in one of them: `if args is None: … else: …`."""
     above, child = next(
-        (each for each in module.ancestors(call) if isinstance(each[0], ast.If)), (None, None)
+        (above for above in module.ancestors(call) if isinstance(above[0], ast.If)), (None, None)
     )
     if isinstance(above, ast.If) and child is not above.test:
         other = above.orelse if child in above.body else above.body
         branch = reached.surely_runs(module, above)
     else:  # behind an `if` that returns
-        place = next((each for each, _ in module.ancestors(call) if isinstance(each, ast.stmt)), None)
+        place = next((above for above, _ in module.ancestors(call) if isinstance(above, ast.stmt)), None)
         block = getattr(module.parents.get(place), "body", []) if place is not None else []
         before = block[: block.index(place)] if place in block else []
-        tests = [each for each in before if isinstance(each, ast.If)]
+        tests = [statement for statement in before if isinstance(statement, ast.If)]
         other, branch = tests[0].body if len(tests) == 1 else [], True
     names = (*PARSES, *PARSES_KNOWN)
     return branch and any(
-        isinstance(each, ast.Attribute) and each.attr in names
+        isinstance(inner, ast.Attribute) and inner.attr in names
         for statement in other
-        for each in ast.walk(statement)
+        for inner in ast.walk(statement)
     )
 
 
@@ -384,26 +395,143 @@ def refuses_rest(module: Module, call: ast.Call) -> bool:
     statement = module.parents.get(call)
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
     rest = target.elts[-1] if isinstance(target, ast.Tuple) else None
-    name = rest.id if isinstance(rest, ast.Name) else None
-    left, none = (name, f"len({name})", f"len({name}) > 0"), (f"not {name}", f"len({name}) == 0")
-    asked = [*module.kinds.get(ast.If, ()), *module.kinds.get(ast.Assert, ())] if name else []
-    parser = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    ends = (f"{parser}.error(", "sys.exit(", "exit(", "raise ")
+    if not isinstance(rest, ast.Name):
+        return False
+    parser = name_variable(call.func.value) if isinstance(call.func, ast.Attribute) else ""
     return any(
-        ast.unparse(each.test) in none
-        if isinstance(each, ast.Assert)
-        else ast.unparse(each.test) in left and ast.unparse(each.body[-1]).startswith(ends)
-        for each in asked
+        _is_left(assertion.test, rest.id) is False for assertion in module.kinds.get(ast.Assert, ())
+    ) or any(
+        _is_left(condition.test, rest.id) and _stops(module, condition.body[-1], parser)
+        for condition in module.kinds.get(ast.If, ())
     )
 
 
+def _is_left(test: ast.expr, rest: str) -> bool | None:
+    """True of ``rest`` and ``len(rest) > 0``, False of ``not rest`` and ``len(rest) == 0``, else None."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        left = _is_left(test.operand, rest)
+        return None if left is None else not left
+    is_empty = False
+    if isinstance(test, ast.Compare) and constant_value(test.comparators[0]) == 0:
+        if not isinstance(test.ops[0], ast.Gt | ast.NotEq | ast.Eq):
+            return None
+        is_empty, test = isinstance(test.ops[0], ast.Eq), test.left
+    counted = test.args if isinstance(test, ast.Call) and getattr(test.func, "id", "") == "len" else [test]
+    return not is_empty if [getattr(part, "id", "") for part in counted] == [rest] else None
+
+
+def _stops(module: Module, statement: ast.stmt, parser: str) -> bool:
+    """Whether a statement stops the script with an error."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return module.name_of(statement.value.func) in (f"{parser}.error", "sys.exit", "exit")
+    return isinstance(statement, ast.Raise)
+
+
 def reads_command(module: Module, call: ast.Call) -> bool:
-    """Whether it parses the arguments of the script, and not a list of its own."""
-    given = call.args[0] if call.args else keyword_argument(call, "args")
-    if given is None or (isinstance(given, ast.Constant) and given.value is None):
+    """Whether a call parses the arguments of the script rather than its own list."""
+    source = call.args[0] if call.args else keyword_argument(call, "args")
+    if source is None or (isinstance(source, ast.Constant) and source.value is None):
         return True
-    if isinstance(given, ast.Name):
+    if isinstance(source, ast.Name):
         scope = find_scope(module, call)
         names = getattr(scope, "args", None)
-        return names is not None and any(given.id == each.arg for each in (*names.args, *names.kwonlyargs))
-    return ast.unparse(given) in ("sys.argv[1:]", "argv[1:]")
+        return names is not None and any(
+            source.id == parameter.arg for parameter in (*names.args, *names.kwonlyargs)
+        )
+    words = module.name_of(source.value) if isinstance(source, ast.Subscript) else ""
+    part = source.slice if isinstance(source, ast.Subscript) else None
+    whole = isinstance(part, ast.Slice) and part.upper is None and constant_value(part.lower) == 1
+    return whole and words in ("sys.argv", "argv")
+
+
+def read_option(
+    code: Definitions, interface: Interface, module: Module, call: ast.Call, *, sure: bool
+) -> None:
+    """Read one `add_argument`, or several where it stands in a loop over literals."""
+    for names in list_loop_values(code, module, call):
+        words = [evaluate(code, module, argument, names) for argument in call.args]
+        unnamed = not words and keyword_argument(call, "dest") is None
+        if unnamed or not all(isinstance(word, str) and word for word in words):
+            interface.closed = False
+        else:
+            option = _option(code, module, call, tuple(map(str, words)), names)
+            if option.most is None and not option.flags and keyword_argument(call, "nargs") is not None:
+                nargs = evaluate(code, module, keyword_argument(call, "nargs"), names)
+                interface.closed &= isinstance(nargs, int | str) and nargs != "..."  # not all that is left
+            option.required &= sure
+            option.optional_words |= not sure
+            flags = option.flags
+            (interface.options if flags else interface.positionals).append(option)
+
+
+def _option(
+    code: Definitions, module: Module, call: ast.Call, words: tuple[str, ...], names: Mapping[str, object]
+) -> Option:
+    keywords = {one.arg: one.value for one in call.keywords}
+    flags = tuple(word for word in words if word.startswith("-"))
+    first = next((flag for flag in flags if flag.startswith("--")), words[0] if words else "")
+    dest = constant_value(keywords.get("dest"))
+    option = Option(flags, str(dest or first.lstrip("-").replace("-", "_")), module, call)
+    action, nargs = (
+        evaluate(code, module, keywords.get("action"), names),
+        evaluate(code, module, keywords.get("nargs"), names),
+    )
+    custom = "action" in keywords and not isinstance(action, str)
+    if custom and module.name_of(keywords["action"]).endswith("BooleanOptionalAction"):
+        option.flags += tuple("--no-" + flag[2:] for flag in flags if flag.startswith("--"))
+        option.least = option.most = 0
+    elif action in _NO_WORDS:
+        option.least = option.most = 0
+    elif None in keywords or custom or ("nargs" in keywords and nargs is None):  # not known
+        option.least, option.most = 0, None
+    elif nargs is not None:
+        most = {"?": 1, "*": None, "+": None}.get(str(nargs), nargs if isinstance(nargs, int) else None)
+        option.least, option.most = (nargs if isinstance(nargs, int) else int(nargs == "+")), most
+    kind = evaluate(code, module, keywords.get("type"), names)
+    option.kind = kind if kind in (int, float) else None
+    if "type" in keywords and option.kind is None and module.name_of(keywords["type"]) in _STRTOBOOL:
+        option.choices = _TRUTHS
+    choices = evaluate(code, module, keywords.get("choices"), names)
+    if isinstance(choices, str):
+        choices = tuple(choices)
+    if (
+        isinstance(choices, tuple)
+        and None not in keywords
+        and ("type" not in keywords or kind in (int, float, str))
+    ):
+        option.choices = choices
+    option.required = constant_value(keywords.get("required")) is True and None not in keywords
+    option.optional_words = not flags and (option.least == 0 or None in keywords)
+    return option
+
+
+def list_loop_values(code: Definitions, module: Module, call: ast.Call) -> list[dict[str, object]]:
+    """The values of the loop variables around a call for each time that it runs; none if unknown."""
+    loops: list[list[dict[str, object]]] = []
+    for above, child in module.ancestors(call):
+        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        if isinstance(above, ast.For) and child is not above.iter:
+            values = evaluate(code, module, above.iter)
+            rounds = [_bind(above.target, value) for value in values] if isinstance(values, tuple) else []
+            loops.append(rounds or [{}])
+    return [
+        {name: value for bound in rounds for name, value in bound.items()}
+        for rounds in list(product(*loops))[:200]
+    ]
+
+
+def _bind(target: ast.expr, value: object) -> dict[str, object]:
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if (
+        isinstance(target, ast.Tuple | ast.List)
+        and isinstance(value, tuple)
+        and len(target.elts) == len(value)
+    ):
+        return {
+            name: bound
+            for part, item in zip(target.elts, value, strict=True)
+            for name, bound in _bind(part, item).items()
+        }
+    return {}

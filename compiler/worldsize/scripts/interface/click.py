@@ -28,7 +28,7 @@ _DEPTH = 4  # groups inside of groups
 
 
 def read_click(reached: Reached) -> Interface | None:
-    """The interface of the one command that the script starts; None where there is none or several."""
+    """The interface of the only command that the script starts; None if there is not exactly one."""
     started: list[tuple[Place, ast.Call]] = []
     for module in reached.modules:
         for _, call in module.calls:
@@ -77,7 +77,7 @@ def _callee(decorator: ast.expr) -> ast.expr:
 
 
 def _read_command(reached: Reached, module: Module, function: Function, depth: int) -> Interface | None:
-    """None where something may change what the command takes."""
+    """The interface of a command; None if something may change its arguments."""
     interface = Interface(kind="click", abbreviates=False)
     for decorator in function.decorator_list:
         top, _, name = module.name_of(_callee(decorator)).rpartition(".")
@@ -103,7 +103,7 @@ def _has_keyword(call: ast.Call, name: str) -> bool:
 
 
 def _read_settings(interface: Interface, call: ast.Call) -> bool:
-    """Whether what a command is made with is known."""
+    """Whether all settings of a command are known."""
     if any(one.arg in (None, "cls", "chain") for one in call.keywords) or len(call.args) > 1:
         return False
     settings = keyword_argument(call, "context_settings")
@@ -117,29 +117,29 @@ def _read_settings(interface: Interface, call: ast.Call) -> bool:
 
 
 def _add_commands(reached: Reached, group: Interface, function: Function, depth: int) -> None:
-    """The commands of a group: those made by it, and those added to it."""
+    """The commands of a group: those that it makes, and those that are added to it."""
     members = [*_list_made(reached, function), *_list_added(reached, function)]
     commands: dict[str, Interface] = {}
     for name, place in members if depth else ():
-        module, each = place or (None, None)
-        if name is None or module is None or not isinstance(each, ast.FunctionDef):
+        module, decorated = place or (None, None)
+        if name is None or module is None or not isinstance(decorated, ast.FunctionDef):
             break
-        commands[name] = _read_command(reached, module, each, depth - 1) or Interface(closed=False)
+        commands[name] = _read_command(reached, module, decorated, depth - 1) or Interface(closed=False)
     group.commands = commands if len(commands) == len(members) else {}
 
 
 def _list_made(reached: Reached, group: Function) -> Iterator[tuple[str | None, Place]]:
     """The functions under `@group.command()`, each with the word that chooses it."""
     for module in reached.modules:
-        for each in module.kinds.get(ast.FunctionDef, ()):
-            maker = _find_maker(module, each)
+        for function in module.kinds.get(ast.FunctionDef, ()):
+            maker = _find_maker(module, function)
             owner = _callee(maker) if maker is not None else None
             if isinstance(owner, ast.Attribute) and _means(reached, module, owner.value, group):
-                yield _name_of_command(reached, module, each), (module, each)
+                yield _name_of_command(reached, module, function), (module, function)
 
 
 def _list_added(reached: Reached, group: Function) -> Iterator[tuple[str | None, Place | None]]:
-    """The commands of `group.add_command(…)`; one without a name for whatever else is done with the group."""
+    """The commands of `group.add_command(…)`; one without a name for any other use of the group."""
     for module in reached.modules:
         for node in module.kinds.get(ast.Name, ()):
             above = module.parents.get(node)
@@ -163,11 +163,13 @@ def _list_added(reached: Reached, group: Function) -> Iterator[tuple[str | None,
 
 
 def _means(reached: Reached, module: Module, node: ast.expr, function: Function) -> bool:
-    return isinstance(node, ast.Name) and any(each is function for _, each in reached.find(module, node))
+    return isinstance(node, ast.Name) and any(
+        candidate is function for _, candidate in reached.find(module, node)
+    )
 
 
 def _name_of_command(code: Definitions, module: Module, function: Function) -> str | None:
-    """The word that chooses a command; None where it is not known."""
+    """The word that chooses a command; None if unknown."""
     call = _find_maker(module, function)
     written = None
     if isinstance(call, ast.Call):
@@ -184,23 +186,23 @@ def read_parameter(
     code: Definitions, interface: Interface, module: Module, call: ast.Call, *, is_option: bool
 ) -> None:
     """Read what one decorator, `option` or `argument`, adds to the interface."""
-    words = [evaluate(code, module, each) for each in call.args]
+    words = [evaluate(code, module, argument) for argument in call.args]
     texts = [word for word in words if isinstance(word, str)]
     if len(texts) != len(words) or not texts:
         interface.closed = False
         return
-    given = {one.arg: one.value for one in call.keywords if one.arg}
+    keywords = {one.arg: one.value for one in call.keywords if one.arg}
     flags = tuple(
         part.strip() for word in texts if word[:1] == "-" for part in word.split("/") if part.strip()
     )
     option = Option(flags if is_option else (), _name_parameter(texts), module, call)
     paired = any("/" in word for word in texts)
-    if paired or any(_is_set(given, name) for name in ("is_flag", "count", "flag_value")):
+    if paired or any(_is_set(keywords, name) for name in ("is_flag", "count", "flag_value")):
         option.least = option.most = 0
     else:
-        _read_values(code, option, module, given)
-    required = constant_value(given.get("required"))
-    elsewhere = {"envvar", "prompt", "default", "callback", "default_map"} & given.keys()
+        _read_values(code, option, module, keywords)
+    required = constant_value(keywords.get("required"))
+    elsewhere = {"envvar", "prompt", "default", "callback", "default_map"} & keywords.keys()
     if is_option:
         option.required = required is True and not elsewhere
         interface.options.append(option)
@@ -212,27 +214,27 @@ def read_parameter(
 
 
 def _name_parameter(texts: list[str]) -> str:
-    """What the function gets a parameter by: the word without hyphens, else its first long flag, or first."""
+    """The name of a parameter: the word without hyphens, else its first long flag, else its first flag."""
     plain = next((text for text in texts if text[:1] != "-"), None)
     long = next((text for text in texts if text[:2] == "--"), texts[0])
     return plain or long.partition("/")[0].strip().lstrip("-").replace("-", "_").lower()
 
 
-def _is_set(given: dict[str, ast.expr], name: str) -> bool:
-    return name in given and constant_value(given[name]) is not False
+def _is_set(keywords: dict[str, ast.expr], name: str) -> bool:
+    return name in keywords and constant_value(keywords[name]) is not False
 
 
-def _read_values(code: Definitions, option: Option, module: Module, given: dict[str, ast.expr]) -> None:
-    """How many words a parameter takes, of which type and which of them are allowed."""
-    kind, count = given.get("type"), constant_value(given.get("nargs"))
+def _read_values(code: Definitions, option: Option, module: Module, keywords: dict[str, ast.expr]) -> None:
+    """Read the number, the type and the choices of the words that a parameter takes."""
+    kind, count = keywords.get("type"), constant_value(keywords.get("nargs"))
     if isinstance(kind, ast.Tuple):
         option.least = option.most = len(kind.elts)
         return
-    if "nargs" in given:
+    if "nargs" in keywords:
         many = not isinstance(count, int) or count < 0
         option.least, option.most = (1, None) if many else (count, count)  # type: ignore[assignment]
     if kind is None:
-        default = constant_value(given.get("default"))
+        default = constant_value(keywords.get("default"))
         option.kind = type(default) if type(default) in (int, float) else None  # type: ignore[assignment]
         return
     call = kind if isinstance(kind, ast.Call) else ast.Call(kind, [], [])
@@ -246,7 +248,7 @@ def _read_values(code: Definitions, option: Option, module: Module, given: dict[
         option.bounds = _as_bound(least), _as_bound(most)
     elif name == "Choice" and not _has_keyword(call, "case_sensitive"):
         choices = evaluate(code, module, call.args[0] if call.args else keyword_argument(call, "choices"))
-        if isinstance(choices, tuple) and all(isinstance(each, str) for each in choices):
+        if isinstance(choices, tuple) and all(isinstance(choice, str) for choice in choices):
             option.choices = choices
 
 

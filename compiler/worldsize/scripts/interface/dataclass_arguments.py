@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.scripts.interface.add_argument import read_option
 from worldsize.scripts.interface.annotations import Class, find_class, read_annotation
+from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.reached import Reached
+from worldsize.scripts.values import open_variable
 
 _PARSES = ("parse_args_into_dataclasses", "parse_args", "parse_known_args")
 _FILES = ("parse_json_file", "parse_yaml_file", "parse_dict")
@@ -17,7 +18,7 @@ _FIELDS = ("field", "HfArg")
 
 
 def read_dataclass_arguments(reached: Reached) -> Interface | None:
-    """The interface of the one `HfArgumentParser`; None where there is none or several."""
+    """The interface of the only `HfArgumentParser`; None if there is not exactly one."""
     made = [
         (module, call)
         for module in reached.modules
@@ -32,24 +33,24 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
     if len(made) != 1 or not parses or not reached.surely_runs(*made[0]):
         return None
     module, call = made[0]
-    interface = Interface(reads_files=any(each.called(*_FILES) for each in reached.modules))
-    for other, each in parses:
-        if each.args or {one.arg for one in each.keywords} - _PLAIN:
+    interface = Interface(reads_files=any(other.called(*_FILES) for other in reached.modules))
+    for other, parse in parses:
+        if parse.args or {one.arg for one in parse.keywords} - _PLAIN:
             return None
-        if not (interface.reads_files or reached.surely_runs(other, each)):
+        if not (interface.reads_files or reached.surely_runs(other, parse)):
             return None
-        rest = constant_value(keyword_argument(each, "return_remaining_strings"))
-        known = isinstance(each.func, ast.Attribute) and each.func.attr == "parse_known_args"
-        interface.ignores_others |= known or rest not in (None, False)
-    given = call.args[0] if call.args else keyword_argument(call, "dataclass_types")
-    given = _find_types(module, given)
-    types = given.elts if isinstance(given, ast.List | ast.Tuple) else [given]
+        rest = constant_value(keyword_argument(parse, "return_remaining_strings"))
+        keeps_others = isinstance(parse.func, ast.Attribute) and parse.func.attr == "parse_known_args"
+        interface.ignores_others |= keeps_others or rest not in (None, False)
+    classes = call.args[0] if call.args else keyword_argument(call, "dataclass_types")
+    listed = open_variable(module, classes)
+    types = listed.elts if isinstance(listed, ast.List | ast.Tuple) else [classes]
     for node in types:
-        found = find_class(reached, module, node)
-        if found is None and node is not None and module.name_of(node) in CLASSES:
+        class_ = find_class(reached, module, node)
+        if class_ is None and node is not None and module.name_of(node) in CLASSES:
             interface.options += list_training_arguments(module, node)
             interface.certain = False
-        elif found is None or not _add_fields(reached, interface, found):
+        elif class_ is None or not _add_fields(reached, interface, class_):
             interface.closed = False
     interface.closed &= len(call.keywords) <= (not call.args)
     _add_others(reached, interface, module, call)
@@ -57,56 +58,50 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
     return interface
 
 
-def _find_types(module: Module, given: ast.expr | None) -> ast.expr | None:
-    """The tuple or list of a variable that is set once."""
-    stores = module.stores(given.id) if isinstance(given, ast.Name) else ()
-    made = module.parents.get(stores[0]) if len(stores) == 1 else None
-    listed = made.value if isinstance(made, ast.Assign) else None
-    return listed if isinstance(listed, ast.List | ast.Tuple) else given
-
-
 def _add_others(reached: Reached, interface: Interface, module: Module, maker: ast.Call) -> None:
-    """What is added to the parser by itself, where it is a variable."""
+    """Read the arguments that are added to the parser itself, if it is a variable."""
     made = module.parents.get(maker)
-    names = {ast.unparse(target) for target in made.targets} if isinstance(made, ast.Assign) else set()
+    names = {name_variable(target) for target in made.targets} if isinstance(made, ast.Assign) else set()
     for other in reached.modules:
         for call in other.called("add_argument", "add_argument_group"):
             if not reached.runs(other, call):
                 continue
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-            named = owner is not None and ast.unparse(owner) in names
+            named = owner is not None and name_variable(owner) in names
             if other is module and named and module.name_of(call.func).endswith(".add_argument"):
                 read_option(reached, interface, module, call, sure=reached.surely_runs(module, call))
             else:
                 interface.closed = False
 
 
-def _add_fields(reached: Reached, interface: Interface, found: Class, depth: int = 6) -> bool:
-    """Add the fields of a dataclass and of those it is derived from; False where not all are known."""
-    module, node = found
-    decorators = [each.func if isinstance(each, ast.Call) else each for each in node.decorator_list]
-    known = any(module.name_of(each).rpartition(".")[2] == "dataclass" for each in decorators)
+def _add_fields(reached: Reached, interface: Interface, class_: Class, depth: int = 6) -> bool:
+    """Add the fields of a dataclass and of its bases; False if not all are known."""
+    module, node = class_
+    decorators = [
+        decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in node.decorator_list
+    ]
+    is_complete = any(module.name_of(decorator).rpartition(".")[2] == "dataclass" for decorator in decorators)
     for base in node.bases:
         above = find_class(reached, module, base)
         if above is None and module.name_of(base) in CLASSES:
             interface.options += list_training_arguments(module, base)
             interface.certain = False
             continue
-        known &= above is not None and depth > 0 and _add_fields(reached, interface, above, depth - 1)
+        is_complete &= above is not None and depth > 0 and _add_fields(reached, interface, above, depth - 1)
     inherited = list(interface.options) if node.bases else []
-    for each in node.body:
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            option = _read_field(reached, module, each, each.target.id)
-            again = [one for one in inherited if one.name == each.target.id]
+    for statement in node.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            option = _read_field(reached, module, statement, statement.target.id)
+            again = [one for one in inherited if one.name == statement.target.id]
             for one in again:
                 interface.options.remove(one)
             if option is not None:
                 interface.options.append(option)
-    return known
+    return is_complete
 
 
 def _read_field(reached: Reached, module: Module, node: ast.AnnAssign, name: str) -> Option | None:
-    if "ClassVar" in ast.unparse(node.annotation):
+    if any("ClassVar" in word for word in find_mentions(node.annotation)):
         return None
     annotation = read_annotation(reached, module, node.annotation)
     default, more = node.value, False
@@ -115,7 +110,9 @@ def _read_field(reached: Reached, module: Module, node: ast.AnnAssign, name: str
         if constant_value(keyword_argument(default, "init")) is False:
             return None
         more = any(one.arg in ("default_factory", None) for one in default.keywords)
-        aliases = "aliases" in ast.unparse(default)
+        aliases = any(
+            "aliases" in (getattr(inner, "arg", None), constant_value(inner)) for inner in ast.walk(default)
+        )
         default = keyword_argument(default, "default")
         if aliases:
             return Option(option.flags, name, module, node, 0, None)

@@ -1,4 +1,4 @@
-"""The command-line interface of a script: which arguments it takes, as far as its text tells."""
+"""The command-line interface of a script: the arguments that it takes, as far as its text shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worldsize.scripts.module import Module
 
 
 class Option(Struct, eq=False):
-    """One argument that a script declares. What is not known is never held against a command."""
+    """One argument that a script declares. What is unknown about it never counts against a command."""
 
     flags: tuple[str, ...]  # `--lr`, `-l`; empty for a positional argument
     name: str  # what the script reads it by
@@ -38,7 +38,7 @@ class Option(Struct, eq=False):
 
 
 class Interface(Struct, eq=False):
-    """All of them. ``closed``: there are no others."""
+    """All arguments of a script. ``closed``: it takes no others."""
 
     options: list[Option] = field(default_factory=list)
     positionals: list[Option] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The interface of a program's script, with whatever library it is built."""
+"""The interface of a program's script, whichever library builds it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from worldsize.scripts.interface.absl import read_absl
 from worldsize.scripts.interface.argparse import read_argparse
 from worldsize.scripts.interface.click import read_click
 from worldsize.scripts.interface.dataclass_arguments import read_dataclass_arguments
-from worldsize.scripts.interface.fire import read_fire
+from worldsize.scripts.interface.functions import read_fire, read_typer
 from worldsize.scripts.interface.model import Interface
-from worldsize.scripts.interface.typer import read_typer
 from worldsize.scripts.module import Module, constant_value, is_conditional
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached, follow
@@ -42,7 +41,7 @@ _CHANGES = ("append", "extend", "insert", "pop", "remove", "clear")
 
 
 def read_interface(program: Program) -> Interface | None:
-    """The arguments that the script takes; None where its text does not tell."""
+    """The arguments that the script takes; None if its text does not show them."""
     return program.entry.once(_read, program.modules)
 
 
@@ -52,7 +51,7 @@ def read_reached(program: Program) -> Reached:
 
 
 def runs_in_job(program: Program, module: Module, node: ast.AST) -> bool:
-    """Whether a node is under no condition, or under such that hold in a job with several processes."""
+    """Whether a node runs unconditionally, or under conditions that hold in a job with several processes."""
     if not is_conditional(module, node):
         return True
     in_group = program.kind == "pytorch" and program.processes > 1
@@ -78,7 +77,7 @@ def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
 
 
 def _is_used(module: Module, name: str) -> bool:
-    """Whether a file names something of a library; a decorator need not be called."""
+    """Whether a file uses a name of a library; a decorator need not be called."""
     return name.partition(".")[2] in module.text and next(_find_uses(module, name), None) is not None
 
 
@@ -93,7 +92,7 @@ def _find_uses(module: Module, name: str) -> Iterator[ast.AST]:
 
 
 def _changes_arguments(module: Module) -> bool:
-    """Whether something is done with `sys.argv`, also under another name, but reading it."""
+    """Whether a file does more with `sys.argv` than read it, also under another name."""
     if "argv" not in module.text:
         return False
     lists = list(module.once(_list_argv))
@@ -130,8 +129,8 @@ def _changes(module: Module, node: ast.Attribute | ast.Name) -> bool:
 
 
 def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
-    """The greatest number read each time, and where; None where the script may ask how many there are."""
-    found: list[tuple[int, Module, ast.AST]] = []
+    """The highest index that always is read, and where; None if the script may ask how many there are."""
+    reads: list[tuple[int, Module, ast.AST]] = []
     for module in reached.modules:
         for node in module.once(_list_argv):
             above = module.parents.get(node)
@@ -144,10 +143,10 @@ def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
                 return None
             if count is None:
                 return None
-            caught = any(isinstance(each, ast.Try) for each, _ in module.ancestors(node))
+            caught = any(isinstance(above, ast.Try) for above, _ in module.ancestors(node))
             if not caught and reached.surely_runs(module, node):
-                found.append((count, module, place))
-    return max(found, key=lambda each: each[0], default=None)
+                reads.append((count, module, place))
+    return max(reads, key=lambda read: read[0], default=None)
 
 
 def _read_count(module: Module, node: ast.Subscript) -> int | None:
@@ -168,8 +167,8 @@ def _read_count(module: Module, node: ast.Subscript) -> int | None:
 
 
 def _count_targets(statement: ast.Assign) -> int | None:
-    """How many values `a, b = …` takes apart; None where that varies."""
+    """The number of values that `a, b = …` unpacks; None if that varies."""
     target = statement.targets[0]
-    if not isinstance(target, ast.Tuple) or any(isinstance(each, ast.Starred) for each in target.elts):
+    if not isinstance(target, ast.Tuple) or any(isinstance(element, ast.Starred) for element in target.elts):
         return None
     return len(target.elts)

@@ -1,4 +1,4 @@
-"""The interface that typer makes of the parameters of functions."""
+"""The interfaces that typer and fire make of the parameters of functions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import ast
 
 from worldsize.scripts.bindings import Function
 from worldsize.scripts.definitions import Definitions, Place
-from worldsize.scripts.interface.annotations import Annotation, read_annotation
+from worldsize.scripts.interface.annotations import Annotation, find_class, read_annotation
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, list_bound_names
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import evaluate
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN_METHODS = frozenset({"staticmethod", "classmethod"})
 
 _ELSEWHERE = ("envvar", "prompt", "callback", "default_factory")
 _OTHER_TYPES = ("parser", "click_type", "case_sensitive")
@@ -19,19 +22,19 @@ _SHELL = ("--help", "-h", "--install-completion", "--show-completion")
 
 
 def read_typer(reached: Reached) -> Interface | None:
-    """The interface of the one application that the script runs; None where there is none or several."""
+    """The interface of the only application that the script runs; None if there is not exactly one."""
     runs = [(module, call) for module in reached.modules for call in module.called("typer.run")]
     made = [(module, call) for module in reached.modules for call in module.called("typer.Typer")]
     if len(runs) == 1 and not made and reached.surely_runs(*runs[0]) and runs[0][1].args:
         functions = reached.find(runs[0][0], runs[0][1].args[0])
-        return _read_function(reached, functions[0]) if len(functions) == 1 else None
+        return _read_typer_function(reached, functions[0]) if len(functions) == 1 else None
     if runs or len(made) != 1:
         return None
     return _read_application(reached, *made[0])
 
 
 def _read_application(reached: Reached, module: Module, call: ast.Call) -> Interface | None:
-    """The commands of one `typer.Typer(…)`; None where more is done with it than is followed."""
+    """The commands of one `typer.Typer(…)`; None if the script uses it in a way that is not followed."""
     assigned = module.parents.get(call)
     target = assigned.targets[0] if isinstance(assigned, ast.Assign) else None
     settings = {one.arg for one in call.keywords}
@@ -48,10 +51,10 @@ def _read_application(reached: Reached, module: Module, call: ast.Call) -> Inter
             if isinstance(above, ast.Call) and above.func is node:
                 started |= reached.surely_runs(other, above) and not above.args
                 continue
-            found = _find_decorated(other, above)
-            if found is None:
+            decorated = _find_decorated(other, above)
+            if decorated is None:
                 return None
-            maker, function = found
+            maker, function = decorated
             if isinstance(maker.func, ast.Attribute) and maker.func.attr == "callback":
                 callbacks.append((other, function))
             else:
@@ -59,7 +62,7 @@ def _read_application(reached: Reached, module: Module, call: ast.Call) -> Inter
     if not started or not commands or len(callbacks) > 1:
         return None
     if len(commands) == 1 and not callbacks:
-        return _read_function(reached, commands[0][1])
+        return _read_typer_function(reached, commands[0][1])
     return _join(reached, commands, callbacks, required="invoke_without_command" not in settings)
 
 
@@ -79,9 +82,11 @@ def _join(
 ) -> Interface:
     """Several commands, or one beside a callback."""
     interface = (
-        _read_function(reached, callbacks[0]) if callbacks else Interface(kind="click", abbreviates=False)
+        _read_typer_function(reached, callbacks[0])
+        if callbacks
+        else Interface(kind="click", abbreviates=False)
     )
-    by_word = {name: _read_function(reached, place) for name, place in commands if name is not None}
+    by_word = {name: _read_typer_function(reached, place) for name, place in commands if name is not None}
     interface.commands = by_word if len(by_word) == len(commands) else {}
     interface.needs_command = required and not callbacks
     return interface
@@ -102,7 +107,7 @@ def _name_of_command(maker: ast.Call, function: Function) -> str | None:
     return function.name.lower().replace("_", "-")
 
 
-def _read_function(reached: Reached, place: Place) -> Interface:
+def _read_typer_function(reached: Reached, place: Place) -> Interface:
     module, function = place
     interface = Interface(kind="click", abbreviates=False)
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -113,8 +118,8 @@ def _read_function(reached: Reached, place: Place) -> Interface:
     defaults = [*without, *arguments.defaults, *arguments.kw_defaults]
     for parameter, default in zip([*positional, *arguments.kwonlyargs], defaults, strict=True):
         annotation = read_annotation(reached, module, parameter.annotation)
-        written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
-        if written.rpartition(".")[2] != "Tree":
+        kind = module.name_of(parameter.annotation) if parameter.annotation is not None else ""
+        if kind.rpartition(".")[2] != "Context":
             _add_parameter(reached, interface, module, parameter, default, annotation=annotation)
     interface.options.append(Option(_SHELL, "help", module, function, 0, 0))
     return interface
@@ -129,7 +134,7 @@ def _add_parameter(
     *,
     annotation: Annotation,
 ) -> None:
-    made = [each for each in annotation.extras if _is_made(module, each)]
+    made = [extra for extra in annotation.extras if _is_made(module, extra)]
     annotated = bool(made)
     if default is not None and _is_made(module, default):
         made = [default]
@@ -140,13 +145,13 @@ def _add_parameter(
         default = words.pop(0) if words else keyword_argument(call, "default")
     required = default is None or constant_value(default) is Ellipsis
     is_option = module.name_of(call.func).endswith("Option") if made else not required
-    given = {one.arg: one.value for one in call.keywords if one.arg}
-    texts = [text for text in (evaluate(code, module, each) for each in words) if isinstance(text, str)]
+    keywords = {one.arg: one.value for one in call.keywords if one.arg}
+    texts = [text for text in (evaluate(code, module, word) for word in words) if isinstance(text, str)]
     interface.closed &= len(texts) == len(words) and not any(one.arg is None for one in call.keywords)
     option = Option((), parameter.arg, module, parameter)
-    if not set(_OTHER_TYPES) & given.keys():
+    if not set(_OTHER_TYPES) & keywords.keys():
         annotation.describe(option)
-    elsewhere = bool(set(_ELSEWHERE) & given.keys())
+    elsewhere = bool(set(_ELSEWHERE) & keywords.keys())
     if not is_option:
         option.most = None if annotation.many else 1
         option.optional_words = not required or elsewhere
@@ -154,19 +159,14 @@ def _add_parameter(
         return
     option.flags = _spell(parameter.arg, texts, boolean=annotation.boolean)
     option.required = required and not elsewhere
-    if annotation.boolean or "count" in given:
+    if annotation.boolean or "count" in keywords:
         option.least = option.most = 0
-    elif annotation.kind is None and "Tuple[" in _text(parameter):
+    elif annotation.kind is None and not {"Tuple", "tuple"}.isdisjoint(find_mentions(parameter.annotation)):
         option.least, option.most = 0, None
-    bounds = [evaluate(code, module, given.get(end)) for end in ("min", "max")]
-    if "clamp" not in given and all(isinstance(each, int | float | None) for each in bounds):
+    bounds = [evaluate(code, module, keywords.get(end)) for end in ("min", "max")]
+    if "clamp" not in keywords and all(isinstance(bound, int | float | None) for bound in bounds):
         option.bounds = bounds[0], bounds[1]  # type: ignore[assignment]
     interface.options.append(option)
-
-
-def _text(parameter: ast.arg) -> str:
-    written = ast.unparse(parameter.annotation) if parameter.annotation is not None else ""
-    return written.replace("tuple[", "Tuple[")
 
 
 def _is_made(module: Module, node: ast.expr) -> bool:
@@ -174,8 +174,98 @@ def _is_made(module: Module, node: ast.expr) -> bool:
 
 
 def _spell(name: str, words: list[str], *, boolean: bool) -> tuple[str, ...]:
-    """The flags of a parameter: those that are written, else its name with hyphens."""
+    """The flags of a parameter: those in the script, else its name with hyphens."""
     if any(word[:1] == "-" or "/" in word for word in words):
         return tuple(part.strip() for word in words for part in word.split("/") if part.strip())
     plain = name.lower().replace("_", "-").strip("-")
     return (f"--{plain}", f"--no-{plain}") if boolean else (f"--{plain}",)
+
+
+def read_fire(reached: Reached) -> Interface | None:
+    """The interface of the only `fire.Fire(…)`; None if there is not exactly one."""
+    calls = [(module, call) for module in reached.modules for call in module.called("fire.Fire")]
+    calls = [(module, call) for module, call in calls if reached.runs(module, call)]
+    if len(calls) != 1 or not reached.surely_runs(*calls[0]):
+        return None
+    module, call = calls[0]
+    if keyword_argument(call, "command") is not None or len(call.args) > 1:
+        return None
+    component = call.args[0] if call.args else keyword_argument(call, "component")
+    return _read_module(module) if component is None else _read_component(reached, module, component)
+
+
+def _read_component(reached: Reached, module: Module, node: ast.expr) -> Interface | None:
+    if isinstance(node, ast.Dict):
+        commands: dict[str, Interface] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            name = constant_value(key)
+            if not isinstance(name, str):
+                return None
+            commands[name] = _read_component(reached, module, value) or Interface(closed=False)
+        return Interface(kind="fire", abbreviates=False, commands=commands)
+    class_ = find_class(reached, module, node)
+    if class_ is not None:
+        return _read_class(*class_)
+    functions = reached.find(module, node) if isinstance(node, ast.Name) else []
+    return _read_fire_function(*functions[0]) if len(functions) == 1 else None
+
+
+def _read_module(module: Module) -> Interface | None:
+    """`fire.Fire()`: everything that the module binds is a command."""
+    names = list_bound_names(module)
+    if names is None:
+        return None
+    commands = {name: Interface(closed=False) for name in names}
+    for statement in module.tree.body:
+        if isinstance(statement, _FUNCTIONS):
+            commands[statement.name] = _read_fire_function(module, statement)
+        elif isinstance(statement, ast.ClassDef):
+            commands[statement.name] = _read_class(module, statement)
+    return Interface(kind="fire", abbreviates=False, commands=commands)
+
+
+def _read_class(module: Module, node: ast.ClassDef) -> Interface:
+    """The arguments of the constructor, and the methods as commands; the methods of a base are unknown."""
+    methods = {statement.name: statement for statement in node.body if isinstance(statement, _FUNCTIONS)}
+    if node.bases or node.keywords or node.decorator_list:
+        return Interface(kind="fire", closed=False)
+    made = methods.get("__init__")
+    interface = (
+        _read_fire_function(module, made, skip=1)
+        if made is not None
+        else Interface(kind="fire", abbreviates=False, by_position=True)
+    )
+    interface.by_position = False  # a class takes no words without a flag
+    attributes = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+    commands = {name: Interface(closed=False) for name in attributes | names}
+    for name, method in methods.items():
+        decorators = {module.name_of(decorator) for decorator in method.decorator_list}
+        skip = 0 if "staticmethod" in decorators else 1
+        commands[name] = (
+            _read_fire_function(module, method, skip=skip)
+            if decorators <= _PLAIN_METHODS
+            else Interface(closed=False)
+        )
+    interface.commands = commands
+    return interface
+
+
+def _read_fire_function(module: Module, function: Function, skip: int = 0) -> Interface:
+    interface = Interface(kind="fire", abbreviates=False, by_position=True)
+    arguments = function.args
+    wraps = [
+        decorator for decorator in function.decorator_list if module.name_of(decorator) not in _PLAIN_METHODS
+    ]
+    interface.closed = arguments.kwarg is None and not wraps
+    positional = [*arguments.posonlyargs, *arguments.args]
+    first_default = len(positional) - len(arguments.defaults)
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    named = [(parameter, position < first_default) for position, parameter in enumerate(positional)][skip:]
+    for argument, required in (*named, *((parameter, default is None) for parameter, default in keywords)):
+        flags = {f"--{name}": None for name in (argument.arg, argument.arg.replace("_", "-"))}
+        flags |= {f"--no{argument.arg}": None, f"-{argument.arg[0]}": None}
+        option = Option(tuple(flags), argument.arg, module, argument, 0, 1)
+        option.required = required and not wraps
+        interface.options.append(option)
+    return interface

@@ -1,4 +1,4 @@
-"""Degrees of model parallelism that a step gives its script, as flags or as inputs."""
+"""How many processes hold one replica of the model, and how many share a global batch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ from worldsize.base.span import Span
 
 _TENSOR = ("tensor_parallel_size", "tensor_model_parallel_size", "tp_size")
 _PIPELINE = ("pipeline_parallel_size", "pipeline_model_parallel_size", "pp_size")
+_OTHER = ("model_parallel_size", "context_parallel_size", "expert_parallel_size")
+
+
+def count_replicas(launch: Launch) -> int | None:
+    """The processes that share a batch; None if unknown or if the model itself is split."""
+    if any(launch.number(flag) != 1 for flag in launch.flags(*_TENSOR, *_PIPELINE, *_OTHER)):
+        return None
+    return count_processes(launch)
+
+
+def count_processes(launch: Launch) -> int | None:
+    """All processes of a step, also those that a launcher in its command starts; None if unknown."""
+    inner = list(find_inner_launchers(launch))
+    if len(inner) > 1 or any(launcher.starts is None for launcher in inner):
+        return None
+    outer = launch.world
+    if launch.kind is None and launch.instances.value == 1:
+        outer = 1
+    return outer * (inner[0].starts or 1) if inner and outer is not None else outer
+
+
+def count_split_replicas(launch: Launch) -> int | None:
+    """The replicas of a model that tensor and pipeline degrees split; None if it is split in another way."""
+    degrees, world = read_degrees(launch), launch.world
+    if degrees is None or world is None or world % degrees.product:
+        return None
+    if any(launch.number(flag) != 1 for flag in launch.flags(*_OTHER)):
+        return None
+    return world // degrees.product
 
 
 class Degrees(NamedTuple):
@@ -26,7 +55,7 @@ class Degrees(NamedTuple):
 
 
 def read_degrees(launch: Launch) -> Degrees | None:
-    """The degrees of a step; None where nothing is split, or a degree is not known here.
+    """The degrees of a step; None if nothing is split or a degree is unknown.
 
     A program that may start ranks itself (torchrun, or one process for all GPUs) is not judged.
     """
@@ -56,7 +85,7 @@ def _value(launch: Launch, names: tuple[str, ...]) -> int | None:
 
 
 def _span(launch: Launch, names: tuple[str, ...]) -> Span | None:
-    """Where the number is written: as an input of the step, in its command, or where the plan has it from."""
+    """The place of the number: an input of the step, its command, or the source of the plan."""
     flags, port = launch.flags(*names), names[0]
     if flags and flags[0].value is not None:
         expression = binding.parse_expression(flags[0].value.bare)

@@ -1,0 +1,283 @@
+"""The DeepSpeed configurations that a job names, read with their places."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from worldsize.azureml import binding
+from worldsize.azureml.launch import Launch, find_inner_launchers, read_input, read_launches
+from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
+from worldsize.azureml.references import local_path
+from worldsize.base.source import Source
+from worldsize.base.span import Span
+from worldsize.documents.yaml import json_text
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
+from worldsize.rules.context import Context
+from worldsize.rules.shared.replicas import count_replicas
+from worldsize.scripts.module import Module, keyword_argument
+from worldsize.scripts.program import Program, find_programs
+from worldsize.scripts.settings import read_value
+from worldsize.scripts.values import open_variable
+from wstrain_deepspeed.config import Known
+
+FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
+INPUT = "ds_config"
+_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate")
+
+
+class ConfigUse(NamedTuple):
+    """One configuration as one step uses it. ``root`` is None where the text is not JSON."""
+
+    launch: Launch
+    source: Source
+    root: Mapping | None
+    faults: tuple[json_text.Fault, ...]
+    known: Known
+
+
+def find_config_uses(context: Context, job: Job) -> list[ConfigUse]:
+    """The configurations of all steps of a job."""
+    return context.once(_uses, job)
+
+
+def find_configs(context: Context, launch: Launch) -> Iterator[Mapping]:
+    """The configurations of one step, as nodes; not where our own component verifies them."""
+    for use in find_config_uses(context, launch.job):
+        if use.launch.step is launch.step and use.root is not None and not use.known.pinned:
+            yield use.root
+
+
+def read_whole_number(root: Mapping, name: str) -> tuple[int, Scalar] | None:
+    """A whole number of the configuration; None if it is absent, ``auto`` or another value."""
+    node = root.get(name)
+    if isinstance(node, Scalar) and type(node.value) is int:
+        return node.value, node
+    return None
+
+
+def read_number(node: Node | None) -> float | None:
+    """A number of the configuration."""
+    if (
+        not isinstance(node, Scalar)
+        or not isinstance(node.value, int | float)
+        or isinstance(node.value, bool)
+    ):
+        return None
+    return float(node.value)
+
+
+def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
+    """The names of configurations in commands that have no file in the code folder."""
+    for launch in read_launches(context, job):
+        for flag in launch.flags(*FLAGS):
+            span = launch.span(flag.value) if flag.value is not None else None
+            path = _beside(launch, flag.value.bare) if flag.value is not None else None
+            if span is not None and path is not None and not context.exists(path) and flag.value is not None:
+                yield launch, span, flag.value.bare
+
+
+def _uses(context: Context, job: Job) -> list[ConfigUse]:
+    uses = []
+    for launch in read_launches(context, job):
+        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, job, launch))):
+            source = None if context.is_folder(path) else context.text(path)
+            if source is None:
+                continue
+            facts = collect_known(context, job, launch)
+            if source.text.strip() or facts.pinned:  # an empty one of the code folder is filled in later
+                root, wrong = context.once(_read, source)
+                uses.append(
+                    ConfigUse(launch, source, root if isinstance(root, Mapping) else None, wrong, facts)
+                )
+    return uses
+
+
+def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
+    root, wrong = json_text.read_json(source)
+    if root is not None and not isinstance(root, Mapping):
+        message = "the configuration is not an object `{…}`"
+        wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
+    return root, tuple(wrong)
+
+
+def _paths(launch: Launch) -> Iterator[Path]:
+    """The paths of the files in a step's flags and in its input of this name."""
+    for flag in launch.flags(*FLAGS):
+        if flag.value is None:
+            continue
+        expression = binding.parse_expression(flag.value.bare)
+        path = (
+            _beside(launch, flag.value.bare)
+            if expression is None
+            else find_input_file(launch, expression.port if expression.scope == "inputs" else None)
+        )
+        if path is not None:
+            yield path
+    path = find_input_file(launch, INPUT)
+    if path is not None:
+        yield path
+
+
+def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Path]:
+    """The files that a script names itself, as in ``deepspeed.initialize(config="ds_config.json")``."""
+    if not any(_STARTS_PYTHON.search(command.words[0].text) for command in launch.commands if command.words):
+        return
+    for program in find_programs(context, job):
+        if launch not in program.launches or not program.says("deepspeed"):
+            continue
+        for module in program.modules:
+            for option, call in [
+                *(("config", call) for call in module.called("deepspeed.initialize")),
+                *(("config_params", call) for call in module.called("deepspeed.initialize")),
+                *(("deepspeed", call) for name, call in module.calls if name.endswith("TrainingArguments")),
+                *(("hf_ds_config", call) for call in module.called("DeepSpeedPlugin")),
+            ]:
+                value = read_value(program, module, keyword_argument(call, option))
+                path = _beside(launch, value) if isinstance(value, str) else None
+                if path is not None:
+                    yield path
+
+
+def _beside(launch: Launch, name: str) -> Path | None:
+    """A file of the code folder."""
+    folder = launch.code_folder
+    if folder is None or not name.endswith(".json") or "$" in name or name.startswith("/"):
+        return None
+    return folder / name
+
+
+def find_input_file(launch: Launch, port: str | None) -> Path | None:
+    """A local file that an input of the step is, directly or through an input of the pipeline."""
+    field: Field[Argument] | None = launch.step.inputs.get(port or "")
+    value: Any = field.value if field is not None else None
+    if (
+        isinstance(value, Binding)
+        and value.expression.scope == "parent.inputs"
+        and launch.job.interface is None
+    ):
+        field = launch.job.inputs.get(value.expression.port or "")
+        value = field.value if field is not None else None
+    text = value.path.value if isinstance(value, Data) and value.path is not None else None
+    if isinstance(value, Literal):
+        text = value.value
+    if field is None or field.span is None or not isinstance(text, str):
+        return None
+    if port != INPUT and not text.endswith(".json"):
+        return None
+    return local_path(text, Path(field.span.path).parent)
+
+
+_OURS = "train_deepspeed"
+# Their integrations put a value for every "auto", or say themselves what they cannot fill in.
+_FILLS = frozenset(
+    {"transformers", "accelerate", "trl", "peft", "diffusers", "lightning", "pytorch_lightning", "axolotl"}
+)
+_PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
+    "deepspeed|torch|torchvision|torchaudio|torchtext|tensorboard|numpy|pandas|scipy|sklearn|matplotlib|PIL|cv2"
+    "|tqdm|yaml|mlflow|azureml|azure|pyarrow|requests|datasets|tokenizers|sentencepiece|psutil|einops|tiktoken"
+)
+
+
+def collect_known(context: Context, job: Job, launch: Launch) -> Known:
+    """Everything that the rules of a configuration may use."""
+    if _is_ours(context, launch):
+        return Known(
+            world=count_replicas(launch),
+            micro_batch=_count(launch, "batch_size_per_device"),
+            accumulation=_count(launch, "gradient_accumulation_steps"),
+            precision=_text(launch, "precision"),
+            max_gradient_norm=_real(launch, "max_gradient_norm") or None,
+            maker=_text(launch, "optimizer") or "",
+            schedules=True,
+            refuses=True,
+            pinned=True,
+            fills_auto=False,
+        )
+    program = _find_only_program(context, job, launch)
+    around = Known(
+        world=count_replicas(launch),
+        micro_batch=_count(launch, "batch_size_per_device"),
+        accumulation=_count(launch, "gradient_accumulation_steps"),
+        fills_auto=_fills_auto(launch, program),
+    )
+    return around if program is None else _add_program(around, program)
+
+
+def _is_ours(context: Context, launch: Launch) -> bool:
+    component = launch.step.component
+    name = component.name.value if component is not None and component.name is not None else None
+    return name == _OURS and context.is_built_in(component)
+
+
+def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:
+    """The only script that the step starts, if it can be read."""
+    component = launch.step.component
+    mine = [program for program in find_programs(context, job) if program.launch.step.component is component]
+    return mine[0] if len(mine) == 1 else None
+
+
+def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
+    """True if a library with an integration is used, False if DeepSpeed is used directly."""
+    if any(launcher.name == "accelerate launch" for launcher in find_inner_launchers(launch)):
+        return True
+    if program is None:
+        return None
+    beside = {part for module in program.modules for part in Path(module.source.path).with_suffix("").parts}
+    used = {
+        name.partition(".")[0]
+        for module in program.modules
+        for name, level, _ in module.imports
+        if level == 0
+    }
+    if used & _FILLS:
+        return True
+    other = {name for name in used - beside - sys.stdlib_module_names if not _PLAIN.fullmatch(name)}
+    return False if "deepspeed" in used and not other else None
+
+
+def _add_program(around: Known, program: Program) -> Known:
+    """Add whether the script makes its optimizer and schedule itself."""
+    if program.imports("accelerate") and not program.says("Trainer", "DummyOptim"):
+        builds_optimizer = any(
+            name.startswith("torch.optim.") for module in program.modules for name, _ in module.calls
+        )
+        return around._replace(maker="", refuses=True) if builds_optimizer else around
+    for module in program.modules:
+        for call in module.called("initialize"):
+            if module.name_of(call.func).partition(".")[0] != "deepspeed":
+                continue
+            arguments = {keyword.arg: keyword.value for keyword in call.keywords}
+            return around._replace(
+                maker=_maker(module, arguments.get("optimizer")),
+                schedules=isinstance(arguments.get("lr_scheduler"), ast.Call),
+            )
+    return around
+
+
+def _maker(module: Module, value: ast.expr | None) -> str | None:
+    """The name of the optimizer that is passed; "" if torch lacks it, None if there may be none."""
+    made = open_variable(module, value)
+    if not isinstance(made, ast.Call):
+        return None
+    name = module.name_of(made.func)
+    return name.rpartition(".")[2] if name.startswith("torch.optim.") else ""
+
+
+def _count(launch: Launch, name: str) -> int | None:
+    value = read_input(launch, name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _real(launch: Launch, name: str) -> float | None:
+    value = read_input(launch, name)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _text(launch: Launch, name: str) -> str | None:
+    value = read_input(launch, name)
+    return value if isinstance(value, str) else None

@@ -21,9 +21,10 @@ from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
 from worldsize.running.launch.supervisor import Supervisor
+from worldsize.running.model.emulation import Places
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import EnvironmentMode
-from worldsize.running.model.process import Places, Process
+from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine

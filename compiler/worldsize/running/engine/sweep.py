@@ -18,8 +18,7 @@ from worldsize.running.engine.failures import failure_signature
 from worldsize.running.engine.trials import Sampler, Values, make_sampler, make_trial
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import DONE, Failure, StepResult, failure_of_step
-from worldsize.running.model.sweep import EarlyTermination, Goal, SweepPlan
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import EarlyTermination, Goal, SweepPlan, Task
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 

@@ -23,8 +23,7 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.model.source import Text
-from worldsize.running.model.sweep import Parameter, SweepPlan, Value
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Parameter, SweepPlan, Task, Value
 
 Values = dict[str, Value]
 

@@ -24,7 +24,7 @@ from worldsize.base import untrusted
 LOCK = "lock"
 YOUNG_SECONDS = 60.0  # a folder without a lock may be about to get one
 MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory belongs there; the folder in it is ours alone
-MPI_PREFIX = "worldsize-mpi-"
+MPI_PREFIX, NODES_PREFIX = "worldsize-mpi-", "worldsize-nodes-"  # of folders
 
 
 @contextlib.contextmanager

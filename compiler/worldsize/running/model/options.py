@@ -30,6 +30,12 @@ class RunOptions:
     max_restarts: int | None = None
     chaos: int | None = None  # seed of a rehearsal that kills, stops, slows and cuts off processes
 
+    @property
+    def emulate_anything(self) -> bool:
+        """Whether they ask for emulated machines or for faults."""
+        asked = self.link is not None or self.chaos is not None or self.kill or self.drop_link
+        return self.nodes != "processes" or bool(asked)
+
     def __post_init__(self) -> None:
         """Refuse impossible counts.
 

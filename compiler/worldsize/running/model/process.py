@@ -9,11 +9,8 @@ ranks that are started directly.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +132,3 @@ def _visible_gpus(call: Call, node: int) -> dict[str, str]:
         return {}
     share = max(1, len(call.gpus) // call.instance_count)
     return {"CUDA_VISIBLE_DEVICES": ",".join(call.gpus[node * share : (node + 1) * share])}
-
-
-class Places(Protocol):
-    """Provides the machines of a call's instances while a group runs."""
-
-    def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call with addresses and command prefixes of its instances, which end with the context."""
-
-
-class LocalPlaces:
-    """Every instance is this machine."""
-
-    def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call, unchanged."""
-        return contextlib.nullcontext(call)

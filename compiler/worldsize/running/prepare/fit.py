@@ -16,9 +16,8 @@ from worldsize.base.wording import plural
 from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
-from worldsize.running.model.launched import find_launcher_call
 from worldsize.running.model.source import Source, Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Task, find_launcher_call
 from worldsize.running.prepare.describe_fit import (
     describe_change,
     describe_fixed,

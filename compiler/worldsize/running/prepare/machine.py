@@ -19,13 +19,15 @@ from pathlib import Path
 from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.azureml.tree import Tree
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import join_words
 from worldsize.facts import vm_sizes
-from worldsize.rules.context import Context
+from worldsize.planning.model import Plan
 from worldsize.running.launch.launchers import PROGRAM
+from worldsize.running.model.emulation import Network
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
 from worldsize.scripts.nccl import find_nccl_calls
@@ -94,6 +96,31 @@ def _ask_driver(field: str) -> list[str]:
     return [line.strip() for line in listing.stdout.splitlines()]
 
 
+def read_vm_sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str]:
+    """The VM size of each step, by its plan or its ``resources.instance_type``."""
+    vm_sizes = {}
+    for name, task in tasks.items():
+        resources = task.step.resources if task.step is not None else None
+        instance_type = fields.read_member(resources or task.component.resources, "instance_type")
+        if instance_type is not None and isinstance(instance_type.value, str):
+            vm_sizes[name] = instance_type.value
+    for name, step in plan.steps.items() if plan is not None else ():
+        if step.topology.instance_type is not None:
+            vm_sizes[name] = step.topology.instance_type
+    return vm_sizes
+
+
+def read_networks(sizes: Mapping[str, str]) -> dict[str, Network]:
+    """The network of each step whose VM size, given by step, has one in the catalogue."""
+    networks = {}
+    for name, size in ((name, vm_sizes.lookup(size)) for name, size in sizes.items()):
+        if size is not None and size.rdma and size.ib_gbps_per_node is not None:
+            networks[name] = Network(f"InfiniBand of `{size.name}`", size.ib_gbps_per_node)
+        elif size is not None and size.ethernet_gbps is not None:
+            networks[name] = Network(f"Ethernet of `{size.name}`", size.ethernet_gbps)
+    return networks
+
+
 def fit_devices(
     tasks: Mapping[str, Task],
     sizes: Mapping[str, str],
@@ -126,9 +153,9 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
     """
     if machine.gpus:
         return []
-    context = Context(roots[0], tuple(roots[1:]))
+    tree = Tree(roots[0], tuple(roots[1:]))
     notices = []
-    for program in find_programs(context, job):
+    for program in find_programs(tree, job):
         for module, call in find_nccl_calls(program):
             where = f"{Path(module.source.path).name}:{call.lineno}"
             notices.append(

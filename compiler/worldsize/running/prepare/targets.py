@@ -23,7 +23,7 @@ from worldsize.emit import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph import refusals
-from worldsize.running.prepare.spec_overrides import override_spec
+from worldsize.running.prepare.overrides import override_spec
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled

@@ -18,17 +18,15 @@ from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.history import RunRecord
 from worldsize.running.reuse import output_record
 from worldsize.running.reuse.digests import Digests, Tree
-from worldsize.running.reuse.key import (
+from worldsize.running.reuse.output_record import (
+    OutputRecord,
     Parts,
     derive_secret,
     identify_environment,
     list_changed,
+    load_output_record,
     make_key,
     make_parts,
-)
-from worldsize.running.reuse.output_record import (
-    OutputRecord,
-    load_output_record,
     output_path,
     runs_of,
     save_output_record,

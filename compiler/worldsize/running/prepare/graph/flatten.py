@@ -23,7 +23,7 @@ from worldsize.running.prepare.graph.step import StepReader
 from worldsize.running.prepare.graph.trace import Scope, Tracer, trace_output
 
 if TYPE_CHECKING:
-    from worldsize.running.model.sweep import SweepPlan
+    from worldsize.running.model.task import SweepPlan
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
 LONGEST_NAME = 240  # of a folder; the names of trials are longer

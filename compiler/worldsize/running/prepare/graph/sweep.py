@@ -17,7 +17,7 @@ from worldsize.azureml.sweep import ALGORITHMS, BAYESIAN, POLICIES, SETTINGS
 from worldsize.base.problem import Problem
 from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 from worldsize.documents.yaml.nodes import Node
-from worldsize.running.model.sweep import (
+from worldsize.running.model.task import (
     Algorithm,
     EarlyTermination,
     Goal,

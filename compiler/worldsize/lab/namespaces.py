@@ -17,10 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.launch.reserve import scratch_folder
-from worldsize.running.model.process import Call
-from worldsize.running.nodes import network
-from worldsize.running.nodes.network import (
+from worldsize.lab import network
+from worldsize.lab.network import (
     UNSHAPED,
     Link,
     Node,
@@ -29,13 +27,14 @@ from worldsize.running.nodes.network import (
     plug_command,
     uplink_commands,
 )
+from worldsize.running.launch.reserve import NODES_PREFIX, scratch_folder
+from worldsize.running.model.process import Call
 
 MAKER = Path(__file__).with_name("maker.py")
 ENTER = Path(__file__).with_name("enter.py")
 PATIENCE_SECONDS = 60.0  # for the next message of the maker
 STOPPED_SECONDS = 3.0  # of silence before the maker is continued, in case it is stopped
 KILL_SECONDS = 5.0
-PREFIX = "worldsize-nodes-"
 INSTALL = "Debian, Ubuntu: `apt-get install iproute2`"
 
 
@@ -170,7 +169,9 @@ class Namespaces:
             yield call
             return
         with contextlib.ExitStack() as stack:
-            site = StepNetwork(make_nodes(call.instance_count), stack.enter_context(scratch_folder(PREFIX)))
+            site = StepNetwork(
+                make_nodes(call.instance_count), stack.enter_context(scratch_folder(NODES_PREFIX))
+            )
             stack.callback(site.close)
             _make(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site

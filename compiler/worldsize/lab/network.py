@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from worldsize.facts import vm_sizes
+from worldsize.running.model.emulation import Network
 
 # The processor moves the data of veth pairs: two cores reach about 11 Gbit/s between two namespaces (measured
 # with 1 MiB writes over one TCP connection), so a higher rate would have no effect.
@@ -106,18 +106,6 @@ def _parse_part(word: str, text: str) -> tuple[str, float]:
     raise LinkError(f"{subject} is not a rate, delay or loss", _HELP)
 
 
-def find_vm_link(name: str | None) -> tuple[Link, str] | None:
-    """The link of an instance of a VM size, and its name; None if the catalogue has no figure."""
-    size = vm_sizes.lookup(name) if name else None
-    if size is None:
-        return None
-    if size.rdma and size.ib_gbps_per_node is not None:
-        return Link(size.ib_gbps_per_node * 1e9), f"InfiniBand of `{size.name}`"
-    if size.ethernet_gbps is not None:
-        return Link(size.ethernet_gbps * 1e9), f"Ethernet of `{size.name}`"
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class FittedLink:
     """The links of a step on this machine, and their description."""
@@ -127,13 +115,15 @@ class FittedLink:
 
 
 def fit_link(
-    option: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
+    option: Link | None, network: Network | None, *, can_shape: bool = True, can_delay: bool = True
 ) -> FittedLink:
     """Fit the link that ``--link`` asks for, or that of the VM size, to this kernel.
 
     Rates are limited by ``tbf``, delay and loss are made by ``netem``.
     """
-    requested, source = (option, "`--link`") if option is not None else find_vm_link(size) or (UNSHAPED, "")
+    requested, source = (option, "`--link`") if option is not None else (UNSHAPED, "")
+    if option is None and network is not None:
+        requested, source = Link(network.gbps * 1e9), network.title
     link, missing = requested, []
     if link.bits_per_s is not None and link.bits_per_s > MAX_BITS_PER_S:
         missing.append(f"{format_rate(link.bits_per_s)} is more than this machine's processor moves")

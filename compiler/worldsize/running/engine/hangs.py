@@ -36,7 +36,7 @@ _STATES = {
 
 @dataclass(slots=True)
 class HangWatcher:
-    """Reports silent ranks, and stops a group in which all ranks hang; a ``steps.Watcher``."""
+    """Reports silent ranks, and stops a group in which all ranks hang; a ``schedule.Watcher``."""
 
     say: Callable[[str], None]  # tells the user
     _looked: float = 0.0

@@ -22,9 +22,9 @@ from typing import Literal
 
 from worldsize.base import untrusted
 from worldsize.base.wording import plural
+from worldsize.lab.namespaces import Namespaces
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.task import CHECKPOINTS
-from worldsize.running.nodes.namespaces import Namespaces
 
 Kind = Literal["kill", "terminate", "stop", "slow", "cut"]
 
@@ -33,6 +33,7 @@ EARLIEST, LATEST = 0.05, 0.9  # of its training
 WHOLE_GROUP = 0.25  # of what is killed or terminated
 SECONDS: Mapping[Kind, tuple[float, float]] = {"stop": (2.0, 6.0), "slow": (4.0, 8.0), "cut": (2.0, 6.0)}
 
+SPARE_RESTARTS = 2  # in addition to those that the faults cause
 SETTLE_SECONDS = 1.0  # between the end of one fault and the next
 _CHECKPOINT = re.compile(r"step-(\d{8,})")
 _RESUMED = re.compile(r"resuming from checkpoint \S+: (\d+) steps done")
@@ -81,6 +82,12 @@ def describe_schedule(seed: int, plans: Mapping[str, tuple[PlannedFault, ...]]) 
     for step, faults in plans.items():
         yield f"chaos {seed}: {step}: {len(faults)} fault{'s' * (len(faults) != 1)}"
         yield from (f"  at {fault.share:4.0%} of the training: {fault.description}" for fault in faults)
+
+
+def count_restarts(plans: Mapping[str, Sequence[PlannedFault]]) -> dict[str, int]:
+    """The restarts that each step needs to get through its faults."""
+    ending = {step: sum(fault.ends_attempt for fault in faults) for step, faults in plans.items()}
+    return {step: count + SPARE_RESTARTS if count else 0 for step, count in ending.items()}
 
 
 def _draw_kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
@@ -144,7 +151,7 @@ class InjectedFault:
 
 @dataclass(slots=True)
 class Rehearsal:
-    """Injects the planned faults into running steps; a ``steps.Watcher``."""
+    """Injects the planned faults into running steps; a ``schedule.Watcher``."""
 
     plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it
     networks: Namespaces | None  # where the nodes are; None where they are only processes

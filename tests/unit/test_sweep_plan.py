@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Step

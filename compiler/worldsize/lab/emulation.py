@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -82,8 +83,7 @@ class RunFaults:
         yield from self._rehearsal.report()
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Reads the options and collects their problems."""
 
     options: RunOptions

@@ -13,9 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.lab import network
 from worldsize.lab.network import (
@@ -42,8 +44,7 @@ class LostError(OSError):
     """The program that makes namespaces was killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What this machine can emulate: None for a part that it can, else the reason why not."""
 
     nodes: tuple[str, str] | None = None
@@ -84,8 +85,7 @@ def _read_answer() -> dict[str, Any]:
         return dict(json.loads(maker.hear()[0]))
 
 
-@dataclass(slots=True)
-class StepNetwork:
+class StepNetwork(Struct):
     """The nodes of one running step. ``descriptors`` keep the namespaces alive, by name."""
 
     nodes: tuple[Node, ...]
@@ -216,8 +216,7 @@ def make_plan(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, An
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
+class Maker(Struct, frozen=True):
     """The program that makes namespaces, and the socket to it."""
 
     process: subprocess.Popen[bytes]

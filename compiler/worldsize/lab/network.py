@@ -9,7 +9,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.running.model.emulation import Network
 
@@ -47,8 +49,7 @@ class LinkError(ValueError):
         self.help = help_
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """The limits of a node's link in each direction. None or 0 is unlimited."""
 
     bits_per_s: float | None = None
@@ -106,8 +107,7 @@ def _parse_part(word: str, text: str) -> tuple[str, float]:
     raise LinkError(f"{subject} is not a rate, delay or loss", _HELP)
 
 
-@dataclass(frozen=True, slots=True)
-class FittedLink:
+class FittedLink(Struct, frozen=True):
     """The links of a step on this machine, and their description."""
 
     link: Link
@@ -189,8 +189,7 @@ def format_delay(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.4g} µs"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One instance of a step as a machine."""
 
     number: int

@@ -8,9 +8,11 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.lab.namespaces import KILL_SECONDS, Namespaces
 from worldsize.running.engine.attempt import Attempt
@@ -36,8 +38,7 @@ class FaultError(ValueError):
         self.help = help_
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFault:
+class NodeFault(Struct, frozen=True):
     """A fault of a node, and when: at a training step, or some seconds after its processes started."""
 
     kind: Kind
@@ -165,8 +166,7 @@ def _describe_ranks(ranks: Sequence[Process]) -> str:
     return f" ({' and '.join(names)})" if len(names) <= 2 else f" ({', '.join(names[:-1])} and {names[-1]})"
 
 
-@dataclass(slots=True)
-class FaultInjector:
+class FaultInjector(Struct):
     """Watches running steps and injects each fault once; a ``schedule.Watcher``."""
 
     ordered: Sequence[NodeFault]  # the faults, each with its step

@@ -16,9 +16,10 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct, field
 
 from worldsize.base import untrusted
 from worldsize.base.wording import plural
@@ -39,8 +40,7 @@ _CHECKPOINT = re.compile(r"step-(\d{8,})")
 _RESUMED = re.compile(r"resuming from checkpoint \S+: (\d+) steps done")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFault:
+class PlannedFault(Struct, frozen=True):
     """One planned fault."""
 
     # `kill` is SIGKILL, `terminate` SIGTERM, `stop` SIGSTOP for a while, `slow` half of the processor for a
@@ -113,8 +113,7 @@ def _draw_fault(chance: random.Random, kind: Kind, share: float, world_size: int
     return PlannedFault(kind, share, tuple(range(world_size)) if everybody else (rank,), seconds)
 
 
-@dataclass(slots=True)
-class InjectedFault:
+class InjectedFault(Struct):
     """A fault that was injected."""
 
     fault: PlannedFault  # which
@@ -149,8 +148,7 @@ class InjectedFault:
         return self.lost is not None and self.lost <= self.allowed_loss
 
 
-@dataclass(slots=True)
-class Rehearsal:
+class Rehearsal(Struct):
     """Injects the planned faults into running steps; a ``schedule.Watcher``."""
 
     plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it

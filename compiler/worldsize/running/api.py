@@ -8,8 +8,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, plural
@@ -284,8 +286,7 @@ def _refuse_masked(prepared: Prepared, spec: Path) -> None:
 LONGEST_PARAMETER = 500  # characters; a longer text is data
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(Struct, frozen=True):
     """The processes that serve a run, and the folder that runs share."""
 
     home: Path  # what runs share

@@ -6,7 +6,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.wording import describe_os_error
@@ -37,8 +38,7 @@ from wstrain_deepspeed import stale_locks
 SHOWN_CHANGES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """What all attempts of a run share; ``code`` by the name of the step."""
 
     run: RunFolder
@@ -53,36 +53,30 @@ class RunContext:
     environment: EnvironmentMode = "current"  # where the packages of the steps are from
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How an attempt ended."""
 
     state: StepState
     failure: Failure | None = None
 
 
-@dataclass(slots=True)
 class Attempt:
     """A step that holds slots. Its group is None until MLflow has answered."""
 
-    task: Task
-    slots: tuple[str, ...]
-    context: RunContext
-    number: int = 1  # from 1; a step that starts again has the next
-    group: Group | None = None
-    began: float | None = None  # the monotonic time at which its processes started
-    stop_requested: bool = False
-    blame: str | None = None  # what was done to it on purpose, in words; it is then the cause of a failure
-    progress: ProgressFile = field(init=False)
-    _installed: frozenset[str] = field(default_factory=list_installed)
-    _oom_kills: int = field(default_factory=count_oom_kills)
-    _overdue: bool = False  # stopped because its time was up
-    _unfinished: tuple[Process, ...] = ()  # its processes at that moment
-    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-
-    def __post_init__(self) -> None:
-        """Start to follow the step's progress."""
-        self.progress = ProgressFile(self.context.run.step(self.task.name).progress)
+    def __init__(self, task: Task, slots: tuple[str, ...], context: RunContext, number: int = 1) -> None:
+        self.task, self.slots, self.context = task, slots, context
+        self.number = number  # from 1; a step that starts again has the next
+        self.group: Group | None = None
+        self.began: float | None = None  # the monotonic time at which its processes started
+        self.stop_requested = False
+        # what was done to it on purpose, in words; it is then the cause of a failure
+        self.blame: str | None = None
+        self.progress = ProgressFile(context.run.step(task.name).progress)
+        self._installed = list_installed()
+        self._oom_kills = count_oom_kills()
+        self._overdue = False  # stopped because its time was up
+        self._unfinished: tuple[Process, ...] = ()  # its processes at that moment
+        self._stack = contextlib.ExitStack()
 
     @property
     def changed_python(self) -> str | None:

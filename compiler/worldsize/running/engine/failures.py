@@ -12,9 +12,10 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+from msgspec import Struct
 
 from worldsize.azureml.copying import CopyAccess
 from worldsize.base import untrusted
@@ -81,8 +82,7 @@ _VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")
 _MEMORY = Path("/proc/meminfo")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The process that failed first, and those that followed."""
 
     cause: EndedProcess  # the process that failed first
@@ -299,8 +299,7 @@ def _counter(path: Path, name: str) -> int:
 MAX_SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenPin:
+class BrokenPin(Struct, frozen=True):
     """A package whose installed version the environment excludes."""
 
     pin: str  # `pandas<1.2,>=1.1`

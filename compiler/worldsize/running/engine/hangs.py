@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from worldsize.running.engine.attempt import Attempt
 from wstrain.health.heartbeat import HeartbeatRecord, Phase
@@ -34,8 +35,7 @@ _STATES = {
 }
 
 
-@dataclass(slots=True)
-class HangWatcher:
+class HangWatcher(Struct):
     """Reports silent ranks, and stops a group in which all ranks hang; a ``schedule.Watcher``."""
 
     say: Callable[[str], None]  # tells the user

@@ -10,8 +10,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base.wording import describe_os_error
 from worldsize.running.engine.attempt import Attempt, Outcome, RunContext
@@ -256,25 +258,22 @@ def catch_signals() -> Iterator[Interrupts]:
         interrupts.close()
 
 
-@dataclass(slots=True, eq=False)
 class ScheduledStep:
     """One step of a run."""
 
-    task: Task  # what it runs; optional inputs of it may lose their value while it waits
-    expansion: Sweep | None = None  # what it expands into, if it is a sweep
-    parent: ScheduledStep | None = None  # the step that has expanded into this one and others
-    status: Status = field(init=False)  # what a view shows of it
-    waiting_for: set[str] = field(default_factory=set)  # names of the steps whose outputs it waits for
-    readers: list[ScheduledStep] = field(default_factory=list)  # the steps that read its outputs
-    attempts: int = 0  # how often it was started
-    retry_at: float = 0.0  # the monotonic time of its next attempt, while it rests
-    # names of the steps that it has expanded into and that have not ended
-    children: set[str] = field(default_factory=set)
-    result: StepResult | None = None  # how it ended
-
-    def __post_init__(self) -> None:
-        """Begin as a step that waits."""
-        self.status = Status(self.task.name, processes=self.task.process_count)
+    def __init__(
+        self, task: Task, expansion: Sweep | None = None, parent: ScheduledStep | None = None
+    ) -> None:
+        self.task = task  # what it runs; optional inputs of it may lose their value while it waits
+        self.expansion = expansion  # what it expands into, if it is a sweep
+        self.parent = parent  # the step that has expanded into this one and others
+        self.status = Status(task.name, processes=task.process_count)  # what a view shows of it
+        self.waiting_for: set[str] = set()  # names of the steps whose outputs it waits for
+        self.readers: list[ScheduledStep] = []  # the steps that read its outputs
+        self.attempts = 0  # how often it was started
+        self.retry_at = 0.0  # the monotonic time of its next attempt, while it rests
+        self.children: set[str] = set()  # steps that it has expanded into and that have not ended
+        self.result: StepResult | None = None  # how it ended
 
     @property
     def name(self) -> str:
@@ -368,8 +367,7 @@ class Watcher(Protocol):
         """Look at the attempts that hold slots now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extensions:
+class Extensions(Struct, frozen=True):
     """What the options of a run add to its schedule; ``expansions`` by the name of the step."""
 
     cache: ReuseCache
@@ -378,8 +376,7 @@ class Extensions:
     expansions: Mapping[str, Sweep]
 
 
-@dataclass(frozen=True, slots=True)
-class Settler:
+class Settler(Struct, frozen=True):
     """Gives steps their results.
 
     With ``keep_going`` a failed step does not stop others; only steps that need its outputs do not start.

@@ -9,7 +9,9 @@ import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.base.whole_file import write_whole
 from worldsize.documents.secrecy.masking import HIDDEN
@@ -39,8 +41,7 @@ def make_sweeps(
     return {name: Sweep(tasks[name], plan, run, tracking, log) for name, plan in plans.items()}
 
 
-@dataclass(slots=True)
-class Trial:
+class Trial(Struct):
     """One trial and what is known of it."""
 
     name: str
@@ -53,8 +54,7 @@ class Trial:
     failure: Failure | None = None
 
 
-@dataclass(slots=True)
-class Sweep:
+class Sweep(Struct):
     """The expansion of a step of kind ``sweep``.
 
     Trials that fail are counted and the sweep continues, unless the first three all fail in the same way. Of

@@ -14,10 +14,10 @@ import math
 import random
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Protocol
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field

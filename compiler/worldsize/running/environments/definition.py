@@ -7,9 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import fields, snapshot
 from worldsize.azureml.copying import CopyAccess
@@ -39,8 +41,7 @@ _BARE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """One environment."""
 
     name: str = ""  # how messages call it
@@ -216,8 +217,7 @@ LARGEST_SCRIPT = 1 << 20  # bytes; a longer script was not written by hand
 LONGEST_LIST = 3  # steps named in a notice
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentPlan:
+class EnvironmentPlan(Struct, frozen=True):
     """The environments of a run."""
 
     mode: EnvironmentMode = "current"  # how they are provided on this machine

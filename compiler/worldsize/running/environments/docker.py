@@ -12,8 +12,10 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.running.model.process import Process
 
@@ -23,8 +25,7 @@ PATIENCE_SECONDS = 20.0
 DEFAULT_SHARED_MEMORY = "2g"  # Azure ML's own default
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """What all containers of a step share."""
 
     image: str  # the image, or the tag of what was built

@@ -13,9 +13,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -89,8 +91,7 @@ class Interpreters(Protocol):
         """The processes to start in the environment; what is made for them is removed with the context."""
 
 
-@dataclass(frozen=True, slots=True)
-class LayeredInterpreters:
+class LayeredInterpreters(Struct, frozen=True):
     """Gives each instance of a step a temporary layer over that of its environment, else over this Python.
 
     Whatever a step installs, this Python does not change.
@@ -125,8 +126,7 @@ class LayeredInterpreters:
             self.remover.remove(root)
 
 
-@dataclass(frozen=True, slots=True)
-class DockerInterpreters:
+class DockerInterpreters(Struct, frozen=True):
     """Runs each process in a container of its step's image."""
 
     plan: EnvironmentPlan
@@ -325,8 +325,7 @@ class BuildError(Exception):
         self.log = log
 
 
-@dataclass(frozen=True, slots=True)
-class LayerStore:
+class LayerStore(Struct, frozen=True):
     """The kept layers of one home."""
 
     root: Path  # their folder

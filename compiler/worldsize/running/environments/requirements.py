@@ -12,11 +12,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
 from worldsize.base import untrusted
@@ -45,8 +46,7 @@ _SUFFIXES = frozenset({".txt", ".in", ".lock", ".pip", ".whl", ".zip", ".gz", ".
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
-@dataclass(frozen=True, slots=True)
-class CondaRequirements:
+class CondaRequirements(Struct, frozen=True):
     """What a conda file asks for."""
 
     requirements: tuple[str, ...]  # lines for pip

@@ -10,9 +10,10 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from worldsize.running.launch.programs.guard import REPORTS
 from worldsize.running.launch.reserve import mpi_folder
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class EndedProcess:
+class EndedProcess(Struct, frozen=True):
     """A process that has ended. ``status`` is its exit status, or the negative number of a signal.
 
     ``told`` says whether it, or the whole group, was asked to end before.

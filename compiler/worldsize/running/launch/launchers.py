@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from worldsize.running.model.process import Call, Process, make_rank, shared_variables
 

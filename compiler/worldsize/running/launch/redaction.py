@@ -7,9 +7,11 @@ A secret is recognised by its origin: a value of an input or variable with the n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import binding as commands
 from worldsize.azureml import literals
@@ -64,8 +66,7 @@ def redact_parameters(inputs: Mapping[str, Source | None], longest: int, mask: M
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Redaction:
+class Redaction(Struct, frozen=True):
     """How the processes of one step are shown."""
 
     mask: Mask  # hides the secrets of the run

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
@@ -49,8 +50,7 @@ def show_path(path: Path | str) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-@dataclass(frozen=True, slots=True)
-class StepFolder:
+class StepFolder(Struct, frozen=True):
     """The paths of one step."""
 
     root: Path
@@ -86,8 +86,7 @@ class StepFolder:
         return self.root / "progress.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(Struct, frozen=True):
     """The paths of one run.
 
     Args:
@@ -96,7 +95,7 @@ class RunFolder:
     """
 
     root: Path
-    name_step: Callable[[str], str] | None = field(default=None, compare=False)
+    name_step: Callable[[str], str] | None = None
 
     @property
     def id(self) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 EnvironmentMode = Literal["current", "isolated", "docker"]
 NodeMode = Literal["processes", "namespaces"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """How a pipeline is to be run here."""
 
     processes: int | None = None  # of every distributed step; None for as many as planned and fit

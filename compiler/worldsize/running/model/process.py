@@ -10,11 +10,11 @@ ranks that are started directly.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """What one step runs, before it is multiplied by a launcher.
 
     ``env`` holds what is the same in every process. ``gpus`` are the devices lent to the step, empty
@@ -58,8 +58,7 @@ class Call:
         return (self.shell, "-c", self.command)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One process to start. ``env`` holds only what is set on top of the runner's environment."""
 
     name: str  # "rank-0", "ps-1", "mpirun": its log file's stem

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct, field
 
 from worldsize.base.wording import join_words
 from worldsize.running.model.process import Process
@@ -22,8 +23,7 @@ MAX_NAMES = 6
 MAX_ROWS = 300  # in a notebook
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why a step failed: the process that failed first, and the end of what it wrote."""
 
     process: str | None  # "rank-1"; None where no process is to blame
@@ -35,8 +35,7 @@ class Failure:
     notes: tuple[str, ...] = ()  # consequences, such as "3 other ranks failed because of it"
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """One step of a run. ``seconds`` is 0 for a step that never started."""
 
     name: str
@@ -58,8 +57,7 @@ class StepResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """A model that the run registered, or the reason why it did not."""
 
     name: str
@@ -67,8 +65,7 @@ class Registration:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """A finished run."""
 
     id: str
@@ -176,8 +173,7 @@ def describe_ending(name: str, status: int) -> str:
         return f"{name} was killed by signal {-status}"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """One record. Values that the script does not report, or not as numbers, are None."""
 
     step: int | None = None
@@ -198,8 +194,7 @@ class Progress:
         return min(1.0, max(0.0, self.step / self.total_steps))
 
 
-@dataclass(slots=True)
-class Status:
+class Status(Struct):
     """The state of a step. ``started`` is a monotonic time."""
 
     name: str

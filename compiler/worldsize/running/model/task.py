@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.command_launchers import MPI, LauncherCall, count_processes, list_launcher_calls
@@ -21,8 +23,7 @@ KINDS = ("command", "sweep", "parallel")
 CHECKPOINTS = "checkpoints"  # the output from which a step's next attempt resumes
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One step that can be run here.
 
     ``inputs`` holds every declared input; None is an optional one without a value. ``outputs`` gives
@@ -110,8 +111,7 @@ def keeps_checkpoints(task: Task) -> bool:
     return CHECKPOINTS in task.outputs
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """The tasks of a pipeline."""
 
     tasks: Mapping[str, Task]  # by name; those of a pipeline component are called `outer.inner`
@@ -154,8 +154,7 @@ Goal = Literal["minimize", "maximize"]
 Algorithm = Literal["random", "sobol", "grid", "bayesian"]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One parameter.
 
     ``first`` and ``second`` are min_value and max_value, or mu and sigma, of the kind; a randint has its
@@ -195,8 +194,7 @@ class Parameter:
         return NormalDist(self.first, self.second).inv_cdf(min(max(position, SMALLEST), 1 - SMALLEST))
 
 
-@dataclass(frozen=True, slots=True)
-class EarlyTermination:
+class EarlyTermination(Struct, frozen=True):
     """A policy as written; settings that its kind does not use keep their defaults."""
 
     kind: Literal["bandit", "median_stopping", "truncation_selection"]
@@ -213,8 +211,7 @@ class EarlyTermination:
         return due if due >= self.delay_evaluation else 0
 
 
-@dataclass(frozen=True, slots=True)
-class SweepPlan:
+class SweepPlan(Struct, frozen=True):
     """A sweep. Times are in seconds; None is without limit."""
 
     parameters: tuple[Parameter, ...]

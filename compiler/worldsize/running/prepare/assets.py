@@ -10,10 +10,11 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise
 from worldsize.base.problem import Problem
@@ -53,8 +54,7 @@ _BLOB = re.compile(
 NOT_ASSETS = frozenset({"$schema", "compute", "default_compute"})  # keys whose value is not an asset
 
 
-@dataclass(frozen=True, slots=True)
-class AssetEntry:
+class AssetEntry(Struct, frozen=True):
     """One line of the map, and its position (for ``--map`` the option itself)."""
 
     reference: str

@@ -13,8 +13,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Job
@@ -36,8 +38,7 @@ from worldsize.scripts.program import find_programs
 GPUS, SIZE, PRECISION = "planned_gpus_per_instance", "planned_instance_type", "precision"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Slots for processes: one per GPU if there are any, else one per core."""
 
     cores: int

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import graph, literals
@@ -36,8 +36,7 @@ from worldsize.running.prepare.graph.trace import Scope, find_argument
 MAX_FED = 10_000  # inputs that one input of a pipeline may reach
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
+class _Setting(Struct, frozen=True):
     """One ``name=value``."""
 
     name: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.copying import CopyAccess
@@ -46,8 +47,7 @@ from worldsize.running.prepare.overrides import override_inputs
 from worldsize.running.prepare.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A pipeline that can run here: read, fitted to the machine, its code listed."""
 
     target: Path  # the file that the user named

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from worldsize import api, checking
 from worldsize.azureml import job as jobs
@@ -36,8 +37,7 @@ MENTIONED = frozenset({"WS612", "WS624"})
 _RUN = "run a spec, a pipeline or a command, sweep or parallel job"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The job to run."""
 
     path: Path  # the job file: what the user named, or what the spec was compiled to

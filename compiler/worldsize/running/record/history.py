@@ -6,10 +6,11 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from worldsize.base import limits, untrusted
 from worldsize.running.model.folder import is_served_job
@@ -23,8 +24,7 @@ _TIMED_ID = re.compile(r"\d{8}-\d{6}-\d{3}")
 MAX_SECONDS = 1e10  # three hundred years
 
 
-@dataclass(slots=True)
-class StepRecord:
+class StepRecord(Struct):
     """A step by its event log. ``started`` is the time of day."""
 
     name: str
@@ -47,8 +47,7 @@ class StepRecord:
 _WRITTEN = ("logs/*", "heartbeats/*", "progress.jsonl")  # by processes of a step while they run
 
 
-@dataclass(slots=True)
-class RunRecord:
+class RunRecord(Struct):
     """One run. ``state`` is ``running``, ``died``, ``succeeded``, ``failed`` or ``interrupted``."""
 
     root: Path

@@ -47,7 +47,7 @@ def parse_progress(line: str) -> Progress | None:
         return None
     if not isinstance(document, dict):
         return None
-    numbers = {name: _number(document.get(name)) for name in Progress.__slots__}
+    numbers = {name: _number(document.get(name)) for name in Progress.__struct_fields__}
     step, total = numbers.pop("step"), numbers.pop("total_steps")
     return Progress(_whole(step), _whole(total), **numbers)
 

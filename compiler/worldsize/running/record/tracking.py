@@ -8,9 +8,10 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from worldsize.running.launch.call import mlflow_variables
 from worldsize.running.record.tracker_process import TrackerProcess
@@ -24,8 +25,7 @@ MAX_LOSSES = 3  # of consecutive trackers that wrote nothing
 LOOK_SECONDS = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedMetric:
+class LoggedMetric(Struct, frozen=True):
     """The values of one metric of a step, in order.
 
     ``names`` are the metrics that it has logged instead, if it has not logged this one.

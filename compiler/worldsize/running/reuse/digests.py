@@ -14,10 +14,11 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any, Literal
+
+from msgspec import Struct, field
 
 from worldsize.azureml.copying import Archive
 from worldsize.base import untrusted
@@ -30,8 +31,7 @@ Kind = Literal["file", "folder", "other", "missing"]
 Stamp = tuple[int, int, int, int]  # size, time of change in ns, of the inode's in ns, inode
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """A file's content. There is no stamp if the file was too young to recognise its next change."""
 
     sha256: str
@@ -39,8 +39,7 @@ class Leaf:
     stamp: Stamp | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """A file, a folder, or nothing. Places are relative paths with ``/``; a single file has the place ``""``.
 
     ``others`` are broken links, special files, folders that are listed at another place, and links that were
@@ -105,8 +104,7 @@ def make_stamp(status: os.stat_result) -> Stamp:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(Struct, frozen=True):
     """One entry below a path. ``status`` is None for some that are neither file nor folder."""
 
     place: str

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime as dt
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import environment
 from worldsize.azureml.model import Field
@@ -32,8 +31,7 @@ NAME = "made.json"
 RECORD_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
+class OutputRecord(Struct, frozen=True):
     """The outputs of a step when it succeeded, and the parts of its key."""
 
     key: str
@@ -153,7 +151,7 @@ Parts = dict[str, str]  # digests by the names of the parts in messages
 def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
     """The parts of the key; the inputs are plain data: literals as rendered, data by digest."""
     parts = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
-    for name in (each.name for each in dataclasses.fields(task)):
+    for name in Task.__struct_fields__:
         if name not in _BY_NAME and name not in _WITHOUT_EFFECT:
             parts[name] = getattr(task, name)
     parts["environment_variables"] = {
@@ -206,8 +204,7 @@ def _plain(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
-    is_record = dataclasses.is_dataclass(value) or isinstance(value, Struct)
-    return {type(value).__name__ if is_record else "": _members(value)}
+    return {type(value).__name__ if isinstance(value, Struct) else "": _members(value)}
 
 
 def _members(value: Any) -> Any:
@@ -222,8 +219,6 @@ def _members(value: Any) -> Any:
         members = f"bytes {value.hex()}"
     elif isinstance(value, Struct):
         members = [[name, _plain(getattr(value, name))] for name in value.__struct_fields__]
-    elif dataclasses.is_dataclass(value):
-        members = [[each.name, _plain(getattr(value, each.name))] for each in dataclasses.fields(value)]
     elif isinstance(value, dt.date):  # YAML has dates
         members = f"date {value.isoformat()}"
     else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.environments.definition import EnvironmentPlan
@@ -43,8 +44,7 @@ from worldsize.running.reuse.store import (
 )
 
 
-@dataclass(slots=True)
-class ReuseCache:
+class ReuseCache(Struct):
     """Finds and keeps the outputs of steps for one run."""
 
     run: RunFolder  # the run
@@ -61,7 +61,7 @@ class ReuseCache:
         default_factory=dict
     )  # of the steps that have ended
     _adopted: set[str] = field(default_factory=set)
-    _artifact_sources: frozenset[str] = field(init=False)  # the steps whose artifacts other steps read
+    _artifact_sources: frozenset[str] = frozenset()  # the steps whose artifacts other steps read
 
     def __post_init__(self) -> None:
         """Find the steps whose working folders are outputs too."""

@@ -15,8 +15,9 @@ import re
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import SUFFIX
@@ -32,8 +33,7 @@ _STALE_SECONDS = 3600.0  # an incomplete file of this age has no writer
 LINK_FILE = "reused.json"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEntry:
+class StoreEntry(Struct, frozen=True):
     """A step that ran. Times are seconds since the epoch; ``used`` is the time of the last reuse."""
 
     key: str
@@ -159,8 +159,7 @@ class Store:
         return StoreEntry(path.stem, run, step, made, seconds, size, hits, used)
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
+class Original(Struct, frozen=True):
     """The run and step of a reused step."""
 
     run: str
@@ -204,8 +203,7 @@ _BEGINNING_SECONDS = 60.0  # the age of a folder before its run holds the lock
 _TRASH = ".removed-"  # runs with this prefix are not listed
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(Struct, frozen=True):
     """What to remove. ``size`` is that of the runs' files; entries have a few hundred bytes."""
 
     entries: tuple[StoreEntry, ...]

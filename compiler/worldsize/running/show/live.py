@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress_bar import ProgressBar
@@ -41,8 +41,7 @@ _INTEREST: Mapping[StepState, int] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(Struct, frozen=True):
     """Which columns are drawn, and the width of the bar."""
 
     bar: int = 0

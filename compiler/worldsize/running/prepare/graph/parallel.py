@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,6 @@ def read_parallel(
     return (None if reader.problems else component), reader.problems
 
 
-@dataclass(slots=True)
 class _ParallelReader(SettingsReader):
     def component(self) -> Component | None:
         component = self.step.component

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, fields, literals
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 _REPORTED = Text("")  # replaces a missing source whose problem is reported, so that the task never runs
 
 
-@dataclass(frozen=True, slots=True)
-class StepReader:
+class StepReader(Struct, frozen=True):
     """Reads one step; problems are added to ``faults``."""
 
     scope: Scope
@@ -322,8 +321,7 @@ def _is_direct(port: Port, argument: Argument, reason: Reason) -> bool:
 _OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")
 
 
-@dataclass(frozen=True, slots=True)
-class StepSettings:
+class StepSettings(Struct, frozen=True):
     """Reads the settings of a step apart from its inputs; problems are added to ``faults``."""
 
     scope: Scope

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from worldsize.azureml import fields, literals
@@ -42,7 +41,6 @@ def read_sweep(
     return (None if reader.problems else plan), reader.problems
 
 
-@dataclass(slots=True)
 class _SweepReader(SettingsReader):
     def read(self) -> SweepPlan:
         algorithm, block = self._read_algorithm()

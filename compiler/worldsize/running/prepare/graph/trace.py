@@ -6,9 +6,11 @@ The outermost graph is the pipeline; each of its pipeline steps contains the gra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, graph
 from worldsize.azureml.binding import Expression
@@ -37,8 +39,7 @@ DEEPEST_TEXT = 20  # nested texts with bindings
 MAX_PARTS = 1000  # of one text
 
 
-@dataclass(slots=True, eq=False)
-class Scope:
+class Scope(Struct, eq=False):
     """One graph, and its position among the nested graphs."""
 
     job: Job  # the graph
@@ -111,8 +112,7 @@ def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why an input has no source here; the message continues ``input `x` of step `y` …``.
 
     ``at`` is the wrong path, if inputs only pass it on; ``address`` the one on the web that is not here,
@@ -126,8 +126,7 @@ class Reason:
     mode: Field[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """No value: an optional input that is not set, here or in an outer graph."""
 
     of: str
@@ -141,8 +140,7 @@ Traced = Source | Absent | Reason | Unknown
 _Next = tuple[Scope, Argument]
 
 
-@dataclass(slots=True)
-class Tracer:
+class Tracer(Struct):
     """Traces arguments to their sources, each once."""
 
     assets: Assets

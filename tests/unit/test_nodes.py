@@ -20,7 +20,7 @@ from worldsize.lab.network import (
     UNSHAPED,
     FittedLink,
     Link,
-    LinkError,
+    OptionError,
     fit_link,
     hosts_file,
     make_nodes,
@@ -127,7 +127,7 @@ def test_a_link_is_read_and_said(text: str, link: Link, said: str) -> None:
     ],
 )
 def test_what_is_no_link_is_refused(text: str, message: str) -> None:
-    with pytest.raises(LinkError) as caught:
+    with pytest.raises(OptionError) as caught:
         parse_link(text)
     assert str(caught.value) == message
     assert caught.value.help
@@ -137,7 +137,7 @@ def test_what_is_no_link_is_refused(text: str, message: str) -> None:
 def test_any_text_is_a_link_or_refused(text: str) -> None:
     try:
         link = parse_link(text)
-    except LinkError:
+    except OptionError:
         return
     assert link.bits_per_s is None or link.bits_per_s >= MIN_BITS_PER_S
     assert 0 <= link.loss < 1
@@ -228,7 +228,7 @@ def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) ->
     ],
 )
 def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message: str) -> None:
-    with pytest.raises(node_faults.FaultError) as caught:
+    with pytest.raises(OptionError) as caught:
         parse_fault(kind, text)
     assert str(caught.value) == message
     assert caught.value.help
@@ -238,7 +238,7 @@ def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message:
 def test_any_text_is_a_fault_or_refused(text: str) -> None:
     try:
         fault = parse_fault("drop-link", text)
-    except node_faults.FaultError:
+    except OptionError:
         return
     assert (fault.at_step is None) != (fault.at_seconds is None)
 
@@ -273,7 +273,7 @@ SEVERAL = {"prepare": task("prepare", 1, launcher="none"), "a": task("a", 2, 2),
     ],
 )
 def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str) -> None:
-    with pytest.raises(node_faults.FaultError) as caught:
+    with pytest.raises(OptionError) as caught:
         assign_step(parse_fault("kill", text), SEVERAL)
     assert (str(caught.value), caught.value.help) == (message, help_)
 
@@ -281,7 +281,7 @@ def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str)
 def test_a_fault_finds_the_only_step_that_can_be_meant() -> None:
     one = {"prepare": SEVERAL["prepare"], "train": task("train", 2)}
     assert assign_step(parse_fault("kill", "node1@3s"), one).step == "train"
-    with pytest.raises(node_faults.FaultError, match="no step has nodes"):
+    with pytest.raises(OptionError, match="no step has nodes"):
         assign_step(parse_fault("kill", "node1@3s"), {"prepare": SEVERAL["prepare"]})
 
 

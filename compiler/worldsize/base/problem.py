@@ -67,3 +67,11 @@ class Problem(Struct, frozen=True):
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     confidence: Confidence | None = None
+
+
+class HelpfulError(Exception):
+    """An error whose ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help

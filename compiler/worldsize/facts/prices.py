@@ -66,14 +66,14 @@ def find_price(size: str, region: str, tier: Tier, refreshed: Refreshed = NOT_RE
     currency and day. None is also the answer for an unknown region; :func:`suggest_region` names the closest.
     """
     name = size.lower()
-    is_read = any((name, region, each) in refreshed for each in TIERS)
+    is_read = any((name, region, tier) in refreshed for tier in TIERS)
     return (refreshed if is_read else _snapshot()).get((name, region, tier))
 
 
 def list_regions(size: str | None = None, refreshed: Refreshed = NOT_REFRESHED) -> list[str]:
     """The regions of which any price is known, or a price of this size, in order of the alphabet."""
     name = None if size is None else size.lower()
-    return sorted({key[1] for known in (_snapshot(), refreshed) for key in known if name in (None, key[0])})
+    return sorted({key[1] for prices in (_snapshot(), refreshed) for key in prices if name in (None, key[0])})
 
 
 def has_price(size: str, tier: Tier) -> bool:

@@ -11,8 +11,8 @@ from msgspec import Struct
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.lab.namespaces import Abilities, Namespaces, preview_nodes, probe_namespaces
-from worldsize.lab.network import MAX_NODES, Link, LinkError, fit_link, parse_link
-from worldsize.lab.node_faults import FaultError, FaultInjector, Kind, NodeFault, assign_step, parse_fault
+from worldsize.lab.network import MAX_NODES, Link, OptionError, fit_link, parse_link
+from worldsize.lab.node_faults import FaultInjector, Kind, NodeFault, assign_step, parse_fault
 from worldsize.lab.rehearsal import PlannedFault, Rehearsal, count_restarts, describe_schedule, draw_faults
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.emulation import Emulation, Networks, Say
@@ -109,7 +109,7 @@ class _Reader(Struct, frozen=True):
         for kind, text in ordered:
             try:
                 faults.append(self._fault(kind, text))
-            except FaultError as error:  # noqa: PERF203 - each is reported
+            except OptionError as error:  # noqa: PERF203 - each is reported
                 self.refuse(str(error), error.help)
         return tuple(faults)
 
@@ -117,7 +117,7 @@ class _Reader(Struct, frozen=True):
         fault = assign_step(parse_fault(kind, text), self.tasks)
         if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
             message = f"`{fault.option}`: step `{fault.step}` has one instance, so it has no link"
-            raise FaultError(message, "give it several instances, or use `--kill`")
+            raise OptionError(message, "give it several instances, or use `--kill`")
         return fault
 
     def rehearsal(self) -> None:
@@ -141,7 +141,7 @@ class _Reader(Struct, frozen=True):
             )
         try:
             return parse_link(self.options.link)
-        except LinkError as error:
+        except OptionError as error:
             self.refuse(str(error), error.help)
             return None
 

@@ -110,11 +110,11 @@ class StepNetwork(Struct):
 
     def processes(self, node: Node) -> list[int]:
         """The pids of all processes on a node."""
-        own = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
+        namespace = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
         pids = []
         for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
             with contextlib.suppress(OSError):
-                if name.isdigit() and os.readlink(f"/proc/{name}/ns/net") == own:  # noqa: PTH115
+                if name.isdigit() and os.readlink(f"/proc/{name}/ns/net") == namespace:  # noqa: PTH115
                     pids.append(int(name))
         return pids
 

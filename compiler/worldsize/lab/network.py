@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.base.problem import HelpfulError
 from worldsize.running.model.emulation import Network
 
 # The processor moves the data of veth pairs: two cores reach about 11 Gbit/s between two namespaces (measured
@@ -41,12 +42,8 @@ SWITCH = "switch"
 MAX_NODES = 1000  # a bridge has 1023 ports
 
 
-class LinkError(ValueError):
-    """An invalid ``--link``. ``help`` says what to write."""
-
-    def __init__(self, message: str, help_: str) -> None:
-        super().__init__(message)
-        self.help = help_
+class OptionError(HelpfulError):
+    """An option is malformed, or asks for what cannot be emulated."""
 
 
 class Link(Struct, frozen=True):
@@ -70,7 +67,7 @@ def parse_link(text: str) -> Link:
     """Parse ``--link``; ``none`` does not shape links.
 
     Raises:
-        LinkError: It is malformed or impossible.
+        OptionError: It is malformed or impossible.
     """
     if text.strip().lower() == "none":
         return UNSHAPED
@@ -78,7 +75,7 @@ def parse_link(text: str) -> Link:
     for word in (part.strip() for part in text.split(",")):
         name, value = _parse_part(word, text)
         if name in parts:
-            raise LinkError(f"`--link {text}` gives its {name} twice", _HELP)
+            raise OptionError(f"`--link {text}` gives its {name} twice", _HELP)
         parts[name] = value
     return Link(parts.get("rate"), parts.get("delay", 0.0), parts.get("loss", 0.0))
 
@@ -87,24 +84,24 @@ def _parse_part(word: str, text: str) -> tuple[str, float]:
     if matched := _RATE.fullmatch(word):
         value = float(matched[1]) * _PREFIX[matched[2].lower()]
         if value < MIN_BITS_PER_S:
-            raise LinkError(f"`--link {text}`: a rate of `{word}` moves nothing", "write at least `8kbit`")
+            raise OptionError(f"`--link {text}`: a rate of `{word}` moves nothing", "write at least `8kbit`")
         return "rate", value
     if matched := _DELAY.fullmatch(word):
         value = float(matched[1]) * _SECONDS[matched[2].lower()]
         if value > MAX_DELAY_S:
-            raise LinkError(
+            raise OptionError(
                 f"`--link {text}`: a delay of `{word}` is too long", f"write at most `{MAX_DELAY_S:g}s`"
             )
         return "delay", value
     if matched := _LOSS.fullmatch(word):
         value = float(matched[1]) / 100
         if value >= 1:
-            raise LinkError(
+            raise OptionError(
                 f"`--link {text}` loses every packet", "to cut a link, use `--drop-link node1@30s`"
             )
         return "loss", value
     subject = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"
-    raise LinkError(f"{subject} is not a rate, delay or loss", _HELP)
+    raise OptionError(f"{subject} is not a rate, delay or loss", _HELP)
 
 
 class FittedLink(Struct, frozen=True):
@@ -177,7 +174,7 @@ def _packets_under_way(link: Link) -> int:
 def format_rate(bits_per_s: float) -> str:
     """``25 Gbit/s``."""
     prefix, size = next(
-        (each for each in (("G", 1e9), ("M", 1e6), ("k", 1e3)) if bits_per_s >= each[1]), ("", 1)
+        (prefix for prefix in (("G", 1e9), ("M", 1e6), ("k", 1e3)) if bits_per_s >= prefix[1]), ("", 1)
     )
     return f"{bits_per_s / size:,.4g} {prefix}bit/s"
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.lab.namespaces import KILL_SECONDS, Namespaces
+from worldsize.lab.network import OptionError
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.process import Process
 from worldsize.running.model.task import Task
@@ -28,14 +29,6 @@ _STEP = re.compile(r"step:(\d{1,15})")
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 MAX_RANKS = 6  # named in a message
-
-
-class FaultError(ValueError):
-    """A fault that cannot be requested. ``help`` says what to write."""
-
-    def __init__(self, message: str, help_: str) -> None:
-        super().__init__(message)
-        self.help = help_
 
 
 class NodeFault(Struct, frozen=True):
@@ -70,7 +63,7 @@ def parse_fault(kind: Kind, text: str) -> NodeFault:
     """Parse ``--kill`` or ``--drop-link``.
 
     Raises:
-        FaultError: It is malformed.
+        OptionError: It is malformed.
     """
     example = "node1@step:200` or `node1@30s" if kind == "kill" else "node1@30s` or `node1@30s for 10s"
     matched = _FAULT.fullmatch(text.strip())
@@ -78,17 +71,17 @@ def parse_fault(kind: Kind, text: str) -> NodeFault:
         help_ = (
             f"write a node and a time, such as `{example}`; `train:node1@…` where several steps have nodes"
         )
-        raise FaultError(f"`--{kind} {text}` does not name a node and a time", help_)
+        raise OptionError(f"`--{kind} {text}` does not name a node and a time", help_)
     when, lasts = matched["when"], matched["lasts"]
     at_step = _STEP.fullmatch(when)
     at_seconds = None if at_step else _seconds(when)
     if at_step is None and at_seconds is None:
         message = f"`--{kind} {text}`: `{when}` is not a time"
-        raise FaultError(message, "write `step:200` for a training step, or `30s` after the start")
+        raise OptionError(message, "write `step:200` for a training step, or `30s` after the start")
     if lasts is not None and kind == "kill":
-        raise FaultError(f"`--kill {text}`: a killed node does not start again", f"remove `for {lasts}`")
+        raise OptionError(f"`--kill {text}`: a killed node does not start again", f"remove `for {lasts}`")
     if lasts is not None and not _seconds(lasts):
-        raise FaultError(f"`--{kind} {text}`: `{lasts}` is not a length of time", "write it as `for 10s`")
+        raise OptionError(f"`--{kind} {text}`: `{lasts}` is not a length of time", "write it as `for 10s`")
     return NodeFault(
         kind,
         int(matched["node"]),
@@ -109,7 +102,7 @@ def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
     """Find the step of a fault.
 
     Raises:
-        FaultError: No step, or more than one, qualifies, or the step does not have the node.
+        OptionError: No step, or more than one, qualifies, or the step does not have the node.
     """
     spread = {name: task for name, task in tasks.items() if task.launcher != "none"}
     step = fault.step
@@ -118,25 +111,25 @@ def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
             raise _report_unclear_step(fault, list(spread))
         step = next(iter(spread))
     if step not in tasks:
-        raise FaultError(f"`{fault.option}`: there is no step `{step}`", _list_choices(list(spread)))
+        raise OptionError(f"`{fault.option}`: there is no step `{step}`", _list_choices(list(spread)))
     if step not in spread:
-        raise FaultError(
+        raise OptionError(
             f"`{fault.option}`: step `{step}` has no `distribution`", _list_choices(list(spread))
         )
     count = tasks[step].instance_count
     if fault.node >= count:
         have = "`node0` only" if count == 1 else f"{count} nodes, `node0` to `node{count - 1}`,"
         help_ = "nodes count from 0; `instance_count` says how many there are"
-        raise FaultError(f"`{fault.option}`: step `{step}` runs on {have} here", help_)
+        raise OptionError(f"`{fault.option}`: step `{step}` runs on {have} here", help_)
     return replace(fault, step=step)
 
 
-def _report_unclear_step(fault: NodeFault, spread: Sequence[str]) -> FaultError:
+def _report_unclear_step(fault: NodeFault, spread: Sequence[str]) -> OptionError:
     if not spread:
-        return FaultError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
+        return OptionError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
     named = ", ".join(f"`{name}`" for name in spread[:MAX_RANKS])
     message = f"`{fault.option}`: steps {named} have nodes"
-    return FaultError(message, f"name one, such as `--{fault.kind} {spread[0]}:{fault.text}`")
+    return OptionError(message, f"name one, such as `--{fault.kind} {spread[0]}:{fault.text}`")
 
 
 def _list_choices(spread: Sequence[str]) -> str:
@@ -147,14 +140,14 @@ def _list_choices(spread: Sequence[str]) -> str:
 
 def describe_fault(fault: NodeFault, ranks: Sequence[Process]) -> str:
     """Describe a fault: ``node1 (ranks 2 and 3) was killed by `--kill node1@step:200```."""
-    there = f"{fault.where}{_describe_ranks([each for each in ranks if each.node == fault.node])}"
+    there = f"{fault.where}{_describe_ranks([rank for rank in ranks if rank.node == fault.node])}"
     if fault.kind == "kill":
         return f"{there} was killed by `{fault.option}`"
     return f"the link of {there} was cut by `{fault.option}`"
 
 
 def _describe_ranks(ranks: Sequence[Process]) -> str:
-    names = [each.title for each in ranks]
+    names = [rank.title for rank in ranks]
     if not names:
         return ""
     if len(names) > MAX_RANKS:
@@ -183,10 +176,10 @@ class FaultInjector(Struct):
                     self._done.add(fault)
                     self._happen(fault, attempt)
         now = time.monotonic()
-        for each in [each for each in self._cut if each[0] <= now]:
-            self._cut.remove(each)
-            if any(each[2] is attempt for attempt in attempts):
-                self._plug(each[1])
+        for cut in [cut for cut in self._cut if cut[0] <= now]:
+            self._cut.remove(cut)
+            if any(cut[2] is attempt for attempt in attempts):
+                self._plug(cut[1])
 
     def report(self) -> Iterator[str]:
         """The faults that were never due, as lines."""

@@ -167,7 +167,9 @@ class Rehearsal(Struct):
         """Inject the faults that are due, end temporary ones, and follow the progress of the steps."""
         now = time.monotonic()
         running = {
-            each.task.name: each for each in attempts if each.group is not None and not each.group.done
+            attempt.task.name: attempt
+            for attempt in attempts
+            if attempt.group is not None and not attempt.group.done
         }
         for name in [
             name for name, (until, *_) in self._passing.items() if until <= now or name not in running
@@ -276,7 +278,7 @@ def saved_step(checkpoints: Path) -> int:
         matches = [_CHECKPOINT.fullmatch(path.name) for path in checkpoints.iterdir()]
     except OSError:
         return 0
-    return max((int(each[1]) for each in matches if each), default=0)
+    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def _count_done(attempt: Attempt) -> int:

@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from worldsize.running.api import ResumeError, dry_run, resume, run
-    from worldsize.running.model.errors import RunError
+    from worldsize.running.api import dry_run, resume, run
+    from worldsize.running.model.errors import ResumeError, RunError
     from worldsize.running.model.options import RunOptions
     from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
 
@@ -40,7 +40,7 @@ _HOMES = {
     "Registration": "model.results",
     "RunResult": "model.results",
     "StepResult": "model.results",
-    "ResumeError": "api",
+    "ResumeError": "model.errors",
     "resume": "api",
 }
 

@@ -32,6 +32,7 @@ from worldsize.running.launch.reserve import (
 )
 from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS, Supervisor
 from worldsize.running.model.emulation import Emulate
+from worldsize.running.model.errors import ResumeError
 from worldsize.running.model.folder import HOME, RunFolder
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
@@ -49,7 +50,7 @@ from worldsize.running.record.folder import (
 )
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.reports import read_metrics, read_registrations
-from worldsize.running.record.request import RequestError, RunRequest, load_request, save_request
+from worldsize.running.record.request import RunRequest, load_request, save_request
 from worldsize.running.record.tracking import Tracking, run_tags
 from worldsize.running.reuse.step_cache import make_step_cache
 from worldsize.running.reuse.store import Store
@@ -147,14 +148,6 @@ def dry_run(
         )
 
 
-class ResumeError(Exception):
-    """A run cannot be resumed and is unchanged. ``help`` says what to do."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
-
-
 def resume(
     root: str | os.PathLike[str],
     *,
@@ -180,11 +173,7 @@ def resume(
         earlier = load_run(folder.root, mine=True)
         if earlier.state == "succeeded":
             raise ResumeError(f"run `{folder.id}` has succeeded", "run the pipeline again to repeat it")
-        try:
-            request = load_request(folder)
-        except RequestError as error:
-            raise ResumeError(str(error), error.help) from None
-        request = _add_secrets(request, folder, dict(settings or {}), ask)
+        request = _add_secrets(load_request(folder), folder, dict(settings or {}), ask)
         home = folder.root.parent.parent
         services = stack.enter_context(
             start_services(folder, home, lock, track=request.track, eager=True, umask=umask)
@@ -403,7 +392,9 @@ def _make_result(
         state=state,
         steps=steps,
         metrics=read_metrics(steps),
-        registrations=tuple(_mask_registration(each, prepared.mask) for each in read_registrations(steps)),
+        registrations=tuple(
+            _mask_registration(registration, prepared.mask) for registration in read_registrations(steps)
+        ),
         notices=tuple(map(prepared.mask.text, prepared.notices)),
         signal=signals[0] if signals else None,
     )

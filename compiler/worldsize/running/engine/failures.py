@@ -141,7 +141,7 @@ def leave_out_agent(lines: list[str]) -> list[str]:
 def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[Process]) -> Failure:
     """Explain the failure of a step that was stopped at its timeout while these processes ran."""
     message = f"it was stopped at its timeout of {task.timeout} s"
-    running = [each for each in unfinished if not each.serves] or list(unfinished)
+    running = [process for process in unfinished if not process.serves] or list(unfinished)
     if task.process_count > 1:
         message += f", {describe_running(running, group.ranks)}"
     log = logs / f"{running[0].name if running else 'rank-0'}.log"
@@ -153,17 +153,20 @@ def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Proces
 
     ``ended`` is in the order in which the ends were seen; ``tail`` gives the last lines of a process.
     """
-    failed = [each for each in ended if each.status != 0 and not (each.told and each.process.serves)]
+    failed = [
+        exited for exited in ended if exited.status != 0 and not (exited.told and exited.process.serves)
+    ]
     if not failed:
         return None
-    tails = {id(each): list(tail(each.process)) for each in failed}
-    cause = min(failed, key=lambda each: _rank_cause(each, tails[id(each)]))  # the first of the least
+    tails = {id(exited): list(tail(exited.process)) for exited in failed}
+    # the first of the least
+    cause = min(failed, key=lambda exited: _rank_cause(exited, tails[id(exited)]))
     if cause.status == HANG_EXIT_STATUS:
         return _explain_hang(cause, failed, tails, ranks)
     followers = [
-        each.process
-        for each in failed
-        if each is not cause and not each.process.members and _lost_connection(tails[id(each)])
+        exited.process
+        for exited in failed
+        if exited is not cause and not exited.process.members and _lost_connection(tails[id(exited)])
     ]
     return Verdict(cause, tuple(followers), _describe_cause(cause))
 
@@ -192,10 +195,10 @@ def _describe_cause(cause: EndedProcess) -> str:
     return describe_ending(cause.process.title, cause.status)
 
 
-def _rank_cause(each: EndedProcess, lines: Sequence[str]) -> int:
-    if each.told:
+def _rank_cause(exited: EndedProcess, lines: Sequence[str]) -> int:
+    if exited.told:
         return 3
-    if each.process.members:
+    if exited.process.members:
         return 2  # mpirun fails because of a rank
     return 1 if _lost_connection(lines) else 0
 
@@ -209,11 +212,11 @@ def _explain_hang(
     first: EndedProcess, failed: Sequence[EndedProcess], tails: dict[int, list[str]], ranks: Sequence[Process]
 ) -> Verdict:
     """Explain a hang: ranks report who did not arrive, which is the cause if it is known to have ended."""
-    words = next((text for each in failed if (text := last_error(tails[id(each)]))), None)
+    words = next((text for exited in failed if (text := last_error(tails[id(exited)]))), None)
     message = words or describe_ending(first.process.title, first.status)
     matched = _RANK.match(message)
-    named = next((each for each in ranks if matched and each.rank == int(matched[1])), None)
-    cause = next((each for each in failed if each.process is named), first)
+    named = next((process for process in ranks if matched and process.rank == int(matched[1])), None)
+    cause = next((exited for exited in failed if exited.process is named), first)
     return Verdict(EndedProcess(cause.process, HANG_EXIT_STATUS, told=cause.told), (), message)
 
 
@@ -318,7 +321,7 @@ def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None
         return None
     broken = list(find_broken_pins(definition.requirements))
     text = "\n".join(lines)
-    mentioned = [each for each in broken if _mentions(text, each)]
+    mentioned = [module for module in broken if _mentions(text, module)]
     if not mentioned and definition.modules:  # what a known image contains, which nobody has chosen
         return None
     if not mentioned and _says_why(lines):
@@ -326,7 +329,7 @@ def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None
     shown = mentioned or broken
     if not shown:
         return None
-    listed = ", ".join(f"`{each.pin}` (this Python has {each.installed})" for each in shown[:MAX_SHOWN])
+    listed = ", ".join(f"`{pin.pin}` (this Python has {pin.installed})" for pin in shown[:MAX_SHOWN])
     more = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
     return f"its environment pins {listed}{more}: `--environment isolated` installs what it pins"
 
@@ -352,18 +355,20 @@ def find_broken_pins(requirements: Sequence[str]) -> Iterator[BrokenPin]:
         if not wanted.specifier or (wanted.marker is not None and not wanted.marker.evaluate()):
             continue
         try:
-            found = metadata.distribution(wanted.name)
+            distribution = metadata.distribution(wanted.name)
         except metadata.PackageNotFoundError:
             continue
-        if not wanted.specifier.contains(found.version, prereleases=True):
+        if not wanted.specifier.contains(distribution.version, prereleases=True):
             pin = f"{wanted.name}{wanted.specifier}"
-            yield BrokenPin(pin, f"{wanted.name} {found.version}", frozenset(_list_modules(found)))
+            yield BrokenPin(
+                pin, f"{wanted.name} {distribution.version}", frozenset(_list_modules(distribution))
+            )
 
 
-def _list_modules(found: metadata.Distribution) -> Iterator[str]:
+def _list_modules(distribution: metadata.Distribution) -> Iterator[str]:
     """What a package is imported as: `sklearn` for scikit-learn."""
-    yield found.name
-    for file in found.files or ():
+    yield distribution.name
+    for file in distribution.files or ():
         name = file.parts[0] if len(file.parts) > 1 else file.stem
         if name.isidentifier() and not name.startswith("_"):
             yield name

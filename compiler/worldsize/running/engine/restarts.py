@@ -58,7 +58,7 @@ class RestartPolicy(Struct, frozen=True):
     def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
         """Decide whether there is another attempt after these, the last of which has just failed."""
         last = attempts[-1]
-        failures = [each for each in attempts if not each.resumes]
+        failures = [attempt for attempt in attempts if not attempt.resumes]
         if last.resumes:
             if len(attempts) - len(failures) > MAX_RESUMES:
                 return RestartDecision(None, f"it was asked to stop more than {MAX_RESUMES} times")

@@ -126,7 +126,7 @@ class Schedule:
                 else:
                     break
             self._steps.ready.popleft()
-        for attempt in [each for each in self._steps.active.values() if each.group is None]:
+        for attempt in [attempt for attempt in self._steps.active.values() if attempt.group is None]:
             self._start(attempt)
 
     def _recall(self, step: ScheduledStep) -> bool:
@@ -204,7 +204,7 @@ class Schedule:
             "killing every process" if again else "stopping; interrupt again to kill the processes at once"
         )
         self._steps.stop(at_once=again)
-        for attempt in [each for each in self._steps.active.values() if each.group is None]:
+        for attempt in [attempt for attempt in self._steps.active.values() if attempt.group is None]:
             self._finish(attempt, Outcome("stopped"))
 
 

@@ -212,8 +212,8 @@ class Sweep(Struct):
         if due <= trial.judged_interval:
             return False
         trial.judged_interval = due
-        histories = {each.name: each.history for each in self.trials.values() if each.state != "failed"}
-        running = frozenset(each.name for each in self.trials.values() if each.state == "running")
+        histories = {trial.name: trial.history for trial in self.trials.values() if trial.state != "failed"}
+        running = frozenset(trial.name for trial in self.trials.values() if trial.state == "running")
         bad = should_stop(policy, self.plan.goal, trial.name, histories, running)
         if bad:
             self.log.write("trial_stopped_early", step=trial.name, policy=policy.kind, interval=due)
@@ -384,13 +384,13 @@ def should_stop(
     if interval == 0:
         return False
     # Only trials that have reached this interval can be compared at it.
-    reached = {each: history[:interval] for each, history in histories.items() if len(history) >= interval}
+    reached = {trial: history[:interval] for trial, history in histories.items() if len(history) >= interval}
     if policy.kind == "bandit":
         return _exceeds_slack(policy, goal, name, reached)
     if policy.kind == "median_stopping":
         return _is_below_median(goal, name, reached)
     if policy.exclude_finished_jobs:
-        reached = {each: history for each, history in reached.items() if each in running or each == name}
+        reached = {trial: history for trial, history in reached.items() if trial in running or trial == name}
     return _is_truncated(policy, goal, name, reached)
 
 
@@ -420,8 +420,8 @@ def _is_below_median(goal: Goal, name: str, reached: Mapping[str, History]) -> b
 def _is_truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
     """Whether it is among the percentage of worst trials, rounded down; of equal ones the later are."""
     doomed = len(reached) * policy.truncation_percentage // 100
-    scores = {each: best_value(history, goal) for each, history in reached.items()}
-    order = sorted(scores, key=lambda each: (_rank(scores[each], goal), each))
+    scores = {trial: best_value(history, goal) for trial, history in reached.items()}
+    order = sorted(scores, key=lambda trial: (_rank(scores[trial], goal), trial))
     return name in order[len(order) - doomed :]
 
 

@@ -67,7 +67,7 @@ class Definition(Struct, frozen=True):
             )
         if self.unavailable:
             several = "packages" if len(self.unavailable) > 1 else "a package"
-            names = ", ".join(f"`{each}`" for each in self.unavailable)
+            names = ", ".join(f"`{name}`" for name in self.unavailable)
             lines.append(f"{self.name}: {names}: {several} of conda that pip may not have, left out")
         return lines
 
@@ -302,7 +302,7 @@ def _texts(code: Snapshot | None) -> Iterator[str]:
 
 def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
     """One line for each difference, however many steps have it."""
-    yield from dict.fromkeys(line for each in definitions.values() for line in each.notices)
+    yield from dict.fromkeys(line for definition in definitions.values() for line in definition.notices)
     unknown: dict[str, list[str]] = {}
     for step, definition in definitions.items():
         if definition.unknown and not definition.requirements:
@@ -323,7 +323,10 @@ def _report_uncontained(
     tasks: Mapping[str, Task], definitions: Mapping[str, Definition]
 ) -> Iterator[Problem]:
     """Report why steps cannot run in containers; without an engine, only that."""
-    first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
+    first = next(
+        (definition.span for definition in definitions.values() if definition.span),
+        Span("environment", 1, 1, 1, 1),
+    )
     reason = find_docker_fault()
     if reason is not None:
         help_ = "start a Docker engine, or use `--environment isolated`"

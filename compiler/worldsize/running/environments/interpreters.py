@@ -145,7 +145,9 @@ class DockerInterpreters(Struct, frozen=True):
                 *([] if run.root.is_relative_to(self.home.absolute()) else [run.root]),
             ),
             readable=tuple(
-                dict.fromkeys(each.path.absolute() for each in task.inputs.values() if isinstance(each, File))
+                dict.fromkeys(
+                    source.path.absolute() for source in task.inputs.values() if isinstance(source, File)
+                )
             ),
             user=f"{os.getuid()}:{os.getgid()}",
             runner=identify_runner(),
@@ -180,13 +182,13 @@ def _make_layered_interpreters(
 ) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
-    known: dict[tuple[str, ...], Path | Problem | None] = {}
+    layers: dict[tuple[str, ...], Path | Problem | None] = {}
     for definition in dict.fromkeys(plan.definitions.values()):
         if not definition.requirements:
             continue
-        if definition.requirements not in known:
-            known[definition.requirements] = _make_environment_layer(definition, stored, locks)
-        layer_or_problem = known[definition.requirements]
+        if definition.requirements not in layers:
+            layers[definition.requirements] = _make_environment_layer(definition, stored, locks)
+        layer_or_problem = layers[definition.requirements]
         if isinstance(layer_or_problem, Path):
             kept[definition] = layer_or_problem
         elif layer_or_problem is not None and layer_or_problem not in problems:
@@ -194,7 +196,7 @@ def _make_layered_interpreters(
     if problems:
         raise RunError(problems, plan.sources)
     foreign_mlflow = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
-    for definition in (each for each, layer in kept.items() if layer in foreign_mlflow):
+    for definition in (definition for definition, layer in kept.items() if layer in foreign_mlflow):
         stored.say(
             f"{definition.name} has another version of MLflow: what its steps log stays in `{MLFLOW_FOLDER}`"
             " of their folders"
@@ -288,7 +290,9 @@ def has_other_mlflow(layer: Path) -> bool:
     ours = find_mlflow()
     if not theirs.is_dir() or ours is None:
         return False
-    return [each.name for each in list_migrations(theirs)] != [each.name for each in list_migrations(ours)]
+    return [migration.name for migration in list_migrations(theirs)] != [
+        migration.name for migration in list_migrations(ours)
+    ]
 
 
 def keep_mlflow_apart(environment: Mapping[str, str], step: Path) -> dict[str, str]:

@@ -70,12 +70,12 @@ def read_conda(dependencies: Any) -> CondaRequirements:
             exact = _PYTHON.match(version)
             python = exact["version"] if exact else None
         elif name not in PROVIDED:
-            known = _read_conda_names().get(name)
+            package = _read_conda_names().get(name)
             bound = _convert_bound(version.strip())
-            if known is None or bound is None:
+            if package is None or bound is None:
                 left.append(str(item))
             else:
-                lines.append(known + bound)
+                lines.append(package + bound)
     return CondaRequirements(tuple(lines), python, tuple(left))
 
 

@@ -73,10 +73,10 @@ def plan_mpi(call: Call, ports: Sequence[str]) -> Iterator[Process]:
 
 def _line(call: Call) -> tuple[str, ...]:
     """The command line of mpirun; without binding, because two runs would bind to the same cores."""
-    each = call.process_count_per_instance
+    count = call.process_count_per_instance
     if call.hosts:  # ranks fill the first instance, then the next
-        places = [f"{host}:{each}" for host in call.hosts]
-        mapping: tuple[str, ...] = ("--map-by", f"ppr:{each}:node")
+        places = [f"{host}:{count}" for host in call.hosts]
+        mapping: tuple[str, ...] = ("--map-by", f"ppr:{count}:node")
     else:
         places, mapping = [f"localhost:{call.world_size}"], ()
     return (
@@ -136,7 +136,7 @@ def plan_single(call: Call, _ports: Sequence[str]) -> Iterator[Process]:
 
 def _defaults_on_cpu(call: Call) -> dict[str, str]:
     """The variables for several processes without GPUs that the step itself does not set."""
-    return {name: each for name, each in ON_CPU.items() if call.on_cpu and name not in call.env}
+    return {name: value for name, value in ON_CPU.items() if call.on_cpu and name not in call.env}
 
 
 def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
@@ -146,7 +146,7 @@ def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     for every process (Microsoft Learn, "Distributed GPU training guide"). LOCAL_WORLD_SIZE is not part of
     that contract, so it is not set here either: a script that needs it fails here, not only in the cloud.
     """
-    loopback = {} if call.hosts else {name: each for name, each in LOOPBACK.items() if name not in call.env}
+    loopback = {} if call.hosts else {name: value for name, value in LOOPBACK.items() if name not in call.env}
     for rank in range(call.world_size):
         node, local_rank = divmod(rank, call.process_count_per_instance)
         rendezvous = {

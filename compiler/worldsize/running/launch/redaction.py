@@ -36,8 +36,8 @@ def make_mask(graph: Graph, settings: Mapping[str, str]) -> Mask:
     for task in graph.tasks.values():
         secrets |= set(_task_secrets(task))
     for plan in graph.sweeps.values():
-        searched = [each for each in plan.parameters if is_secret(each.name)]
-        secrets |= {literals.render_literal(value) for each in searched for value in each.values}
+        searched = [parameter for parameter in plan.parameters if is_secret(parameter.name)]
+        secrets |= {literals.render_literal(value) for parameter in searched for value in parameter.values}
     return Mask(secrets)
 
 

@@ -38,7 +38,7 @@ def reserve_ports(count: int) -> Iterator[tuple[int, ...]]:
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(_bound()) for _ in range(count)]
-        numbers = tuple(int(each.getsockname()[1]) for each in sockets)
+        numbers = tuple(int(holder.getsockname()[1]) for holder in sockets)
         if sys.platform != "linux":
             stack.close()
         yield numbers

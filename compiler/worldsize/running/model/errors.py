@@ -1,12 +1,16 @@
-"""The exception of a run that cannot start for a reason that depends on this machine."""
+"""The exceptions of runs that cannot start, or cannot be resumed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import HelpfulError, Problem
 from worldsize.documents.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
 from worldsize.documents.secrecy import reports
+
+
+class ResumeError(HelpfulError):
+    """A run cannot be resumed and is unchanged."""
 
 
 class RunError(Exception):

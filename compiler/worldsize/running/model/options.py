@@ -33,8 +33,8 @@ class RunOptions(Struct, frozen=True):
     @property
     def emulate_anything(self) -> bool:
         """Whether they ask for emulated machines or for faults."""
-        asked = self.link is not None or self.chaos is not None or self.kill or self.drop_link
-        return self.nodes != "processes" or bool(asked)
+        emulated = self.link is not None or self.chaos is not None or self.kill or self.drop_link
+        return self.nodes != "processes" or bool(emulated)
 
     def __post_init__(self) -> None:
         """Refuse impossible counts.

@@ -106,12 +106,12 @@ def make_rank(
     """
     node, local_rank = at or divmod(rank, call.process_count_per_instance)
     alone = call.world_size + call.parameter_server_count == 1
-    own = {
+    variables = {
         "AZUREML_CR_NODE_RANK": str(node),
         "AZUREML_PROCESS_NAME": "main" if alone else f"rank_{rank}",
         **_visible_gpus(call, node),
     }
-    full = {**shared_variables(call), **own, **env}
+    full = {**shared_variables(call), **variables, **env}
     argv = (*call.prefix(node), *call.argv)
     return Process(name or f"rank-{rank}", rank, local_rank, node, argv, full, serves=serves)
 

@@ -117,11 +117,11 @@ class RunResult(Struct, frozen=True):
         rows += [
             (
                 "model",
-                each.name,
-                f"version {each.version}" if each.version else "not registered",
-                each.reason or "",
+                registration.name,
+                f"version {registration.version}" if registration.version else "not registered",
+                registration.reason or "",
             )
-            for each in self.registrations
+            for registration in self.registrations
         ]
         return rows
 
@@ -148,8 +148,8 @@ def failure_of_step(message: str) -> Failure:
 
 def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> str:
     """Describe which processes of a group had not ended, and which had."""
-    running_ranks = [each for each in ranks if each in running]
-    ended_ranks = [each for each in ranks if each not in running and not each.serves]
+    running_ranks = [process for process in ranks if process in running]
+    ended_ranks = [process for process in ranks if process not in running and not process.serves]
     if not running_ranks:
         return "when every process had ended"
     text = f"when {_named(running_ranks)} still ran"
@@ -157,7 +157,7 @@ def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> st
 
 
 def _named(processes: Sequence[Process]) -> str:
-    titles = [each.title for each in processes]
+    titles = [process.title for process in processes]
     if len(titles) > MAX_NAMES:
         titles = [*titles[: MAX_NAMES - 1], f"{len(titles) - MAX_NAMES + 1} more"]
     return join_words(titles, "and")

@@ -197,7 +197,7 @@ def parse_map_option(text: str) -> tuple[str, str]:
         )
     # Both sides may contain `=`: `?a=b` of an address, `year=2024` of a folder.
     usual = cuts[-1] if classify(text) == "web" else cuts[0]
-    cut = next((each for each in cuts if text[each + 1 :] and exists(Path(text[each + 1 :]))), usual)
+    cut = next((cut for cut in cuts if text[cut + 1 :] and exists(Path(text[cut + 1 :]))), usual)
     reference, path = text[:cut], text[cut + 1 :]
     if not reference or not path:
         raise ValueError(f"`{shorten(text)}` has nothing before or after `=`")

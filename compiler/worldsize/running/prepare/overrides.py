@@ -304,9 +304,9 @@ def _suggest_input(steps: yaml.Mapping, declared: yaml.Node | None, name: str, v
     owner = _find_owner(steps, name)
     if owner is not None:
         return f"did you mean `--set {owner}.{name}={value}`?"
-    known = [f"{step}.{each}" for step in steps for each in _list_inputs(_get_child(steps, step))]
-    near = closest(name, dict.fromkeys(each.partition(".")[2] for each in known))
-    full = next((each for each in known if each.partition(".")[2] == near), None)
+    paths = [f"{step}.{path}" for step in steps for path in _list_inputs(_get_child(steps, step))]
+    near = closest(name, dict.fromkeys(path.partition(".")[2] for path in paths))
+    full = next((path for path in paths if path.partition(".")[2] == near), None)
     return f"did you mean `--set {full}={value}`?" if full else f"no step has an input `{name}`"
 
 
@@ -340,17 +340,17 @@ def _edit_pipeline_input(
 
 def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
     """The first step that gives an input of this name, else the first that has it."""
-    given = (
+    inputs = (
         step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None
     )
     has = (step for step in steps if name in _list_inputs(_get_child(steps, step)))
-    return next(given, None) or next(has, None)
+    return next(inputs, None) or next(has, None)
 
 
 def _list_inputs(step: yaml.Node | None) -> list[str]:
     """The inputs of a step that may be set: those that it gives, and those of its built-in component."""
-    given, uses = _get_child(step, "with"), _get_child(step, "uses")
-    names = list(given) if isinstance(given, yaml.Mapping) else []
+    inputs, uses = _get_child(step, "with"), _get_child(step, "uses")
+    names = list(inputs) if isinstance(inputs, yaml.Mapping) else []
     if isinstance(uses, yaml.Scalar) and uses.text in resources.component_names():
         component = load_component(resources.component_file(uses.text), Files())
         names += component.inputs if component is not None else ()

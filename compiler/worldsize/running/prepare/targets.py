@@ -61,8 +61,8 @@ class Target(Struct, frozen=True):
     def read_documents(self, files: Files) -> list[Document]:
         """The YAML files behind the graph."""
         resolved = self.compiled.resolved if self.compiled is not None else None
-        known = resolved.files.documents if resolved is not None else {}
-        return list((known | files.documents).values())
+        documents = resolved.files.documents if resolved is not None else {}
+        return list((documents | files.documents).values())
 
 
 def find_target(target: Path, out: Path, settings: Mapping[str, str]) -> Target:

@@ -48,7 +48,7 @@ class EventLog:
         It happens now, unless ``happened`` says when it did.
         """
         time = (happened or self._clock()).isoformat(timespec="milliseconds")
-        shown = {name: each if name in _NAMES else self.mask.data(each) for name, each in details.items()}
+        shown = {name: value if name in _NAMES else self.mask.data(value) for name, value in details.items()}
         line = json.dumps({"time": time, "event": event, **shown}, ensure_ascii=False) + "\n"
         if self.fault is None:
             try:

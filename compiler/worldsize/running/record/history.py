@@ -113,17 +113,17 @@ def find_run(home: Path, text: str) -> Path:
     Raises:
         LookupError: There is none, or more than one.
     """
-    known = list_runs(home)
-    matching = known[-1:] if text == "last" else [path for path in known if path.name.startswith(text)]
+    runs = list_runs(home)
+    matching = runs[-1:] if text == "last" else [path for path in runs if path.name.startswith(text)]
     exact = [path for path in matching if path.name == text]
     if len(matching) == 1 or exact:
         return (exact or matching)[0]
-    if not known:
+    if not runs:
         raise LookupError(f"there is no run in `{home}`")
     if not matching:
         from worldsize.base.suggest import closest  # only for a typo
 
-        near = closest(text, [path.name for path in known])
+        near = closest(text, [path.name for path in runs])
         raise LookupError(
             f"there is no run `{text}` in `{home}`" + (f": did you mean `{near}`?" if near else "")
         )
@@ -144,11 +144,11 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     run.pipeline, run.title = _text(record.get("target")), _text(record.get("title"))
     run.reference = _text(record.get("reference"))
     for name, recorded in _mapping(record.get("steps")).items():
-        step, each = StepRecord(name), _mapping(recorded)
+        step, document = StepRecord(name), _mapping(recorded)
         run.steps[name] = step
-        step.needs = tuple(map(str, _list(each.get("needs"))))
-        step.parameters = {key: _text(value) for key, value in _mapping(each.get("parameters")).items()}
-        step.defaults = frozenset(map(str, _list(each.get("defaults"))))
+        step.needs = tuple(map(str, _list(document.get("needs"))))
+        step.parameters = {key: _text(value) for key, value in _mapping(document.get("parameters")).items()}
+        step.defaults = frozenset(map(str, _list(document.get("defaults"))))
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             _HANDLERS.get(event["event"], _ignore)(run, event)
@@ -184,9 +184,9 @@ def _find_last_sign(root: Path, logged: Sequence[Mapping[str, Any]]) -> datetime
 
     How much later is told by the times of files, compared with each other: those of a copy are its own.
     """
-    event = next(filter(None, (_time(each) for each in reversed(logged))), None)
+    event = next(filter(None, (_time(record) for record in reversed(logged))), None)
     times = []
-    for pattern in ("events.jsonl", *(f"steps/*/{each}" for each in _WRITTEN)):
+    for pattern in ("events.jsonl", *(f"steps/*/{name}" for name in _WRITTEN)):
         for path in root.glob(pattern):
             with contextlib.suppress(OSError):
                 times.append(path.stat().st_mtime)
@@ -240,8 +240,8 @@ def _step_started(run: RunRecord, event: Mapping[str, Any]) -> None:
     step.state, step.started = "running", _time(event)
     step.attempts += 1
     step.failed_process = None
-    listed = (_mapping(each) for each in _list(event.get("processes")))
-    step.processes = tuple(_text(each.get("name")) for each in listed)
+    listed = (_mapping(process) for process in _list(event.get("processes")))
+    step.processes = tuple(_text(process.get("name")) for process in listed)
 
 
 def _process_ended(run: RunRecord, event: Mapping[str, Any]) -> None:

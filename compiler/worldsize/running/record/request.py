@@ -15,6 +15,7 @@ from worldsize.azureml.references import classify
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.redaction import redact_parameters
+from worldsize.running.model.errors import ResumeError
 from worldsize.running.model.folder import RunFolder, read_reference
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.source import read_default
@@ -75,34 +76,26 @@ def _find_defaults(task: Task) -> list[str]:
     return sorted(name for name, text in declared.items() if task.inputs.get(name) == text)
 
 
-class RequestError(Exception):
-    """The request of a run cannot be read. ``help`` says what to do."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
-
-
 def load_request(folder: RunFolder) -> RunRequest:
     """Read the request of a run.
 
     Raises:
-        RequestError: There is none, or it is damaged or of a newer version.
+        ResumeError: There is none, or it is damaged or of a newer version.
     """
     path, name = folder.root / RECORD, f"run `{folder.id}`"
     document = read_json(path)
     again = "run the pipeline again"
     if document is None and not path.exists():
-        raise RequestError(
+        raise ResumeError(
             f"{name} has no record of what it ran", f"it stopped before its first step: {again}"
         )
     written = document.get("version") if document is not None else None
     if isinstance(written, int) and written > VERSION:
         message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
-        raise RequestError(message, "resume it with that version, or a newer one")
+        raise ResumeError(message, "resume it with that version, or a newer one")
     request = _parse_request(document) if document is not None and written == VERSION else None
     if request is None:
-        raise RequestError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
+        raise ResumeError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
     return request
 
 

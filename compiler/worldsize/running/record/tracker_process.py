@@ -64,7 +64,7 @@ class TrackerProcess:
             while chunk := os.read(self._reading, 1 << 16):
                 self._liveness.reset()
                 *lines, self._rest = (self._rest + chunk).split(b"\n")
-                yield from (each for each in map(json.loads, lines) if "alive" not in each)
+                yield from (answer for answer in map(json.loads, lines) if "alive" not in answer)
 
     def look(self) -> float:
         """Check that it is alive, else set :attr:`fault`; the seconds of silence since the last check."""

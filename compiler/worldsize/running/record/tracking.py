@@ -221,11 +221,11 @@ class Tracking:
         if self._begin is None:
             return
         if self.run_id is None:
-            known = None
+            earlier = None
         else:
             still = [step for step in self._runs if step not in self._ended]
-            known = {"run_id": self.run_id, "runs": self._runs, "open": still}
-        self._worker.send({**self._begin, "again": True, "known": known})
+            earlier = {"run_id": self.run_id, "runs": self._runs, "open": still}
+        self._worker.send({**self._begin, "again": True, "known": earlier})
         for document in self._pending:
             self._worker.send({**document, "repeated": True})
 

@@ -252,10 +252,10 @@ class Digests:
             InterruptedError: ``stop`` returned True.
         """
         marks = make_stamp(status or path.stat())
-        known = self._known.get(str(path))
-        if known is not None and known[0] == marks:
-            self._met[str(path)] = known
-            return Leaf(known[1], marks[0], marks)
+        digest = self._known.get(str(path))
+        if digest is not None and digest[0] == marks:
+            self._met[str(path)] = digest
+            return Leaf(digest[1], marks[0], marks)
         return self._hash(path)
 
     def _tree(self, path: Path, runs: Path | None) -> Tree:
@@ -326,11 +326,11 @@ class Digests:
         document = read_json(file)
         if document is None or document.get("boot") != boot_id():
             return {}
-        known: dict[str, tuple[Stamp, str]] = {}
+        digests: dict[str, tuple[Stamp, str]] = {}
         with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
             for path, ((size, changed, inode_changed, inode), content) in document["files"].items():
-                known[path] = (size, changed, inode_changed, inode), str(content)
-        return known
+                digests[path] = (size, changed, inode_changed, inode), str(content)
+        return digests
 
     def _save(self, file: Path) -> None:
         """Save digests; of two concurrent runs the last one wins, which is harmless."""

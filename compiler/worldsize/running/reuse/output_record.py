@@ -162,7 +162,7 @@ def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment:
     parts["command"] = task.component.command
     if task.kind != "command":  # a sweep's search space and limits, a parallel step's batches and thresholds
         parts["settings"] = [
-            each and to_python(each) for each in (task.step and task.step.raw, task.component.raw)
+            raw and to_python(raw) for raw in (task.step and task.step.raw, task.component.raw)
         ]
     parts |= {f"input `{name}`": value for name, value in inputs.items()}
     return {name: _digest(value) for name, value in parts.items()}
@@ -203,7 +203,7 @@ def _plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(member) for member in value]
     return {type(value).__name__ if isinstance(value, Struct) else "": _members(value)}
 
 
@@ -212,7 +212,7 @@ def _members(value: Any) -> Any:
     if isinstance(value, Mapping):
         members = [[_plain(name), _plain(value[name])] for name in sorted(value, key=repr)]
     elif isinstance(value, set | frozenset):
-        members = ["set", *sorted(json.dumps(_plain(each), sort_keys=True) for each in value)]
+        members = ["set", *sorted(json.dumps(_plain(member), sort_keys=True) for member in value)]
     elif isinstance(value, PurePath):
         members = f"path {value}"
     elif isinstance(value, bytes):
@@ -233,7 +233,7 @@ def identify_environment(task: Task, plan: EnvironmentPlan, digests: Digests) ->
     return {
         "mode": plan.mode,
         "definition": task.component.environment,
-        "files": {each.key: digests.tree(each.path).digest() for each in named},
+        "files": {reference.key: digests.tree(reference.path).digest() for reference in named},
         "resolved": [definition.image, definition.dockerfile, definition.conda, definition.requirements],
         "context": None if definition.context is None else digests.tree(definition.context).digest(),
         "interpreter": None if plan.mode == "docker" else describe_interpreter(),

@@ -144,9 +144,9 @@ class ReuseCache(Struct):
 
     def _adopt(self, task: Task, parts: Parts | None) -> str | None:
         """Adopt the outputs of a resumed run, or clear them for another attempt."""
-        own = self.run.step(task.name)
-        source = read_original(own)
-        folder = own if source is None else original_folder(self.run, source)
+        step = self.run.step(task.name)
+        source = read_original(step)
+        folder = step if source is None else original_folder(self.run, source)
         done = load_output_record(folder) if task.name in self.earlier else None
         if done is not None and parts is not None and set(self._outputs(task)) <= done.outputs.keys():
             changed = list_changed(done.parts, parts)
@@ -159,10 +159,10 @@ class ReuseCache(Struct):
                         self._add(task, done)
                 return source.run if source else self.run.id
         if source is not None:
-            unlink_step(own)
-        elif own.root.exists():
-            recorded = load_output_record(own)
-            (own.root / output_record.NAME).unlink(missing_ok=True)
+            unlink_step(step)
+        elif step.root.exists():
+            recorded = load_output_record(step)
+            (step.root / output_record.NAME).unlink(missing_ok=True)
             clear_step_folder(task, self.run, interrupted=recorded is None)
         return None
 

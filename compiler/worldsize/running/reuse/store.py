@@ -101,7 +101,7 @@ class Store:
         """All entries, the oldest first, without damaged ones."""
         entries = [self._read(path) for path in self._files()]
         return sorted(
-            (entry for entry in entries if entry is not None), key=lambda each: (each.made, each.key)
+            (entry for entry in entries if entry is not None), key=lambda entry: (entry.made, entry.key)
         )
 
     def tidy(self) -> None:

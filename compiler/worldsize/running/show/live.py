@@ -249,7 +249,7 @@ class Region:
     def _back(self) -> str:
         """Go to the beginning of the first line, and remove all lines."""
         width = max(1, self._console.width)
-        rows = sum(max(1, -(-each // width)) for each in self._widths)
+        rows = sum(max(1, -(-width_of_row // width)) for width_of_row in self._widths)
         rows = min(rows, max(1, self._console.height - 1))
         return (f"\x1b[{rows}A" if rows else "") + ("\r" + ERASE if self._widths else "")
 

@@ -74,10 +74,10 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
     yield f"step {step}: {len(ranks)} process{'es' if len(ranks) > 1 else ''} in {RUN.step(step).code}"
     for starter in (process for process in plan if process.members):
         yield f"  {starter.name}, which starts every rank"
-        own = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
-        yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **own})
+        variables = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
+        yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **variables})
         yield from _command(starter.argv)
-    same = ranks[0].argv if len(ranks) > 1 and all(each.argv == ranks[0].argv for each in ranks) else None
+    same = ranks[0].argv if len(ranks) > 1 and all(rank.argv == ranks[0].argv for rank in ranks) else None
     if common or same:
         yield "  every process" if any(process.serves for process in ranks) else "  every rank"
         yield from _environment(common)

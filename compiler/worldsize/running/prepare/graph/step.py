@@ -312,8 +312,8 @@ class StepReader(Struct, frozen=True):
 
 def _is_direct(port: Port, argument: Argument, reason: Reason) -> bool:
     """Whether data is passed as its address: by the nearest of node, pipeline and component that says so."""
-    given = None if isinstance(argument, Literal) else argument.mode
-    mode = given or reason.mode or port.mode
+    argument_mode = None if isinstance(argument, Literal) else argument.mode
+    mode = argument_mode or reason.mode or port.mode
     return mode is not None and str(mode.value).lower() == "direct"
 
 
@@ -339,9 +339,9 @@ class StepSettings(Struct, frozen=True):
             return "none"
         if block.kind in LAUNCHERS:
             return block.kind
-        known = ", ".join(f"`{name}`" for name in LAUNCHERS if name != "none")
+        names = ", ".join(f"`{name}`" for name in LAUNCHERS if name != "none")
         message = f"step `{self.name}` is distributed with `{block.kind}`, which is not started here"
-        help_ = f"use {known}, or a step without `distribution`"
+        help_ = f"use {names}, or a step without `distribution`"
         self.faults.refuse(self.span, message, help_, block.type)
         return "none"
 
@@ -392,7 +392,7 @@ class StepSettings(Struct, frozen=True):
 
     def _variable(self, name: str) -> Field[Any] | None:
         settings = [fields.read_member(block, name) for block in self._blocks()]
-        return next((each for each in reversed(settings) if each is not None), None)
+        return next((setting for setting in reversed(settings) if setting is not None), None)
 
     def _blocks(self) -> Iterator[Field[Any]]:
         """The blocks of variables: that of the step, then that of a sweep's trial, which overrides it."""
@@ -487,12 +487,12 @@ def _explain_unfilled(
     *,
     guarded: bool,
 ) -> tuple[str, str] | None:
-    known: dict[str, Collection[str]] = {
+    ports: dict[str, Collection[str]] = {
         "inputs": {*inputs, *searched},
         "outputs": outputs,
         "search_space": searched,
     }
-    names, port = known.get(expression.scope), expression.port
+    names, port = ports.get(expression.scope), expression.port
     if names is None or port is None:
         return (
             f"`{expression}` in the command is replaced by nothing",

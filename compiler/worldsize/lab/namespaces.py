@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -108,26 +108,10 @@ class StepNetwork(Struct):
         if done.returncode != 0:
             raise OSError(0, f"the link of {node.name} cannot be changed: {done.stderr.strip()}")
 
-    def processes(self, node: Node) -> list[int]:
-        """The pids of all processes on a node."""
+    def kill(self, node: Node) -> None:
+        """Kill everything that runs on a node, until nothing does."""
         namespace = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
-        pids = []
-        for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-            with contextlib.suppress(OSError):
-                if name.isdigit() and os.readlink(f"/proc/{name}/ns/net") == namespace:  # noqa: PTH115
-                    pids.append(int(name))
-        return pids
-
-    def kill(self, node: Node) -> int:
-        """Kill everything that runs on a node, until nothing does; the number of killed processes."""
-        killed: set[int] = set()
-        deadline = time.monotonic() + KILL_SECONDS
-        while (pids := self.processes(node)) and time.monotonic() < deadline:
-            for pid in pids:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            killed.update(pids)
-        return len(killed)
+        kill_processes(lambda process: os.readlink(process / "ns/net") == namespace)  # noqa: PTH115
 
     def close(self) -> None:
         """Release the namespaces."""
@@ -135,6 +119,19 @@ class StepNetwork(Struct):
             for descriptor in descriptors.values():
                 os.close(descriptor)
         self.descriptors.clear()
+
+
+def kill_processes(is_chosen: Callable[[Path], bool]) -> None:
+    """Kill the processes that a test of their folders in ``/proc`` chooses, until there is none."""
+    deadline = time.monotonic() + KILL_SECONDS
+    killed = True
+    while killed and time.monotonic() < deadline:
+        killed = False
+        for process in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if process.name.isdigit() and is_chosen(process):
+                    killed = True
+                    os.kill(int(process.name), signal.SIGKILL)
 
 
 def _prefix(table: str, node: str) -> tuple[str, ...]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
-import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +11,7 @@ from typing import Literal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.lab.namespaces import KILL_SECONDS, Namespaces
+from worldsize.lab.namespaces import Namespaces, kill_processes
 from worldsize.lab.network import OptionError
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.process import Process
@@ -199,7 +196,7 @@ class FaultInjector(Struct):
             if site is not None:
                 site.kill(site.nodes[fault.node])
             else:
-                kill_processes(attempt.context.run.step(attempt.task.name).progress, fault.node)
+                _kill_node(attempt.context.run.step(attempt.task.name).progress, fault.node)
         elif site is not None:
             try:
                 site.pull(site.nodes[fault.node])
@@ -228,28 +225,11 @@ def _is_due(fault: NodeFault, attempt: Attempt) -> bool:
     return fault.is_due(time.monotonic() - attempt.began, newest.step if newest else None)
 
 
-def kill_processes(progress: Path, node: int) -> int:
-    """Kill the processes of an instance that is not a namespace, and count them.
+def _kill_node(progress: Path, node: int) -> None:
+    """Kill the processes of an instance that is not a namespace.
 
     They are recognised by their variables: every process of the step, and no other, has the path of its
     progress file.
     """
     marks = {f"WORLDSIZE_PROGRESS={progress}".encode(), f"AZUREML_CR_NODE_RANK={node}".encode()}
-    killed: set[int] = set()
-    deadline = time.monotonic() + KILL_SECONDS
-    while (pids := _find_marked(marks)) and time.monotonic() < deadline:
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
-        killed.update(pids)
-    return len(killed)
-
-
-def _find_marked(marks: set[bytes]) -> list[int]:
-    """The pids of the processes that have all these variables."""
-    pids = []
-    for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-        with contextlib.suppress(OSError):
-            if name.isdigit() and marks <= set(Path(f"/proc/{name}/environ").read_bytes().split(b"\0")):
-                pids.append(int(name))
-    return pids
+    kill_processes(lambda process: marks <= set((process / "environ").read_bytes().split(b"\0")))

@@ -90,9 +90,9 @@ def read_definition(
     path = local_path(value, folder) if names_a_file(value) else assets.local(value)
     if path is not None:
         return _read_file(path, start, gate)
-    known = curated.lookup(value)
-    if known is not None:
-        return replace(start, requirements=known.requirements, modules=known.modules), []
+    packages = curated.lookup(value)
+    if packages is not None:
+        return replace(start, requirements=packages.requirements, modules=packages.modules), []
     return replace(start, unknown=True), []
 
 

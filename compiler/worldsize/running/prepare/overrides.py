@@ -15,10 +15,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import graph, literals
+from worldsize.azureml import literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.component import load_component
 from worldsize.azureml.files import Files
+from worldsize.azureml.graph import is_inline
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
 from worldsize.base import resources
@@ -150,7 +151,7 @@ def _override_step(job: Job, setting: _Setting, problems: list[Problem]) -> Job 
     current = find_argument(step.inputs, port_name)
     if declared is None and current is None:
         return None
-    ports = [] if declared is None or _is_inline(step) else [declared]
+    ports = [] if declared is None or is_inline(step) else [declared]
     if not ports and declared is not None and declared.is_data:
         ports = [declared]
     field = _make_field(setting, current, ports, problems)
@@ -204,14 +205,10 @@ def _report_absent(setting: _Setting) -> Iterator[Problem]:
         yield Problem("run-refused", setting.span, message, help_)
 
 
-def _is_inline(step: Step) -> bool:
-    return graph.is_inline(step)
-
-
 def _retype_port(step: Step, port: str, field: Field[Argument]) -> Step:
     """Set the type of an inline step's port to that of the value."""
     component = step.component
-    if component is None or not _is_inline(step) or not isinstance(field.value, Literal):
+    if component is None or not is_inline(step) or not isinstance(field.value, Literal):
         return step
     type_ = literals.primitive_type(field.value.value)
     return replace(step, component=replace(component, inputs={**component.inputs, port: Port(port, type_)}))
@@ -223,7 +220,7 @@ def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
     while waiting and seen < MAX_FED:
         scope, wanted = waiting.pop()
         for step in scope.job.steps.values():
-            if step.component is None or _is_inline(step):
+            if step.component is None or is_inline(step):
                 continue
             for port in step.component.inputs.values():
                 field = find_argument(step.inputs, port.name)
@@ -267,14 +264,13 @@ def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem
         return document.text  # the check of the spec reports the fault
     step_name, _, port = name.partition(".")
     step = _get_child(steps, step_name)
-    shown = HIDDEN if is_secret(name) else value[:80]
-    span = Span(f"--set {name}={shown}", 1, 1, 1, 1)
+    span = _Setting(name, value).span
     declared = _get_child(document.root, _PIPELINE)
     if step_name == _PIPELINE and step is None and port:
         return _edit_pipeline_input(document, declared, port, value, span)
     if not isinstance(step, yaml.Mapping) or not port:
         message = f"`{name}` names no input of a step: write `STEP.INPUT`"
-        help_ = _suggest_input(steps, declared, name, shown)
+        help_ = _suggest_input(steps, declared, name, show_value(name, value))
         return Problem("run-refused", span, message, help_)
     arguments = _get_child(step, "with")
     if not (_lies_in(step, steps) and (arguments is None or _lies_in(arguments, step))):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from worldsize.base import untrusted
 from worldsize.documents.secrecy.masking import Mask
+from worldsize.running.record.json_files import parse_object
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -74,17 +75,9 @@ def scan_events(path: Path) -> tuple[list[dict[str, Any]], int]:
     events, damaged = [], 0
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for line in untrusted.read_lines(path):
-            document = _document(line)
-            if document is not None:
+            document = parse_object(line)
+            if document is not None and isinstance(document.get("event"), str):
                 events.append(document)
             elif line.strip() and line.endswith("\n"):
                 damaged += 1
     return events, damaged
-
-
-def _document(line: str) -> dict[str, Any] | None:
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) and isinstance(document.get("event"), str) else None

@@ -151,7 +151,8 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
         step.defaults = frozenset(map(str, _list(document.get("defaults"))))
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
-            _HANDLERS.get(event["event"], _ignore)(run, event)
+            if (handle := _HANDLERS.get(event["event"])) is not None:
+                handle(run, event)
     if running:
         run.state = "running"
     if run.state in ("running", "died"):
@@ -264,10 +265,6 @@ def _step_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
     step.reason = _text(event["reason"]) if event.get("reason") else None
     lines = event.get("last_lines")
     step.last_lines = tuple(map(_text, lines)) if isinstance(lines, list) else None
-
-
-def _ignore(_run: RunRecord, _event: Mapping[str, Any]) -> None:
-    pass
 
 
 _HANDLERS = {

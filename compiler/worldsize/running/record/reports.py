@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.running.launch.logs import Follower, last_lines
 from worldsize.running.model.results import Progress, Registration, StepResult
-from worldsize.running.record.json_files import read_json
+from worldsize.running.record.json_files import parse_object, read_json
 
 MAX_VALUE = 1e15  # larger counts and losses are ignored
 
@@ -41,11 +40,8 @@ class ProgressFile:
 
 def parse_progress(line: str) -> Progress | None:
     """Parse one line of a user's script, which may contain anything; None if it is not a record."""
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, dict):
+    document = parse_object(line)
+    if document is None:
         return None
     numbers = {name: _number(document.get(name)) for name in Progress.__struct_fields__}
     step, total = numbers.pop("step"), numbers.pop("total_steps")

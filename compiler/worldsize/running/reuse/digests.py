@@ -16,8 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any, Literal
+from typing import Literal
 
+import msgspec
 from msgspec import Struct, field
 
 from worldsize.azureml.copying import Archive
@@ -31,7 +32,7 @@ Kind = Literal["file", "folder", "other", "missing"]
 Stamp = tuple[int, int, int, int]  # size, time of change in ns, of the inode's in ns, inode
 
 
-class Leaf(Struct, frozen=True):
+class Leaf(Struct, frozen=True, array_like=True):
     """A file's content. There is no stamp if the file was too young to recognise its next change."""
 
     sha256: str
@@ -72,31 +73,6 @@ class Tree(Struct, frozen=True):
         for mark, place, content in sorted(rows):
             total.update(b"\0".join((b"", mark.encode(), os.fsencode(place), content.encode())))
         return total.hexdigest()
-
-    def document(self) -> dict[str, Any]:
-        """The tree as plain data."""
-        files = {place: [leaf.sha256, leaf.size, leaf.stamp] for place, leaf in self.files.items()}
-        return {"kind": self.kind, "files": files, "folders": self.folders, "others": self.others}
-
-
-def parse_tree(document: Any) -> Tree:
-    """A tree from JSON.
-
-    Raises:
-        ValueError, TypeError, KeyError: It is not a document of :meth:`Tree.document`.
-    """
-    files = {}
-    for place, (sha256, size, marks) in document["files"].items():
-        stamp = None if marks is None else _stamp(*marks)
-        files[str(place)] = Leaf(str(sha256), int(size), stamp)
-    kind = document["kind"]
-    if kind not in ("file", "folder", "other", "missing"):
-        raise ValueError(f"there is no kind `{kind}`")
-    return Tree(kind, files, tuple(map(str, document["folders"])), tuple(map(str, document["others"])))
-
-
-def _stamp(size: int, changed: int, inode_changed: int, inode: int) -> Stamp:
-    return int(size), int(changed), int(inode_changed), int(inode)
 
 
 def make_stamp(status: os.stat_result) -> Stamp:
@@ -326,11 +302,10 @@ class Digests:
         document = read_json(file)
         if document is None or document.get("boot") != boot_id():
             return {}
-        digests: dict[str, tuple[Stamp, str]] = {}
-        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-            for path, ((size, changed, inode_changed, inode), content) in document["files"].items():
-                digests[path] = (size, changed, inode_changed, inode), str(content)
-        return digests
+        try:
+            return msgspec.convert(document.get("files"), dict[str, tuple[Stamp, str]])
+        except msgspec.ValidationError:
+            return {}
 
     def _save(self, file: Path) -> None:
         """Save digests; of two concurrent runs the last one wins, which is harmless."""

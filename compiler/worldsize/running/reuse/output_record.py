@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import hashlib
 import json
@@ -11,6 +10,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ from worldsize.running.model.folder import StepFolder
 from worldsize.running.model.source import ARTIFACTS
 from worldsize.running.model.task import Task
 from worldsize.running.record.json_files import boot_id, read_json, write_json
-from worldsize.running.reuse.digests import Digests, Tree, TreeEntry, parse_tree, walk_tree
+from worldsize.running.reuse.digests import Digests, Tree, TreeEntry, walk_tree
 from worldsize.running.reuse.digests import make_stamp as stamp_of
 
 NAME = "made.json"
@@ -35,7 +35,7 @@ class OutputRecord(Struct, frozen=True):
     """The outputs of a step when it succeeded, and the parts of its key."""
 
     key: str
-    parts: Parts
+    parts: dict[str, str]
     outputs: Mapping[str, Tree]
     seconds: float
     boot: str = field(default_factory=boot_id)
@@ -62,7 +62,7 @@ def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
         "version": RECORD_VERSION,
         "key": record.key,
         "parts": record.parts,
-        "outputs": {name: tree.document() for name, tree in record.outputs.items()},
+        "outputs": msgspec.to_builtins(record.outputs),
         "seconds": round(record.seconds, 3),
         "boot": record.boot,
     }
@@ -74,19 +74,10 @@ def load_output_record(folder: StepFolder) -> OutputRecord | None:
     document = read_json(folder.root / NAME)
     if document is None or document.get("version") != RECORD_VERSION:
         return None
-    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-        return _parse_record(document)
-    return None
-
-
-def _parse_record(document: Mapping[str, Any]) -> OutputRecord:
-    return OutputRecord(
-        str(document["key"]),
-        {str(name): str(part) for name, part in document["parts"].items()},
-        {str(name): parse_tree(tree) for name, tree in document["outputs"].items()},
-        float(document["seconds"]),
-        str(document["boot"]),
-    )
+    try:
+        return msgspec.convert(document, OutputRecord)
+    except ValueError:
+        return None
 
 
 def verify_outputs(

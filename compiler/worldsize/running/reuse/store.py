@@ -17,7 +17,9 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import SUFFIX
@@ -144,19 +146,20 @@ class Store:
         if document is None or document.get("version") != VERSION:
             return None
         try:
-            run, step = str(document["run"]), str(document["step"])
-            made, seconds, size = float(document["made"]), float(document["seconds"]), int(document["size"])
-        except (KeyError, ValueError, TypeError, OverflowError):
+            entry = msgspec.convert({**document, "key": path.stem}, StoreEntry)
+        except (ValueError, OverflowError):
             return None
-        if not (math.isfinite(made) and math.isfinite(seconds)):
+        if not (math.isfinite(entry.made) and math.isfinite(entry.seconds)):
             return None
-        if not (is_file_name(run) and is_file_name(step)):  # only folders of this home are allowed
+        if not (
+            is_file_name(entry.run) and is_file_name(entry.step)
+        ):  # only folders of this home are allowed
             return None
         hits, used = 0, None
         with contextlib.suppress(OSError):
             status = self._hits(path.stem).stat()
             hits, used = status.st_size, status.st_mtime
-        return StoreEntry(path.stem, run, step, made, seconds, size, hits, used)
+        return replace(entry, hits=hits, used=used)
 
 
 class Original(Struct, frozen=True):

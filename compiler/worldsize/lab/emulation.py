@@ -108,12 +108,12 @@ class _Reader(Struct, frozen=True):
         faults = []
         for kind, text in ordered:
             try:
-                faults.append(self._fault(kind, text))
+                faults.append(self._read_fault(kind, text))
             except OptionError as error:  # noqa: PERF203 - each is reported
                 self.refuse(str(error), error.help)
         return tuple(faults)
 
-    def _fault(self, kind: Kind, text: str) -> NodeFault:
+    def _read_fault(self, kind: Kind, text: str) -> NodeFault:
         fault = assign_step(parse_fault(kind, text), self.tasks)
         if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
             message = f"`{fault.option}`: step `{fault.step}` has one instance, so it has no link"

@@ -99,7 +99,7 @@ class StepNetwork(Struct):
 
     def prefix(self, node: str) -> tuple[str, ...]:
         """The command prefix that starts a program on a node."""
-        return _prefix(str(self.table), node)
+        return _make_prefix(str(self.table), node)
 
     def pull(self, node: Node, *, plug: bool = False) -> None:
         """Cut a node's link, or restore it."""
@@ -134,7 +134,7 @@ def kill_processes(is_chosen: Callable[[Path], bool]) -> None:
                     os.kill(int(process.name), signal.SIGKILL)
 
 
-def _prefix(table: str, node: str) -> tuple[str, ...]:
+def _make_prefix(table: str, node: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(ENTER), table, node)
 
 
@@ -148,7 +148,7 @@ def _place_on_nodes(call: Call, table: str) -> Call:
     return replace(
         call,
         hosts=tuple(node.address for node in joined),
-        prefixes=tuple(_prefix(table, node.name) for node in joined),
+        prefixes=tuple(_make_prefix(table, node.name) for node in joined),
     )
 
 
@@ -170,13 +170,13 @@ class Namespaces:
                 make_nodes(call.instance_count), stack.enter_context(scratch_folder(NODES_PREFIX))
             )
             stack.callback(site.close)
-            _make(site, self._links.get(call.step, UNSHAPED))
+            _make_network(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site
             stack.callback(self.sites.pop, call.step)
             yield _place_on_nodes(call, str(site.table))
 
 
-def _make(site: StepNetwork, link: Link) -> None:
+def _make_network(site: StepNetwork, link: Link) -> None:
     hosts, plan = site.folder / "hosts", site.folder / "plan.json"
     hosts.write_text(network.hosts_file(site.nodes), encoding="utf-8")
     hosts.chmod(0o644)

@@ -71,13 +71,13 @@ def parse_fault(kind: Kind, text: str) -> NodeFault:
         raise OptionError(f"`--{kind} {text}` does not name a node and a time", help_)
     when, lasts = matched["when"], matched["lasts"]
     at_step = _STEP.fullmatch(when)
-    at_seconds = None if at_step else _seconds(when)
+    at_seconds = None if at_step else _parse_seconds(when)
     if at_step is None and at_seconds is None:
         message = f"`--{kind} {text}`: `{when}` is not a time"
         raise OptionError(message, "write `step:200` for a training step, or `30s` after the start")
     if lasts is not None and kind == "kill":
         raise OptionError(f"`--kill {text}`: a killed node does not start again", f"remove `for {lasts}`")
-    if lasts is not None and not _seconds(lasts):
+    if lasts is not None and not _parse_seconds(lasts):
         raise OptionError(f"`--{kind} {text}`: `{lasts}` is not a length of time", "write it as `for 10s`")
     return NodeFault(
         kind,
@@ -85,12 +85,12 @@ def parse_fault(kind: Kind, text: str) -> NodeFault:
         matched["step"],
         int(at_step[1]) if at_step else None,
         at_seconds,
-        _seconds(lasts) if lasts else None,
+        _parse_seconds(lasts) if lasts else None,
         text.strip(),
     )
 
 
-def _seconds(text: str) -> float | None:
+def _parse_seconds(text: str) -> float | None:
     matched = _SECONDS.fullmatch(text)
     return float(matched[1]) * _UNITS[matched[2]] if matched else None
 

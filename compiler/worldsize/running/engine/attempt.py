@@ -111,7 +111,7 @@ class Attempt:
                 clear_step_folder(task, run, interrupted=True)
             prepare_step_folder(task, self.context.code[task.name], run)
         except OSError as error:
-            return _fail(f"its folder cannot be made: {describe_os_error(error, file=True)}")
+            return _make_failure(f"its folder cannot be made: {describe_os_error(error, file=True)}")
         return None
 
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
@@ -121,7 +121,7 @@ class Attempt:
         try:
             values = resolve_inputs(task, context.run)
         except (OSError, UnicodeDecodeError) as error:  # of an output that is a value
-            return _fail(f"an input has no value: {error}")
+            return _make_failure(f"an input has no value: {error}")
         call = make_call(
             task,
             context.run,
@@ -141,7 +141,7 @@ class Attempt:
                 stale_locks.remove_stale_locks(root)
             group = Group(plan, context.supervisor, cwd=step.code, logs=step.logs)
         except OSError as error:
-            return _fail(f"its processes cannot be started: {describe_os_error(error)}")
+            return _make_failure(f"its processes cannot be started: {describe_os_error(error)}")
         self.group = self._stack.enter_context(group)
         self.began = time.monotonic()
         processes = make_redaction(task, call, values, context.mask).processes(plan)
@@ -160,7 +160,7 @@ class Attempt:
 
     def watch_guard(self) -> Outcome | None:
         """Check the guard of the processes; the outcome if it is lost."""
-        return None if self.group is None or self.group.look() else self._outcome()
+        return None if self.group is None or self.group.look() else self._find_outcome()
 
     def read_events(self) -> Outcome | None:
         """Read what happened to its processes; the outcome once all have ended."""
@@ -169,7 +169,7 @@ class Attempt:
             self.context.log.write(
                 "process_ended", step=self.task.name, process=ended.process.name, status=ended.status
             )
-        return self._outcome() if self.group.done else None
+        return self._find_outcome() if self.group.done else None
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask its processes to end; returns at once."""
@@ -185,7 +185,7 @@ class Attempt:
         """Leave no process, and give back ports and places."""
         self._stack.close()
 
-    def _outcome(self) -> Outcome:
+    def _find_outcome(self) -> Outcome:
         assert self.group is not None
         task, logs = self.task, self.context.run.step(self.task.name).logs
         if self.stop_requested:
@@ -212,5 +212,5 @@ class Attempt:
         return () if not gpus or self.task.launcher == "none" or has_all else self.slots
 
 
-def _fail(reason: str) -> Outcome:
+def _make_failure(reason: str) -> Outcome:
     return Outcome("failed", failure_of_step(reason))

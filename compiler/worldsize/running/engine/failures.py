@@ -262,18 +262,18 @@ def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
 
 def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
     """Count the processes that the kernel has killed for memory since the machine or container started."""
-    return max(_counter(vmstat, "oom_kill"), _counter(events, "oom_kill"))
+    return max(_read_counter(vmstat, "oom_kill"), _read_counter(events, "oom_kill"))
 
 
 def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
     """Notes about a process that was killed for memory, by the inputs of its step."""
-    total = _counter(_MEMORY, "MemTotal:") * 1024
+    total = _read_counter(_MEMORY, "MemTotal:") * 1024
     advice = [f"the machine has {format_memory(total)} of memory"] if total else []
-    planned = _number(inputs, "predicted_memory_bytes")
+    planned = _read_whole_input(inputs, "predicted_memory_bytes")
     if planned and advice:
         advice[0] += f"; {format_memory(planned)} were planned for each process"
-    micro = _number(inputs, "batch_size_per_device")
-    accumulation = _number(inputs, "gradient_accumulation_steps") or 1
+    micro = _read_whole_input(inputs, "batch_size_per_device")
+    accumulation = _read_whole_input(inputs, "gradient_accumulation_steps") or 1
     smaller = smaller_batch(micro, 0.5) if micro else 0
     if micro and smaller < micro:
         advice.append(
@@ -285,13 +285,13 @@ def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
     return tuple(advice)
 
 
-def _number(inputs: Mapping[str, Source | None], name: str) -> int:
+def _read_whole_input(inputs: Mapping[str, Source | None], name: str) -> int:
     source = inputs.get(name)
     text = source.rendered if isinstance(source, Text) else ""
     return int(text) if text.isdigit() else 0
 
 
-def _counter(path: Path, name: str) -> int:
+def _read_counter(path: Path, name: str) -> int:
     try:
         lines = untrusted.read_text(path, encoding="ascii", errors="replace").splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)

@@ -93,7 +93,7 @@ class Sweep(Struct):
         self._is_untracked()
         if logged is not None:
             self._store_history(trial, logged)
-        score = self._score(trial)
+        score = self._find_score(trial)
         if self._sampler is not None:
             self._sampler.tell(trial.number, score)
         self.log.write(
@@ -135,19 +135,19 @@ class Sweep(Struct):
 
     def finish(self) -> Failure | None:
         """Link the best trial's outputs as the step's own, and record the trials; the failure, if any."""
-        failure = self._failure()
+        failure = self._explain_failure()
         if failure is None:
-            self.best = self._best()
+            self.best = self._find_best()
             assert self.best is not None
             try:
-                self._link(self.best)
+                self._link_outputs(self.best)
             except OSError as error:
                 failure = failure_of_step(f"the best trial's outputs cannot be linked: {error.strerror}")
-        self._record()
+        self._write_record()
         if self.best is not None:
             run = self.tracking.run_of(self.best.name)
             if run is not None:  # the tags that Azure ML sets
-                tags = {"best_child_run_id": run, "score": str(self._score(self.best))}
+                tags = {"best_child_run_id": run, "score": str(self._find_score(self.best))}
                 self.tracking.tag(self.task.name, tags)
         return failure
 
@@ -162,8 +162,8 @@ class Sweep(Struct):
         }
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         short = self.best.name.rpartition(".")[2]
-        score = _format_value(self._score(self.best))
-        return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
+        score = f"{self.plan.primary_metric} {_format_value(self._find_score(self.best))}"
+        return f"the best of {self._describe_counts()} is {short}: {score} with {values}"
 
     @property
     def chosen(self) -> str | None:
@@ -173,7 +173,7 @@ class Sweep(Struct):
     @property
     def score(self) -> float | None:
         """The value of the primary metric in the best trial, once there is one."""
-        return None if self.best is None else self._score(self.best)
+        return None if self.best is None else self._find_score(self.best)
 
     def _add_trials(self) -> list[Task]:
         """Make as many new trials as may run at the same time."""
@@ -219,46 +219,48 @@ class Sweep(Struct):
             self.log.write("trial_stopped_early", step=trial.name, policy=policy.kind, interval=due)
         return bad
 
-    def _score(self, trial: Trial) -> float | None:
+    def _find_score(self, trial: Trial) -> float | None:
         return best_value(trial.history, self.plan.goal) if trial.history else None
 
-    def _best(self) -> Trial | None:
+    def _find_best(self) -> Trial | None:
         best: Trial | None = None
         for trial in self.trials.values():
-            score = self._score(trial)
+            score = self._find_score(trial)
             if trial.state not in DONE or score is None or math.isnan(score):
                 continue
-            top = self._score(best) if best is not None else None
+            top = self._find_score(best) if best is not None else None
             if top is None or is_worse(top, score, self.plan.goal):
                 best = trial
         return best
 
-    def _failure(self) -> Failure | None:
+    def _explain_failure(self) -> Failure | None:
         """Why there is no best trial, and the failure of the first that failed; None if there is one."""
         if self._reason is not None:
             return failure_of_step(self._reason)
         failed = [trial for trial in self.trials.values() if trial.state == "failed"]
         if self._timed_out:
-            message = f"it was stopped at its timeout of {self.plan.timeout} s, after {self._counts()}"
+            message = (
+                f"it was stopped at its timeout of {self.plan.timeout} s, after {self._describe_counts()}"
+            )
         elif len(failed) == len(self.trials):
             message = f"all {len(failed)} trials failed" if len(failed) > 1 else "its only trial failed"
-        elif self._best() is None:
-            message = self._not_logged()
+        elif self._find_best() is None:
+            message = self._describe_unlogged()
         else:
             return None
         for trial in failed:
             if trial.failure is not None:
                 said = f"{message}; in {trial.name.rpartition('.')[2]} {trial.failure.message}"
-                return replace(trial.failure, message=said + self._given_up())
-        return failure_of_step(message + self._given_up())
+                return replace(trial.failure, message=said + self._describe_giving_up())
+        return failure_of_step(message + self._describe_giving_up())
 
-    def _given_up(self) -> str:
+    def _describe_giving_up(self) -> str:
         """Why there are fewer trials than requested, if the first ones all failed in the same way."""
         if self._over or not self._is_futile():
             return ""
         return f"; after {len(self.trials)} that failed in the same way no further trial was started"
 
-    def _not_logged(self) -> str:
+    def _describe_unlogged(self) -> str:
         metric = self.plan.primary_metric
         if any(trial.history for trial in self.trials.values()):
             return f"no trial that succeeded logged a number as `{metric}`"
@@ -266,7 +268,7 @@ class Sweep(Struct):
         logged = f"they logged {', '.join(names)}" if names else "they logged no metric"
         return f"no trial logged `{metric}` to MLflow; {logged}"
 
-    def _counts(self) -> str:
+    def _describe_counts(self) -> str:
         states = [trial.state for trial in self.trials.values()]
         parts = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
         for state, word in (
@@ -277,21 +279,21 @@ class Sweep(Struct):
                 parts.append(f"{states.count(state)} {word}")
         return parts[0] + (f" ({', '.join(parts[1:])})" if parts[1:] else "")
 
-    def _link(self, best: Trial) -> None:
+    def _link_outputs(self, best: Trial) -> None:
         mine, theirs = self.run.step(self.task.name), self.run.step(best.name)
         mine.outputs.mkdir(parents=True, exist_ok=True)
         for name in self.task.outputs:
             _symlink(theirs.outputs / name, mine.outputs / name)
         _symlink(theirs.code, mine.code)
 
-    def _record(self) -> None:
+    def _write_record(self) -> None:
         """Write `sweep.json` to the step's folder, to compare trials later."""
         tried = [
             {
                 "name": trial.name,
                 "state": trial.state,
                 "parameters": trial.values,
-                "value": _to_json_number(self._score(trial)),
+                "value": _to_json_number(self._find_score(trial)),
             }
             for trial in self.trials.values()
         ]
@@ -307,7 +309,7 @@ class Sweep(Struct):
             step=self.task.name,
             best=best.name if best else None,
             parameters=best.values if best else None,
-            value=_to_json_number(self._score(best)) if best else None,
+            value=_to_json_number(self._find_score(best)) if best else None,
             trials=len(tried),
         )
         with contextlib.suppress(OSError):
@@ -400,7 +402,7 @@ def _exceeds_slack(policy: EarlyTermination, goal: Goal, name: str, reached: Map
     With ``slack_factor`` f, 0.8 to be maximised allows 0.8 / (1 + f), and 0.8 to be minimised
     0.8 · (1 + f). Below zero the absolute value counts, so that the slack stays positive.
     """
-    top = _top([best_value(history, goal) for history in reached.values()], goal)
+    top = _find_top([best_value(history, goal) for history in reached.values()], goal)
     if policy.slack_amount:
         slack = policy.slack_amount
     else:
@@ -421,15 +423,15 @@ def _is_truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapp
     """Whether it is among the percentage of worst trials, rounded down; of equal ones the later are."""
     doomed = len(reached) * policy.truncation_percentage // 100
     scores = {trial: best_value(history, goal) for trial, history in reached.items()}
-    order = sorted(scores, key=lambda trial: (_rank(scores[trial], goal), trial))
+    order = sorted(scores, key=lambda trial: (_rank_value(scores[trial], goal), trial))
     return name in order[len(order) - doomed :]
 
 
-def _top(values: Sequence[float], goal: Goal) -> float:
-    return min(values, key=lambda value: _rank(value, goal))
+def _find_top(values: Sequence[float], goal: Goal) -> float:
+    return min(values, key=lambda value: _rank_value(value, goal))
 
 
-def _rank(value: float, goal: Goal) -> float:
+def _rank_value(value: float, goal: Goal) -> float:
     """A sort key that puts the best first."""
     if math.isnan(value):
         return math.inf

@@ -83,7 +83,9 @@ def read_definition(
         return Definition(), []
     value, span = environment.value, environment.span
     if isinstance(value, dict):
-        return _read_mapping(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
+        return _read_mapping(
+            value, folder, Definition(_make_title(value), _find_title_span(environment) or span), gate
+        )
     if not isinstance(value, str):
         return Definition(), []
     start = Definition(f"`{shorten(value)}`", span)
@@ -114,7 +116,7 @@ def _read_mapping(
             return definition, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
             message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which is outside the project"
-            return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
+            return start, _make_problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
         return _read_conda(listed, folder, definition, _dump(listed), gate)
     if isinstance(listed, str):
@@ -135,7 +137,7 @@ def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinitio
         if not exists(path):
             return start, []  # reported at its reference
         help_ = "name an environment file, a conda file or a requirements file"
-        return start, _problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
+        return start, _make_problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
     if refused := _report_forbidden(start, path, gate):
         return start, refused
     if path.suffix == ".txt":
@@ -147,7 +149,7 @@ def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinitio
     if isinstance(value, dict) and "dependencies" in value:
         return _read_conda(value, path.parent, start, untrusted.read_text(path), gate)
     help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
-    return start, _problem(
+    return start, _make_problem(
         start, f"`{path.name}` is not an environment: it names neither packages nor an image", help_
     )
 
@@ -177,14 +179,16 @@ def _expand_lines(
         name = getattr(error, "filename", None) or "a requirements file"
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         message = f"{start.name}: `{name}` cannot be read: {str(reason).lower()}"
-        return start, _problem(start, message, "correct the path; it is relative to the file that names it")
+        return start, _make_problem(
+            start, message, "correct the path; it is relative to the file that names it"
+        )
 
 
-def _problem(definition: Definition, message: str, help_: str) -> list[Problem]:
+def _make_problem(definition: Definition, message: str, help_: str) -> list[Problem]:
     return [Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)]
 
 
-def _title(value: Mapping[str, Any]) -> str:
+def _make_title(value: Mapping[str, Any]) -> str:
     """How messages call an environment that has no name of its own."""
     if isinstance(value.get("conda_file"), dict):
         return "`conda_file`"
@@ -195,8 +199,8 @@ def _title(value: Mapping[str, Any]) -> str:
     return f"`{shorten(str(build.get('path')))}`" if isinstance(build, dict) else "the conda file"
 
 
-def _title_span(environment: Field[Any]) -> Span | None:
-    """The position of the part that :func:`_title` names."""
+def _find_title_span(environment: Field[Any]) -> Span | None:
+    """The position of the part that :func:`_make_title` names."""
     listed = fields.read_member(environment, "conda_file")
     if listed is not None:
         return listed.key_span if isinstance(listed.value, dict) else listed.span

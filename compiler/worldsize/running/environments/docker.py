@@ -45,10 +45,10 @@ def run_in_container(process: Process, container: Container) -> Process:
     Its home is a folder that the user may write, because the container may not have one.
     """
     env = {"HOME": str(container.workdir), **process.env}
-    return replace(process, argv=_run_argv(process, container), env=env)
+    return replace(process, argv=_make_run_argv(process, container), env=env)
 
 
-def _run_argv(process: Process, container: Container) -> tuple[str, ...]:
+def _make_run_argv(process: Process, container: Container) -> tuple[str, ...]:
     """The command line that starts a process in a container.
 
     It only names variables, whose values Docker takes from the client, so that it shows no value.
@@ -64,7 +64,7 @@ def _run_argv(process: Process, container: Container) -> tuple[str, ...]:
         *(("--user", container.user) if container.user else ()),
         *("--shm-size", container.shared_memory),
         *(("--gpus", "all") if container.gpus else ()),
-        *_mounts(container),
+        *_list_mounts(container),
         *(word for name in names for word in ("--env", name)),
         *("--entrypoint", process.argv[0]),
         container.image,
@@ -139,14 +139,14 @@ def is_runner_alive(runner: str) -> bool:
     return host != socket.gethostname() or (pid.isdigit() and started == _read_start_time(int(pid)) != "")
 
 
-def _mounts(container: Container) -> Iterable[str]:
+def _list_mounts(container: Container) -> Iterable[str]:
     for path in container.writable:
-        yield from ("--mount", _mount(path))
+        yield from ("--mount", _write_mount(path))
     for path in container.readable:
-        yield from ("--mount", f"{_mount(path)},readonly")
+        yield from ("--mount", f"{_write_mount(path)},readonly")
 
 
-def _mount(path: Path) -> str:
+def _write_mount(path: Path) -> str:
     quoted = [f'"{part}"' if "," in part else part for part in (f"source={path}", f"target={path}")]
     return ",".join(["type=bind", *quoted])
 

@@ -114,13 +114,13 @@ def expand_requirements(
         text = _COMMENT.sub("", line).strip()
         included = _INCLUDE.fullmatch(text)
         if included:
-            path = Path(os.path.normpath(folder / _without_scheme(_unquote(included["path"]))))
+            path = Path(os.path.normpath(folder / _remove_scheme(_unquote(included["path"]))))
             if path not in seen:
                 inner = read_listed(_require_allowed(path, gate)).decode("utf-8-sig").split("\n")
                 yield from expand_requirements(inner, path.parent, gate, seen | {path})
         elif text:
-            absolute = _absolute(text, folder)
-            named = _local_path(absolute)
+            absolute = _make_absolute(text, folder)
+            named = _find_local_path(absolute)
             if named is not None:
                 _require_allowed(named, gate)
             yield absolute
@@ -130,11 +130,11 @@ def digest_requirements(lines: Iterable[str]) -> str:
     """SHA-256 over the lines and the contents of the files and folders of this machine that they name."""
     total = hashlib.sha256()
     for line in lines:
-        path = _named_path(line)
+        path = _find_named_path(line)
         shown = line if path is None else line.replace(str(path), path.name)
         total.update(f"{shown}\0".encode())
         if path is not None:
-            for file in [path] if path.is_file() else sorted(_files(path)):
+            for file in [path] if path.is_file() else sorted(_list_files(path)):
                 total.update(f"{file.relative_to(path) if file != path else file.name}\0".encode())
                 with untrusted.open_file(file) as opened:
                     total.update(untrusted.hash_rest(opened))
@@ -160,7 +160,7 @@ def _looks_like_requirements(path: Path) -> bool:
     return path.is_dir() or path.suffix in _SUFFIXES
 
 
-def _absolute(text: str, folder: Path) -> str:
+def _make_absolute(text: str, folder: Path) -> str:
     for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
         match = pattern.fullmatch(text)
         if match:
@@ -171,7 +171,7 @@ def _absolute(text: str, folder: Path) -> str:
     return text
 
 
-def _local_path(line: str) -> Path | None:
+def _find_local_path(line: str) -> Path | None:
     """The local path that a line makes pip read, whether it exists or not."""
     match = _LOCAL.search(line)
     if match is None:
@@ -181,21 +181,21 @@ def _local_path(line: str) -> Path | None:
     return Path(path if bracket and extras.endswith("]") and "/" not in extras else _unquote(text))
 
 
-def _named_path(line: str) -> Path | None:
+def _find_named_path(line: str) -> Path | None:
     text = re.sub(r"^-[ce] ", "", line)
     text = text.partition("[")[0] if text.endswith("]") else text
     path = Path(text)
     return path if path.is_absolute() and path.exists() else None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
         paths = (Path(parent, name) for name in names if not name.endswith(".pyc"))
         yield from (path for path in paths if path.is_file())  # opening a pipe would block
 
 
-def _without_scheme(path: str) -> str:
+def _remove_scheme(path: str) -> str:
     return (
         unquote(re.sub(r"^file:(?://(?:localhost)?(?=/))?", "", path)) if path.startswith("file:") else path
     )

@@ -94,22 +94,24 @@ class RunResult(Struct, frozen=True):
 
     def __str__(self) -> str:
         """The state of the run and of its steps, its metrics and models, a line each."""
-        lines = ["  ".join(cell for cell in row if cell) for row in self._rows()]
+        lines = ["  ".join(cell for cell in row if cell) for row in self._list_rows()]
         why = [self.failure.message] if self.failure is not None else []
-        return "\n".join([self._title, *(f"  {line}" for line in lines + why)])
+        return "\n".join([self._make_title, *(f"  {line}" for line in lines + why)])
 
     def _repr_html_(self) -> str:
         """The steps, metrics and models as a table for a notebook."""
         from worldsize.documents.diagnostics.html_table import render_html_table
 
         note = self.failure.message if self.failure is not None else ""
-        return render_html_table(self._title, ("", "name", "value", ""), self._rows()[:MAX_ROWS], note)
+        return render_html_table(
+            self._make_title, ("", "name", "value", ""), self._list_rows()[:MAX_ROWS], note
+        )
 
     @property
-    def _title(self) -> str:
+    def _make_title(self) -> str:
         return f"Run {self.id}: {self.state} after {self.seconds:.1f} s"
 
-    def _rows(self) -> list[tuple[str, ...]]:
+    def _list_rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [
             ("step", step.name, step.state, f"{step.seconds:.1f} s") for step in self.steps.values()
         ]
@@ -152,11 +154,11 @@ def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> st
     ended_ranks = [process for process in ranks if process not in running and not process.serves]
     if not running_ranks:
         return "when every process had ended"
-    text = f"when {_named(running_ranks)} still ran"
-    return f"{text} and {_named(ended_ranks)} had ended" if ended_ranks else text
+    text = f"when {_join_titles(running_ranks)} still ran"
+    return f"{text} and {_join_titles(ended_ranks)} had ended" if ended_ranks else text
 
 
-def _named(processes: Sequence[Process]) -> str:
+def _join_titles(processes: Sequence[Process]) -> str:
     titles = [process.title for process in processes]
     if len(titles) > MAX_NAMES:
         titles = [*titles[: MAX_NAMES - 1], f"{len(titles) - MAX_NAMES + 1} more"]

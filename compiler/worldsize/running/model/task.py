@@ -176,7 +176,7 @@ class Parameter(Struct, frozen=True):
             return self.values[min(int(position * len(self.values)), len(self.values) - 1)]
         if self.kind == "randint":
             return min(int(position * self.second), int(self.second) - 1)
-        return self.finish(self._plain(position))
+        return self.finish(self._draw_plain(position))
 
     def finish(self, drawn: float) -> Value:
         """Transform a draw from the underlying uniform or normal distribution."""
@@ -186,7 +186,7 @@ class Parameter(Struct, frozen=True):
             return drawn
         return multiply_step(round(drawn / self.q), self.q, whole=self.whole)
 
-    def _plain(self, position: float) -> float:
+    def _draw_plain(self, position: float) -> float:
         if "normal" not in self.kind:
             return self.first + (self.second - self.first) * position
         if self.second == 0:

@@ -57,16 +57,16 @@ class Machine(Struct, frozen=True):
 
 def detect_machine() -> Machine:
     """Detect cores and GPUs, respecting CUDA_VISIBLE_DEVICES and the CPU affinity."""
-    return Machine(_cores(), _gpus())
+    return Machine(_count_cores(), _list_gpus())
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _gpus() -> tuple[str, ...]:
+def _list_gpus() -> tuple[str, ...]:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         names = [name.strip() for name in chosen.split(",")]
@@ -135,10 +135,12 @@ def fit_devices(
     fitted, notices = {}, []
     for name, task in tasks.items():
         fitted[name] = task
-        size = sizes.get(name) or _input_text(task, SIZE)
-        told_gpus = literals.parse_number(_input_text(task, GPUS)) or 0
+        size = sizes.get(name) or _read_input_text(task, SIZE)
+        told_gpus = literals.parse_number(_read_input_text(task, GPUS)) or 0
         if told_gpus > 0:
-            visible_gpus = min(told_gpus, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
+            visible_gpus = (
+                min(told_gpus, _count_gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
+            )
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
         vm_size = vm_sizes.lookup(size, learned) if size else None
         planned = told_gpus or (vm_size.gpus if vm_size is not None else 0)
@@ -166,7 +168,7 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
     return notices
 
 
-def _gpus_of_instance(task: Task) -> int:
+def _count_gpus_of_instance(task: Task) -> int:
     """The GPUs of an instance that its processes use."""
     if task.worker_count is not None:
         return task.gpus_per_process
@@ -176,13 +178,13 @@ def _gpus_of_instance(task: Task) -> int:
 def _describe_devices(task: Task, planned: float, size: str | None) -> str:
     gpus = f"{planned:g} GPU{'s' * (planned > 1)} an instance" + (f" (`{size}`)" if size else "")
     text = f"{task.name}: planned for {gpus}, running on CPUs here"
-    precision = _input_text(task, PRECISION)
+    precision = _read_input_text(task, PRECISION)
     if precision == "fp16":
         return f"{text}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
     return f"{text}, in bf16 as planned" if precision == "bf16" else text
 
 
-def _input_text(task: Task, name: str) -> str | None:
+def _read_input_text(task: Task, name: str) -> str | None:
     source = task.inputs.get(name)
     return source.rendered if isinstance(source, Text) else None
 

@@ -107,7 +107,9 @@ def _report_unknown(job: Job, setting: _Setting) -> Problem:
             " reads the others from the workspace"
         )
         return Problem("run-refused", span, message, help_)
-    help_ = did_you_mean(name, sorted({*_names(job)})) or "see `inputs:` of the pipeline and of its steps"
+    help_ = (
+        did_you_mean(name, sorted({*_list_names(job)})) or "see `inputs:` of the pipeline and of its steps"
+    )
     if registered and not port:
         help_ = (
             "write `STEP.INPUT`; of registered components only the inputs that the file gives are known here"
@@ -121,7 +123,7 @@ def _is_registered(step: Step) -> bool:
     return step.component is None and isinstance(reference, str) and classify(reference) == "asset"
 
 
-def _names(job: Job) -> Iterator[str]:
+def _list_names(job: Job) -> Iterator[str]:
     yield from job.inputs
     for step in job.steps.values():
         declared = step.component.inputs if step.component is not None else {}
@@ -167,7 +169,7 @@ def _make_field(
     if isinstance(before, Data) or any(port.is_data for port in ports):
         type_ = before.type if isinstance(before, Data) else None
         problems += _report_absent(setting)
-        return Field(Data(type_, Field(_path(setting.text), setting.span)), setting.span)
+        return Field(Data(type_, Field(_resolve_path(setting.text), setting.span)), setting.span)
     value: Any = resolve_scalar(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
         value = setting.text
@@ -192,14 +194,14 @@ def _wants_text(before: Argument | None, ports: list[Port]) -> bool:
     return isinstance(before, Literal) and isinstance(before.value, str)
 
 
-def _path(text: str) -> str:
+def _resolve_path(text: str) -> str:
     """A path relative to the working folder, as in a shell."""
     return str(Path(os.path.abspath(text.removeprefix("file:")))) if classify(text) == "local" else text  # noqa: PTH100
 
 
 def _report_absent(setting: _Setting) -> Iterator[Problem]:
     """Report a path that does not exist at the option, not at the lines of the file that use it."""
-    if classify(setting.text) == "local" and not exists(Path(_path(setting.text))):
+    if classify(setting.text) == "local" and not exists(Path(_resolve_path(setting.text))):
         message = f"`{shorten(setting.text)}` does not exist"
         help_ = "write a file or folder of this machine, relative to the current folder"
         yield Problem("run-refused", setting.span, message, help_)
@@ -225,7 +227,7 @@ def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
             for port in step.component.inputs.values():
                 field = find_argument(step.inputs, port.name)
                 expression = field.value.expression if field and isinstance(field.value, Binding) else None
-                if not _reads(expression, wanted):
+                if not _is_bound_to(expression, wanted):
                     continue
                 seen += 1
                 inner = scope.inside(step)
@@ -234,7 +236,7 @@ def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
                     waiting.append((inner, port.name))
 
 
-def _reads(expression: Expression | None, wanted: str) -> bool:
+def _is_bound_to(expression: Expression | None, wanted: str) -> bool:
     return expression is not None and expression.scope == "parent.inputs" and expression.port == wanted
 
 

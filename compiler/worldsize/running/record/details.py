@@ -65,7 +65,7 @@ class LocalDetails:
 
     def registrations(self) -> Sequence[Registration]:
         """What the steps have written of them."""
-        return read_registrations({name: self._result(step) for name, step in self._run.steps.items()})
+        return read_registrations({name: self._make_result(step) for name, step in self._run.steps.items()})
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
         """Outputs that exist and are not empty."""
@@ -85,9 +85,9 @@ class LocalDetails:
 
     def metrics(self, step: StepRecord) -> Mapping[str, float]:
         """What the step has written as its metrics."""
-        return read_metrics({step.name: self._result(step)})
+        return read_metrics({step.name: self._make_result(step)})
 
-    def _result(self, step: StepRecord) -> StepResult:
+    def _make_result(self, step: StepRecord) -> StepResult:
         root = self._run.root / "steps" / step.name
         return StepResult(step.name, "succeeded", 0.0, root, self._output_paths(step))
 
@@ -116,7 +116,7 @@ def read_speeds(root: Path) -> dict[str, Speed]:
     speeds = {}
     for name, recorded in steps.items() if isinstance(steps, dict) else ():
         speed = summarise_speed(
-            _read_reports(root / "steps" / name / "progress.jsonl"), _parameters(recorded)
+            _read_reports(root / "steps" / name / "progress.jsonl"), _read_parameters(recorded)
         )
         if speed is not None:
             speeds[name] = speed
@@ -164,7 +164,7 @@ def _read_reports(path: Path) -> list[tuple[int, float]]:
     return []
 
 
-def _parameters(recorded: Any) -> dict[str, str]:
+def _read_parameters(recorded: Any) -> dict[str, str]:
     listed = recorded.get("parameters") if isinstance(recorded, dict) else None
     return {str(name): str(value) for name, value in listed.items()} if isinstance(listed, dict) else {}
 

@@ -43,9 +43,9 @@ def parse_progress(line: str) -> Progress | None:
     document = parse_object(line)
     if document is None:
         return None
-    numbers = {name: _number(document.get(name)) for name in Progress.__struct_fields__}
+    numbers = {name: _to_number(document.get(name)) for name in Progress.__struct_fields__}
     step, total = numbers.pop("step"), numbers.pop("total_steps")
-    return Progress(_whole(step), _whole(total), **numbers)
+    return Progress(_to_whole(step), _to_whole(total), **numbers)
 
 
 def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
@@ -62,11 +62,11 @@ def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
     return where
 
 
-def _whole(value: float | None) -> int | None:
+def _to_whole(value: float | None) -> int | None:
     return int(value) if value is not None and math.isfinite(value) else None
 
 
-def _number(value: object) -> float | None:
+def _to_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MAX_VALUE:
         return None
     return float(value)
@@ -75,7 +75,7 @@ def _number(value: object) -> float | None:
 def read_metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
     """The numbers of every ``metrics.json``, by name; a repeated name gets the step's name as prefix."""
     metrics: dict[str, float] = {}
-    for step, document in _documents(steps, "metrics.json"):
+    for step, document in _read_documents(steps, "metrics.json"):
         for name, value in document.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
@@ -91,12 +91,12 @@ def read_registrations(steps: Mapping[str, StepResult]) -> tuple[Registration, .
             str(document["version"]) if document.get("version") is not None else None,
             str(document["reason"]) if document.get("reason") else None,
         )
-        for _, document in _documents(steps, "registration.json")
+        for _, document in _read_documents(steps, "registration.json")
         if "name" in document
     )
 
 
-def _documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for step in steps.values():
         for folder in step.outputs.values():
             document = read_json(folder / name, LARGEST_BYTES)

@@ -50,7 +50,7 @@ def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
         "target": str(prepared.target.absolute()),
         "reference": read_reference(prepared.target),
         "title": prepared.mask.text(prepared.title),
-        "options": _options(prepared.options, withheld),
+        "options": _describe_options(prepared.options, withheld),
         "withheld": withheld,
         "track": track,
         "compiled": (folder.pipeline / "pipeline.yml").exists(),
@@ -111,7 +111,7 @@ def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
         return None
 
 
-def _options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
+def _describe_options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
     """The options as JSON, without secrets, and with absolute paths."""
     values = structs.asdict(options)
     values["settings"] = {name: text for name, text in options.settings.items() if name not in withheld}

@@ -113,7 +113,7 @@ def walk_tree(path: Path, runs: Path | None = None) -> Iterator[TreeEntry]:
         return
     if S_ISDIR(status.st_mode):
         yield TreeEntry("", "folder", status)
-        yield from _below(str(path), runs)
+        yield from _walk_folder(str(path), runs)
     elif S_ISREG(status.st_mode):
         yield TreeEntry("", "file", status)
     else:
@@ -128,7 +128,7 @@ def _is_in_run(real: str, runs: Path) -> bool:
     return real.startswith(top) and os.sep in real[len(top) :]
 
 
-def _below(root: str, runs: Path | None) -> Iterator[TreeEntry]:
+def _walk_folder(root: str, runs: Path | None) -> Iterator[TreeEntry]:
     first: dict[tuple[int, int], str] = {}
     waiting: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
     listed = repeated = 0
@@ -208,8 +208,8 @@ class Digests:
             InterruptedError: ``stop`` returned True.
         """
         if runs is not None or self._folder is None:
-            return self._tree(path, runs)
-        return self._remembered(path, lambda: self._tree(path, None))
+            return self._hash_tree(path, runs)
+        return self._recall_tree(path, lambda: self._hash_tree(path, None))
 
     def files(self, sources: Mapping[str, Path | Archive], label: Path) -> Tree:
         """Files from several folders as one tree, whose digests are cached under the path ``label``.
@@ -218,7 +218,7 @@ class Digests:
             OSError: Something cannot be read.
             InterruptedError: ``stop`` returned True.
         """
-        return self._remembered(label, lambda: self._files(sources))
+        return self._recall_tree(label, lambda: self._hash_files(sources))
 
     def file(self, path: Path, status: os.stat_result | None = None) -> Leaf:
         """Hash one file.
@@ -232,9 +232,9 @@ class Digests:
         if digest is not None and digest[0] == marks:
             self._met[str(path)] = digest
             return Leaf(digest[1], marks[0], marks)
-        return self._hash(path)
+        return self._hash_file(path)
 
-    def _tree(self, path: Path, runs: Path | None) -> Tree:
+    def _hash_tree(self, path: Path, runs: Path | None) -> Tree:
         kind: Kind = "missing"
         files: dict[str, Leaf] = {}
         names: dict[Kind, list[str]] = {"folder": [], "other": []}
@@ -247,13 +247,13 @@ class Digests:
                 files[entry.place] = self.file(path / entry.place if entry.place else path, entry.status)
         return Tree(kind, files, tuple(names["folder"]), tuple(names["other"]))
 
-    def _files(self, sources: Mapping[str, Path | Archive]) -> Tree:
+    def _hash_files(self, sources: Mapping[str, Path | Archive]) -> Tree:
         leaves = {}
         for place, source in sources.items():
-            leaves[place] = self._zipped(source) if isinstance(source, Archive) else self.file(source)
+            leaves[place] = self._hash_archive(source) if isinstance(source, Archive) else self.file(source)
         return Tree("folder", leaves)
 
-    def _zipped(self, archive: Archive) -> Leaf:
+    def _hash_archive(self, archive: Archive) -> Leaf:
         """Hash a zip by its files, without writing it."""
         total, size = hashlib.sha256(os.fsencode(archive.folder)), 0
         for name, path in archive.files:
@@ -262,7 +262,7 @@ class Digests:
             size += leaf.size
         return Leaf(total.hexdigest(), size)
 
-    def _hash(self, path: Path) -> Leaf:
+    def _hash_file(self, path: Path) -> Leaf:
         """Read a file; it has no stamp if it changed meanwhile, or may change without a new stamp."""
         self.hashed += 1
         now = self._clock()
@@ -281,23 +281,23 @@ class Digests:
         self._known[str(path)] = self._met[str(path)] = after, content
         return Leaf(content, size, after)
 
-    def _remembered(self, label: Path, collect: Callable[[], Tree]) -> Tree:
+    def _recall_tree(self, label: Path, collect: Callable[[], Tree]) -> Tree:
         """Collect a tree with the cached digests of its path, and cache the new ones."""
         if self._folder is None:
             return collect()
         name = hashlib.sha256(os.fsencode(os.path.abspath(label))).hexdigest()[:32]  # noqa: PTH100 - as text
         file = self._folder / f"{name}.json"
         if file not in self._kept:
-            self._kept[file] = self._load(file)
+            self._kept[file] = self._load_digests(file)
             self._known.update(self._kept[file])
         self._met = {}
         tree = collect()
         if self._met != self._kept[file]:
             self._kept[file] = self._met
-            self._save(file)
+            self._save_digests(file)
         return tree
 
-    def _load(self, file: Path) -> dict[str, tuple[Stamp, str]]:
+    def _load_digests(self, file: Path) -> dict[str, tuple[Stamp, str]]:
         """Read the digests of an earlier run, unless the file is damaged or of an earlier boot."""
         document = read_json(file)
         if document is None or document.get("boot") != boot_id():
@@ -307,7 +307,7 @@ class Digests:
         except msgspec.ValidationError:
             return {}
 
-    def _save(self, file: Path) -> None:
+    def _save_digests(self, file: Path) -> None:
         """Save digests; of two concurrent runs the last one wins, which is harmless."""
         with contextlib.suppress(OSError):  # without the cache the next run is slower
             write_json(file, {"boot": boot_id(), "files": self._met})

@@ -156,12 +156,12 @@ def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment:
             raw and to_python(raw) for raw in (task.step and task.step.raw, task.component.raw)
         ]
     parts |= {f"input `{name}`": value for name, value in inputs.items()}
-    return {name: _digest(value) for name, value in parts.items()}
+    return {name: _digest_value(value) for name, value in parts.items()}
 
 
 def make_key(parts: Parts) -> str:
     """The key itself: 64 hexadecimal digits."""
-    return _digest(parts)
+    return _digest_value(parts)
 
 
 @cache
@@ -178,38 +178,38 @@ def list_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]
     return [name for name in names if before.get(name) != now.get(name)]
 
 
-def _digest(value: Any) -> str:
-    text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+def _digest_value(value: Any) -> str:
+    text = json.dumps(_to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """A value as plain JSON data, equal for equal values.
 
     Raises:
         TypeError: It contains a value that cannot be converted.
     """
     if isinstance(value, Field):  # its position does not count
-        return _plain(value.value)
+        return _to_plain(value.value)
     if value is None or isinstance(value, str | int | float | bool):
         return value
     if isinstance(value, list | tuple):
-        return [_plain(member) for member in value]
-    return {type(value).__name__ if isinstance(value, Struct) else "": _members(value)}
+        return [_to_plain(member) for member in value]
+    return {type(value).__name__ if isinstance(value, Struct) else "": _list_members(value)}
 
 
-def _members(value: Any) -> Any:
+def _list_members(value: Any) -> Any:
     members: Any
     if isinstance(value, Mapping):
-        members = [[_plain(name), _plain(value[name])] for name in sorted(value, key=repr)]
+        members = [[_to_plain(name), _to_plain(value[name])] for name in sorted(value, key=repr)]
     elif isinstance(value, set | frozenset):
-        members = ["set", *sorted(json.dumps(_plain(member), sort_keys=True) for member in value)]
+        members = ["set", *sorted(json.dumps(_to_plain(member), sort_keys=True) for member in value)]
     elif isinstance(value, PurePath):
         members = f"path {value}"
     elif isinstance(value, bytes):
         members = f"bytes {value.hex()}"
     elif isinstance(value, Struct):
-        members = [[name, _plain(getattr(value, name))] for name in value.__struct_fields__]
+        members = [[name, _to_plain(getattr(value, name))] for name in value.__struct_fields__]
     elif isinstance(value, dt.date):  # YAML has dates
         members = f"date {value.isoformat()}"
     else:

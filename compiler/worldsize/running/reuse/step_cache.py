@@ -77,7 +77,7 @@ class ReuseCache(Struct):
         """
         if task.name in self._keys:  # it was looked up, and waits for slots
             return None
-        parts = self._keys[task.name] = self._parts(task)
+        parts = self._keys[task.name] = self._make_parts(task)
         adopted = self._adopt(task, parts)
         if adopted is None and parts is not None and not self.force and is_deterministic(task):
             return self._reuse(task, make_key(parts))
@@ -99,9 +99,9 @@ class ReuseCache(Struct):
         folder = self.run.step(task.name)
         before = self._keys.get(task.name)
         try:
-            places = {name: output_path(folder, name) for name in self._outputs(task)}
+            places = {name: output_path(folder, name) for name in self._list_outputs(task)}
             outputs = {name: self.digests.tree(path, runs=runs_of(folder)) for name, path in places.items()}
-            changed = [] if before is None else list_changed(before, self._parts(task) or {})
+            changed = [] if before is None else list_changed(before, self._make_parts(task) or {})
             parts = {**(before or {}), **dict.fromkeys(changed, "")}  # it is unknown which content was read
             done = OutputRecord(make_key(parts), parts, outputs, seconds)
             self._records[task.name] = done, folder
@@ -109,11 +109,11 @@ class ReuseCache(Struct):
             if changed and is_deterministic(task):
                 self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
             elif not changed and before is not None:
-                self._add(task, done)
+                self._add_entry(task, done)
         except OSError:  # without a record the step is not reused
             return
 
-    def _add(self, task: Task, done: OutputRecord) -> None:
+    def _add_entry(self, task: Task, done: OutputRecord) -> None:
         """Add an entry for later runs."""
         leads_out = next((name for name, tree in done.outputs.items() if tree.leads_out), None)
         if leads_out is not None:
@@ -133,7 +133,7 @@ class ReuseCache(Struct):
             if done is None or done.key != wanted:
                 self.store.remove(entry)
                 return None
-            if not done.outputs.keys() >= set(self._outputs(task)):
+            if not done.outputs.keys() >= set(self._list_outputs(task)):
                 return None
             if not self._is_unchanged(task, done, folder, entry.run):
                 self.store.remove(entry)
@@ -148,7 +148,7 @@ class ReuseCache(Struct):
         source = read_original(step)
         folder = step if source is None else original_folder(self.run, source)
         done = load_output_record(folder) if task.name in self.earlier else None
-        if done is not None and parts is not None and set(self._outputs(task)) <= done.outputs.keys():
+        if done is not None and parts is not None and set(self._list_outputs(task)) <= done.outputs.keys():
             changed = list_changed(done.parts, parts)
             if changed:
                 self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
@@ -156,7 +156,7 @@ class ReuseCache(Struct):
                 self._adopted.add(task.name)
                 if source is None:  # the run may have died before it added an entry
                     with contextlib.suppress(OSError):
-                        self._add(task, done)
+                        self._add_entry(task, done)
                 return source.run if source else self.run.id
         if source is not None:
             unlink_step(step)
@@ -178,21 +178,23 @@ class ReuseCache(Struct):
         self._records[task.name] = now, folder
         return True
 
-    def _parts(self, task: Task) -> Parts | None:
+    def _make_parts(self, task: Task) -> Parts | None:
         """The parts of the key of a step; None if they are unknown, so that it always runs."""
         try:
-            inputs = {name: self._value(source) for name, source in task.inputs.items()}
-            code = self.digests.files(self._code(task.name).files, task.folder).digest()
+            inputs = {name: self._describe_source(source) for name, source in task.inputs.items()}
+            code = self.digests.files(self._find_code(task.name).files, task.folder).digest()
             identity = identify_environment(task, self.environments, self.digests)
             return make_parts(task, code=code, inputs=inputs, environment=identity)
         except (OSError, TypeError, LookupError):
             return None
 
-    def _value(self, source: Source | None) -> list[list[str]]:
+    def _describe_source(self, source: Source | None) -> list[list[str]]:
         """The value of an input for the key."""
-        return [self._part(part) for part in list_parts(source)] if source is not None else [["absent"]]
+        return (
+            [self._describe_part(part) for part in list_parts(source)] if source is not None else [["absent"]]
+        )
 
-    def _part(self, part: Part) -> list[str]:
+    def _describe_part(self, part: Part) -> list[str]:
         if isinstance(part, Text) and part.secret:
             return ["secret", derive_secret(part.rendered)]
         if isinstance(part, Text):
@@ -200,26 +202,26 @@ class ReuseCache(Struct):
         if isinstance(part, RunName):
             return ["run", self.run.id]
         if isinstance(part, File):
-            return self._data(self.digests.tree(part.path.absolute()), part.path.name)
+            return self._describe_data(self.digests.tree(part.path.absolute()), part.path.name)
         done, folder = self._records[part.step]
         tree = done.outputs[part.port]
         if verify_outputs(done, folder, self.digests)[1] is not None:
             tree = self.digests.tree(output_path(folder, part.port), runs=runs_of(folder))
-        return self._data(tree, part.port)
+        return self._describe_data(tree, part.port)
 
-    def _data(self, tree: Tree, name: str) -> list[str]:
+    def _describe_data(self, tree: Tree, name: str) -> list[str]:
         """Data for the key; the name of a single file counts, because programs read its suffix."""
         part = ["data", name if tree.kind == "file" else "", tree.digest()]
         return [*part, self.run.id] if tree.leads_out else part  # no other run knows what was read
 
-    def _code(self, name: str) -> Snapshot:
+    def _find_code(self, name: str) -> Snapshot:
         while name not in self.code:
             name, dot, _ = name.rpartition(".")
             if not dot:
                 raise LookupError(name)
         return self.code[name]
 
-    def _outputs(self, task: Task) -> list[str]:
+    def _list_outputs(self, task: Task) -> list[str]:
         """The declared outputs, and the artifacts if another step reads them."""
         return [*task.outputs, *([ARTIFACTS] if task.name in self._artifact_sources else [])]
 

@@ -72,8 +72,8 @@ class StepReader(Struct, frozen=True):
         # Without `distribution` the command is started once, however many instances are asked for.
         instances = 1 if launcher == "none" else settings.instances()
         workers, servers = settings.workers(launcher, instances)
-        inputs = self._inputs(component, searched)
-        outputs = {name: self._output_type(port) for name, port in component.outputs.items()}
+        inputs = self._read_inputs(component, searched)
+        outputs = {name: self._find_output_type(port) for name, port in component.outputs.items()}
         if len(self.faults.problems) == before:
             self._check_command(component, inputs, outputs, searched)
         outputs_folder = f"steps/{self.name}/outputs"
@@ -93,7 +93,7 @@ class StepReader(Struct, frozen=True):
             inputs=inputs,
             outputs=outputs,
             environment_variables=settings.environment(launcher),
-            display_name=self._display_name(),
+            display_name=self._read_display_name(),
             timeout=settings.timeout(),
             step=self.step,
             span=self.span,
@@ -230,7 +230,7 @@ class StepReader(Struct, frozen=True):
         source = self.tracer.trace(self.scope, Binding(expression), is_data=False)
         return source.value if isinstance(source, Text) else value
 
-    def _inputs(self, component: Component, searched: frozenset[str]) -> dict[str, Source | None]:
+    def _read_inputs(self, component: Component, searched: frozenset[str]) -> dict[str, Source | None]:
         ports = dict(component.inputs)
         if not graphs.is_inline(self.step):
             self.check_names(ports, searched)
@@ -244,7 +244,7 @@ class StepReader(Struct, frozen=True):
         )
         return frozenset(space) if isinstance(space, YamlMapping) else frozenset()
 
-    def _output_type(self, port: Port) -> str:
+    def _find_output_type(self, port: Port) -> str:
         """The type of an output; an inline job that only binds it has that of the pipeline's output."""
         setting = self.step.outputs.get(port.name)
         if not graphs.is_inline(self.step) or setting is None or setting.value.type:
@@ -301,7 +301,7 @@ class StepReader(Struct, frozen=True):
         else:
             self.refuse(f"step `{self.name}` has nothing to run", "give it a `component` or `command`")
 
-    def _display_name(self) -> str | None:
+    def _read_display_name(self) -> str | None:
         name = self.step.display_name
         return str(name.value) if name is not None and name.value is not None else None
 
@@ -334,7 +334,7 @@ class StepSettings(Struct, frozen=True):
 
     def launcher(self) -> str:
         """The launcher of the processes."""
-        block = self._distribution()
+        block = self._read_distribution()
         if block is None or block.kind is None:
             return "none"
         if block.kind in LAUNCHERS:
@@ -347,54 +347,56 @@ class StepSettings(Struct, frozen=True):
 
     def instances(self) -> int:
         """The number of instances."""
-        return self._inside("instance_count", self.step.resources or self.component.resources, 1)
+        return self._read_count_in("instance_count", self.step.resources or self.component.resources, 1)
 
     def processes(self) -> int:
         """Processes per instance; the default is 1, as in Azure ML."""
-        block = self._distribution()
+        block = self._read_distribution()
         name = "process_count_per_instance"
-        return 1 if block is None else self._count(name, block.process_count_per_instance, 1)
+        return 1 if block is None else self._read_count(name, block.process_count_per_instance, 1)
 
     def workers(self, launcher: str, instances: int) -> tuple[int | None, int]:
         """TensorFlow's workers and parameter servers; the default is one worker per instance."""
-        block = self._distribution()
+        block = self._read_distribution()
         if launcher != "tensorflow" or block is None:
             return None, 0
-        servers = self._count("parameter_server_count", block.parameter_server_count, 0, least=0)
-        return self._count("worker_count", block.worker_count, instances), servers
+        servers = self._read_count("parameter_server_count", block.parameter_server_count, 0, least=0)
+        return self._read_count("worker_count", block.worker_count, instances), servers
 
     def timeout(self) -> int | None:
         """Seconds after which the step is stopped; sweeps and mini-batches have limits of their own."""
-        return None if self.step.type == "sweep" else self._inside("timeout", self.step.limits, 0) or None
+        return (
+            None if self.step.type == "sweep" else self._read_count_in("timeout", self.step.limits, 0) or None
+        )
 
     def environment(self, launcher: str) -> dict[str, str]:
         """The step's own variables. Those without a value are dropped, as the Azure ML client does."""
         rendered = {}
-        for name, value in self._variables().items():
+        for name, value in self._read_variables().items():
             if name in LAUNCHERS[launcher].variables:
-                self._contradiction(launcher, name)
-            source = self._value(value)
+                self._report_contradiction(launcher, name)
+            source = self._trace_value(value)
             if isinstance(source, Text) and source.value is not None:
                 rendered[str(name)] = source.rendered
             elif isinstance(source, File):
                 rendered[str(name)] = str(source.path.absolute())
             elif not isinstance(source, Text):
-                self._unresolved(str(name), value, source)
+                self._report_unresolved(str(name), value, source)
         return rendered
 
-    def _distribution(self) -> fields.Distribution | None:
+    def _read_distribution(self) -> fields.Distribution | None:
         return fields.read_distribution(self.step.distribution or self.component.distribution)
 
-    def _variables(self) -> dict[Any, Any]:
+    def _read_variables(self) -> dict[Any, Any]:
         """The variables of the file by name."""
-        blocks = [block.value for block in self._blocks() if isinstance(block.value, dict)]
+        blocks = [block.value for block in self._list_blocks() if isinstance(block.value, dict)]
         return {name: value for block in blocks for name, value in block.items()}
 
-    def _variable(self, name: str) -> Field[Any] | None:
-        settings = [fields.read_member(block, name) for block in self._blocks()]
+    def _find_variable(self, name: str) -> Field[Any] | None:
+        settings = [fields.read_member(block, name) for block in self._list_blocks()]
         return next((setting for setting in reversed(settings) if setting is not None), None)
 
-    def _blocks(self) -> Iterator[Field[Any]]:
+    def _list_blocks(self) -> Iterator[Field[Any]]:
         """The blocks of variables: that of the step, then that of a sweep's trial, which overrides it."""
         if self.step.environment_variables is not None:
             yield self.step.environment_variables
@@ -404,13 +406,13 @@ class StepSettings(Struct, frozen=True):
             if trial is not None:
                 yield trial
 
-    def _inside(self, name: str, block: Field[Any] | None, default: int) -> int:
-        return self._count(name, fields.read_member(block, name), default)
+    def _read_count_in(self, name: str, block: Field[Any] | None, default: int) -> int:
+        return self._read_count(name, fields.read_member(block, name), default)
 
-    def _count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
+    def _read_count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
         if setting is None or setting.value is None:
             return default
-        source = self._value(setting.value)
+        source = self._trace_value(setting.value)
         number = literals.parse_number(source.value) if isinstance(source, Text) else None
         if number is None or number < least or number != int(number):
             resolved = (
@@ -421,26 +423,26 @@ class StepSettings(Struct, frozen=True):
             return default
         return int(number)
 
-    def _value(self, value: Any) -> Traced:
+    def _trace_value(self, value: Any) -> Traced:
         expression = binding.parse_expression(value)
         argument: Argument = Literal(value) if expression is None else Binding(expression)
         return self.tracer.trace(self.scope, argument, is_data=False)
 
-    def _unresolved(self, name: str, value: Any, source: Traced) -> None:
+    def _report_unresolved(self, name: str, value: Any, source: Traced) -> None:
         """Report a variable whose value is not a text: a path that does not exist yet, or a wrong binding."""
         why = source.message if isinstance(source, Reason) else f"is `{value}`, which is not a literal"
         help_ = "bind it to an input of the pipeline that is a number or a text"
-        at = self._variable(name)
+        at = self._find_variable(name)
         self.faults.refuse(self.span, f"variable `{name}` of step `{self.name}` {why}", help_, at)
 
-    def _contradiction(self, launcher: str, name: str) -> None:
+    def _report_contradiction(self, launcher: str, name: str) -> None:
         """Report a variable that the launcher sets for each process, so that one value is wrong."""
         self.faults.refuse(
             self.span,
             f"`environment_variables` of step `{self.name}` sets `{name}`,"
             f" which `distribution: {{type: {launcher}}}` sets for each process",
             f"remove `{name}`, or remove `distribution` and start the processes yourself",
-            self._variable(name),
+            self._find_variable(name),
         )
 
 

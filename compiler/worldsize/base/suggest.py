@@ -53,7 +53,7 @@ def find_meant(word: str, candidates: Iterable[str], *, but: str | None = None) 
 
 
 def _begins(short: str, long: str) -> bool:
-    """Whether a word begins another. One letter less is a typo, of which :func:`closest` judges."""
+    """Whether a word begins another. One letter less is a typo, which :func:`closest` handles."""
     whole = _fold(long).strip("_")
     return 1 < len(short) < len(whole) - 1 and whole.startswith(short)
 

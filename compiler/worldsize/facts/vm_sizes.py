@@ -76,7 +76,7 @@ NOT_LEARNED: Learned = MappingProxyType({})
 
 
 def make_learned(name: str, gpus: int, vcpus: int | None = None, ram_gib: float | None = None) -> VmSize:
-    """A size of which only its counts are known: neither the model of its GPUs nor its network."""
+    """A size whose counts are known, but neither the model of its GPUs nor its network."""
     return VmSize(
         name=name,
         family="",
@@ -105,7 +105,7 @@ def make_learned(name: str, gpus: int, vcpus: int | None = None, ram_gib: float 
 
 
 def collect_learned(sizes: Iterable[VmSize]) -> Learned:
-    """The sizes by name. One that the catalogue has too is left out: the catalogue knows more of it."""
+    """The sizes by name. Those in the catalogue are left out, because it knows more about them."""
     return {size.name.lower(): size for size in sizes if lookup(size.name) is None}
 
 

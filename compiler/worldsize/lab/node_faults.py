@@ -160,7 +160,7 @@ class FaultInjector(Struct):
     """Watches running steps and injects each fault once; a ``schedule.Watcher``."""
 
     ordered: Sequence[NodeFault]  # the faults, each with its step
-    places: Namespaces | None  # where the nodes are; None where they are only processes
+    places: Namespaces | None  # the nodes; None if instances are only processes
     say: Callable[[str], None]  # tells the user
     _done: set[NodeFault] = field(default_factory=set)
     _cut: list[tuple[float, NodeFault, Attempt]] = field(default_factory=list)  # when to restore the link

@@ -152,14 +152,14 @@ class Rehearsal(Struct):
     """Injects the planned faults into running steps; a ``schedule.Watcher``."""
 
     plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it
-    networks: Namespaces | None  # where the nodes are; None where they are only processes
+    networks: Namespaces | None  # the nodes; None if instances are only processes
     say: Callable[[str], None]  # tells the user
     hits: list[InjectedFault] = field(default_factory=list)
     _next: dict[str, int] = field(default_factory=dict)
     _passing: dict[str, tuple[float, PlannedFault, tuple[int, ...]]] = field(
         default_factory=dict
     )  # until when
-    _last: dict[str, Attempt] = field(default_factory=dict)  # attempt that was seen of each step
+    _last: dict[str, Attempt] = field(default_factory=dict)  # the latest attempt of each step
     _quiet: dict[str, float] = field(default_factory=dict)  # no fault before this time
     _stopped: bool = False  # state of the duty cycle of slow ranks
 

@@ -94,7 +94,7 @@ class Restarting(Struct):
     max_restarts: Mapping[str, int] = field(
         default_factory=dict
     )  # how often, for the steps that say it themselves
-    say: Callable[[str], None] = lambda _: None  # tells the user why there is no further attempt
+    say: Callable[[str], None] = lambda _: None  # shows the user why no further attempt is made
     attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
     def after(self, attempt: Attempt, failure: Failure) -> float | None:

@@ -1,4 +1,4 @@
-"""Which environment each step has: what a job says of it, as far as this machine can provide it."""
+"""Finds the environment of each step, as far as this machine can provide it."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ class CondaRequirements(Struct, frozen=True):
     """What a conda file asks for."""
 
     requirements: tuple[str, ...]  # lines for pip
-    python: str | None  # the Python it names, such as `3.8`; None where it names none, or a range
-    unavailable: tuple[str, ...]  # what pip is not known to have, as it is written
+    python: str | None  # the Python it names, such as `3.8`; None if it names none, or a range
+    unavailable: tuple[str, ...]  # packages that pip may not have, as written
 
 
 def read_conda(dependencies: Any) -> CondaRequirements:
@@ -80,7 +80,7 @@ def read_conda(dependencies: Any) -> CondaRequirements:
 
 
 def _convert_bound(version: str) -> str | None:
-    """Conda's bound on a version as pip writes it; None where pip has no such bound.
+    """Conda's bound on a version as pip writes it; None if pip has no such bound.
 
     ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build is dropped.
     """

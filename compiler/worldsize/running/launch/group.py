@@ -218,7 +218,7 @@ def make_request(
     """The request to the guard to start one process of the plan.
 
     The guard and the members refer to processes by their index in ``known``. The folder ``shared`` is not
-    None where the process has members.
+    None if the process has members.
     """
     env = dict(process.env)
     if shared is not None:

@@ -168,7 +168,7 @@ def plan_tensorflow(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     TF_CONFIG is what Azure ML gives: lists of workers and parameter servers, the own task, and
     ``environment``; no chief, since worker 0 takes that part (Microsoft Learn, "Distributed GPU training
     guide"; Azure Batch AI, issue 15, for parameter servers, the first of which stands on the first instance
-    beside worker 0). Azure ML writes an empty ``ps`` where there is none. TensorFlow from 2.13 crashes on
+    beside worker 0). Azure ML writes an empty ``ps`` if there are none. TensorFlow from 2.13 crashes on
     that, and scripts for Azure delete it, so it is left out here.
 
     Workers come first, then parameter servers; both are dealt out over the instances in turn. A parameter
@@ -196,7 +196,7 @@ def plan_tensorflow(call: Call, ports: Sequence[str]) -> Iterator[Process]:
         processes_of_node[node] += 1
 
 
-# By `distribution.type` in lower case; `none` where there is no distribution.
+# By `distribution.type` in lower case; `none` without a distribution.
 LAUNCHERS = {
     "none": Launcher(lambda _: 0, plan_single),
     "pytorch": Launcher(lambda _: 1, plan_pytorch, PYTORCH_VARIABLES),  # rank 0 listens on it

@@ -91,7 +91,7 @@ class RunFolder(Struct, frozen=True):
 
     Args:
         root: The folder, whose name is the run's id.
-        name_step: The id that a step of the run has outside of it, where whoever started the run chose it.
+        name_step: Gives the id that a step has outside of the run, if the caller chooses these ids.
     """
 
     root: Path

@@ -26,7 +26,7 @@ MAX_ROWS = 300  # in a notebook
 class Failure(Struct, frozen=True):
     """Why a step failed: the process that failed first, and the end of what it wrote."""
 
-    process: str | None  # "rank-1"; None where no process is to blame
+    process: str | None  # "rank-1"; None if no process is to blame
     rank: int | None
     status: int | None  # exit status; a signal as a negative number
     log: Path | None
@@ -75,7 +75,7 @@ class RunResult(Struct, frozen=True):
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     registrations: tuple[Registration, ...] = ()
-    tracking_uri: str | None = None  # None where the run was not tracked
+    tracking_uri: str | None = None  # None if the run was not tracked
     untracked: str | None = None  # why it was not, although it should have been
     record_incomplete: bool = False  # whether MLflow's record of it lacks something
     notices: tuple[str, ...] = ()

@@ -38,7 +38,7 @@ class Task(Struct, frozen=True):
     process_count_per_instance: int = 1
     worker_count: int | None = None  # TensorFlow's, which starts workers and not processes of an instance
     parameter_server_count: int = 0
-    gpus_per_process: int = 1  # where there are any
+    gpus_per_process: int = 1  # if the machine has any
     inputs: Mapping[str, Source | None] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     environment_variables: Mapping[str, str] = field(default_factory=dict)
@@ -124,13 +124,13 @@ class Graph(Struct, frozen=True):
 
 
 def find_launcher_call(command: str) -> LauncherCall | None:
-    """The launcher that a command calls; None where there is none, or several."""
+    """The launcher that a command calls; None if it calls none or several."""
     calls = [call for call in list_launcher_calls(command) if call.name not in MPI]
     return calls[0] if len(calls) == 1 else None
 
 
 def count_launched(command: str, inputs: Mapping[str, Source | None], instances: int) -> int:
-    """The processes that each process of a step starts; 1 where there is no launcher or it does not say."""
+    """How many processes each process of a step starts: 1 if its command calls no launcher with a count."""
     call = find_launcher_call(command)
     if call is None:
         return 1

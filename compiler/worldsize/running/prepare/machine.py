@@ -136,14 +136,14 @@ def fit_devices(
     for name, task in tasks.items():
         fitted[name] = task
         size = sizes.get(name) or _read_input_text(task, SIZE)
-        told_gpus = literals.parse_number(_read_input_text(task, GPUS)) or 0
-        if told_gpus > 0:
+        input_gpus = literals.parse_number(_read_input_text(task, GPUS)) or 0
+        if input_gpus > 0:
             visible_gpus = (
-                min(told_gpus, _count_gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
+                min(input_gpus, _count_gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
             )
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
         vm_size = vm_sizes.lookup(size, learned) if size else None
-        planned = told_gpus or (vm_size.gpus if vm_size is not None else 0)
+        planned = input_gpus or (vm_size.gpus if vm_size is not None else 0)
         if planned and not machine.gpus:
             notices.append(_describe_devices(task, planned, size))
     return fitted, notices

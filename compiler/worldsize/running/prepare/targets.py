@@ -42,7 +42,7 @@ class Target(Struct, frozen=True):
 
     path: Path  # the job file: what the user named, or what the spec was compiled to
     settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
-    compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
+    compiled: Compiled | None = None  # what the spec was compiled to; None if the user named a job
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
         """The graph: the one that was just compiled from a spec, else the one in the file."""

@@ -129,7 +129,7 @@ def add_gpu(speed: Speed) -> Speed:
 
 
 def find_gpu_here() -> str | None:
-    """The short name of this machine's first GPU; None if it has none, or one of which no speed is known."""
+    """The short name of this machine's first GPU; None if it has no GPU, or one whose speed is unknown."""
     return _ask_driver(shutil.which("nvidia-smi"))
 
 

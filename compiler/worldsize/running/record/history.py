@@ -57,7 +57,7 @@ class RunRecord(Struct):
     reference: str = ""  # `file.py:function`, where that is what ran
     started: datetime | None = None
     seconds: float = 0.0
-    reason: str | None = None  # why it failed, where none of its steps did
+    reason: str | None = None  # why it failed although no step did
     steps: dict[str, StepRecord] = field(default_factory=dict)
     resumed: int = 0
     damaged: int = 0  # lines of the event log that could not be read
@@ -185,7 +185,7 @@ def _sum_earlier_attempts(logged: Sequence[Mapping[str, Any]]) -> float:
 def _find_last_sign(root: Path, logged: Sequence[Mapping[str, Any]]) -> datetime | None:
     """When a run that died was alive last: at an event, or later, when one of its processes wrote.
 
-    How much later is told by the times of files, compared with each other: those of a copy are its own.
+    The times of files say how much later, compared with each other, because a copy has times of its own.
     """
     event = next(filter(None, (_parse_time(record) for record in reversed(logged))), None)
     times = []

@@ -111,7 +111,7 @@ class StepNetwork(Struct):
     def kill(self, node: Node) -> None:
         """Kill everything that runs on a node, until nothing does."""
         namespace = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
-        kill_processes(lambda process: os.readlink(process / "ns/net") == namespace)  # noqa: PTH115
+        kill_processes(lambda pid: os.readlink(f"/proc/{pid}/ns/net") == namespace)  # noqa: PTH115
 
     def close(self) -> None:
         """Release the namespaces."""
@@ -121,17 +121,17 @@ class StepNetwork(Struct):
         self.descriptors.clear()
 
 
-def kill_processes(is_chosen: Callable[[Path], bool]) -> None:
-    """Kill the processes that a test of their folders in ``/proc`` chooses, until there is none."""
+def kill_processes(is_chosen: Callable[[int], bool]) -> None:
+    """Kill the processes that a test of their pids chooses, until there is none."""
     deadline = time.monotonic() + KILL_SECONDS
     killed = True
     while killed and time.monotonic() < deadline:
         killed = False
-        for process in Path("/proc").iterdir():
+        for pid in [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]:
             with contextlib.suppress(OSError):
-                if process.name.isdigit() and is_chosen(process):
+                if is_chosen(pid):
                     killed = True
-                    os.kill(int(process.name), signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
 
 
 def _make_prefix(table: str, node: str) -> tuple[str, ...]:

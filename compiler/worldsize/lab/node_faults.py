@@ -232,4 +232,4 @@ def _kill_node(progress: Path, node: int) -> None:
     progress file.
     """
     marks = {f"WORLDSIZE_PROGRESS={progress}".encode(), f"AZUREML_CR_NODE_RANK={node}".encode()}
-    kill_processes(lambda process: marks <= set((process / "environ").read_bytes().split(b"\0")))
+    kill_processes(lambda pid: marks <= set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")))

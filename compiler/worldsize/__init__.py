@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from worldsize.api import Compiled, estimate
     from worldsize.checking import Report
     from worldsize.documents.errors import OutputError, PipelineError, SpecError
-    from worldsize.dsl.verbs import check, compile, plan, run  # noqa: A004 - the verbs, as users say them
+    from worldsize.dsl.run import resume, run
+    from worldsize.dsl.verbs import check, compile, plan  # noqa: A004 - the verbs, as users say them
     from worldsize.resolving.forecasts import Estimated
-    from worldsize.running import ResumeError, RunOptions, RunResult, resume
+    from worldsize.running import ResumeError, RunOptions, RunResult
 
 # An installed package has one copy of the components' shared code: beside the components, which upload it.
 _SHARED = Path(__file__).parent / "_data" / "components" / "_shared"
@@ -65,8 +66,8 @@ _HOMES = {
     "Compiled": "worldsize.api",
     "estimate": "worldsize.api",
     "Estimated": "worldsize.resolving.forecasts",
-    "run": "worldsize.dsl.verbs",
-    "resume": "worldsize.running",
+    "run": "worldsize.dsl.run",
+    "resume": "worldsize.dsl.run",
     "ResumeError": "worldsize.running",
     "RunOptions": "worldsize.running",
     "RunResult": "worldsize.running",

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from worldsize.lab.namespaces import probe_namespaces
+from worldsize.lab.network import parse_link
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import Measurement
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Strategy, Training, Transformer
-from worldsize.running.nodes.namespaces import probe_namespaces
-from worldsize.running.nodes.network import parse_link
-from worldsize.running.record.measured_speed import read_speeds
+from worldsize.running.record.details import read_speeds
 
 _ABLE = probe_namespaces()
 _LACK = _ABLE.nodes[0] if _ABLE.nodes else _ABLE.rate

@@ -42,7 +42,7 @@ BUILT: dict[str, tuple[str, ...]] = {
     ),
     "resolving/components.py:find_with_input": (r"(?m)^  strategy:\n((?:    .*\n)*)",),
     "running/environments/definition.py:_imports": (r"(?:\bimport|\bfrom|,|-m)\s+(?:a|b)\b",),
-    "running/environments/pins.py:_mentions": (r"(?<![\w-])(?:sklearn|scipy)(?![\w-])",),
+    "running/engine/failures.py:_mentions": (r"(?<![\w-])(?:sklearn|scipy)(?![\w-])",),
     "components/_shared/wssources/mltable_steps.py:_read_partition_format": (r"(?:^|/)([^/]+?)/([^/]+?)$",),
     "documents/secrecy/known_formats.py:_compile": (
         r"://[^\s:/@'\"{}$<>]*:((?!%\()[^\s:/@'\"{}$<>*]{4,})@(?!localhost|127\.)[\w.-]",

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 import click
 import pytest
 
-from worldsize.running.environments import layers, store
+from worldsize.running.environments import interpreters, layers
+from worldsize.running.environments.interpreters import LayerStore
 from worldsize.running.environments.layers import list_parents, make_layer, packages_folder
-from worldsize.running.environments.store import LayerStore
 from worldsize.running.launch.supervisor import Supervisor
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(120)]
@@ -100,7 +100,7 @@ def test_what_a_command_installs_is_gone_with_its_step(project: Project) -> None
     status, said = project.run("pipeline.yml")
     assert status == 0, said
     assert said.count("building the environment") == 1
-    (kept,) = list_layers(project.folder / ".worldsize" / store.FOLDER)
+    (kept,) = list_layers(project.folder / ".worldsize" / interpreters.FOLDER)
     built = listing(kept)
     first = project.log("changes").split("\n")
     assert first[:4] == ["before 1.0", "spoken 1.0", f"after 2.0 {click.__file__}", "spoken 2.0"]
@@ -248,7 +248,7 @@ def test_what_pip_cannot_install_stops_the_run_before_its_first_step(project: Pr
     assert "job.yml:2:14: error: pip cannot install the packages of `azureml:own:1`" in said
     assert "ERROR: No matching distribution found for no-such-package-anywhere==1.0" in said
     assert not list((project.folder / ".worldsize" / "runs").iterdir())
-    assert not list_layers(project.folder / ".worldsize" / store.FOLDER)
+    assert not list_layers(project.folder / ".worldsize" / interpreters.FOLDER)
 
 
 @pytest.mark.smoke

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from worldsize.running.nodes import namespaces
-from worldsize.running.nodes.namespaces import probe_namespaces
+from worldsize.lab.namespaces import probe_namespaces
+from worldsize.running.launch.reserve import NODES_PREFIX
 
 psutil = pytest.importorskip("psutil")
 _ABLE = probe_namespaces()
@@ -160,7 +160,7 @@ def test_instances_are_machines_and_a_killed_one_ends_the_step(project: Any, qui
         name, master, node, second, temporary = first.split()
         assert (name, node) == (f"node{rank // 2}", str(rank // 2))
         assert (master, second) == ("10.213.0.1", "10.213.0.2")
-        assert Path(temporary).parent.name.startswith(namespaces.PREFIX)
+        assert Path(temporary).parent.name.startswith(NODES_PREFIX)
         assert Path(temporary).name == name
         assert devices == "devices eth0 lo"
     assert list(quiet.iterdir()) == []

@@ -9,11 +9,11 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from worldsize.running.launch import supervisor as supervising
 from worldsize.running.launch.group import Group

@@ -15,10 +15,11 @@ from worldsize.cli import speed_view
 from worldsize.cli.main import main
 from worldsize.emit.layout import add_predictions
 from worldsize.planning.estimates import prediction
+from worldsize.planning.estimates.calibration import Speed
 from worldsize.planning.estimates.model import Interval
 from worldsize.planning.estimates.prediction import read_prediction, write_inputs
 from worldsize.resolving.compared_speed import compare_speed
-from worldsize.resolving.measured_case import MeasuredRun, Speed, UnusableRunError
+from worldsize.resolving.measured_case import MeasuredRun, UnusableRunError
 
 SPEC = """\
 name: language

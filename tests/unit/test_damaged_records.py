@@ -17,7 +17,7 @@ from worldsize.cli.main import main
 from worldsize.documents.diagnostics import Diagnostic, render
 from worldsize.documents.diagnostics.ci_formats import RuleInfo
 from worldsize.running import ResumeError, resume
-from worldsize.running.api import run
+from worldsize.running import api as run
 from worldsize.running.launch.logs import Decoder
 from worldsize.running.show.views import PlainView, QuietView
 

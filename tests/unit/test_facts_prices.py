@@ -11,7 +11,7 @@ import pytest
 
 from worldsize.checking.settings import read_settings
 from worldsize.documents import yaml
-from worldsize.facts import prices, size_comparison, table, vm_sizes
+from worldsize.facts import prices, table, vm_sizes
 from worldsize.facts.prices import PriceFileError, PriceList
 
 H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"
@@ -161,7 +161,7 @@ def test_the_sizes_that_are_as_good() -> None:
     def names(name: str) -> list[str]:
         size = vm_sizes.lookup(name)
         assert size is not None
-        return [other.name for other in size_comparison.find_as_good(size)]
+        return [other.name for other in vm_sizes.find_as_good(size)]
 
     assert names(H100) == [H200]
     assert names(H200) == []  # neither AMD's with more memory, nor H100 with less
@@ -173,9 +173,7 @@ def test_the_sizes_that_are_as_good() -> None:
 
 def test_a_size_as_good_as_a_second_that_is_as_good_as_a_third_is_so_itself() -> None:
     sizes = {name: size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) is not None}
-    better = {
-        name: {other.name for other in size_comparison.find_as_good(size)} for name, size in sizes.items()
-    }
+    better = {name: {other.name for other in vm_sizes.find_as_good(size)} for name, size in sizes.items()}
     for first, seconds in better.items():
         for second in seconds:
             for third in better[second] - {first}:

@@ -13,18 +13,18 @@ from worldsize.cli.main import main
 from worldsize.facts import gpus
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibrate import calibrate
+from worldsize.planning.estimates.calibration import Speed
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Transformer
 from worldsize.resolving.measured_case import (
     MeasuredRun,
-    Speed,
     UnusableRunError,
     calibrate_from_runs,
     choose_runs,
     measure_from_run,
     read_card_file,
 )
-from worldsize.running.record.measured_speed import read_speeds, summarise_speed
+from worldsize.running.record.details import read_speeds, summarise_speed
 
 GPT = Transformer(1.3e9, 24, 2048, 16, 50368, 2048)
 INPUTS = {

@@ -10,33 +10,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
-from worldsize.running.launch.launchers import count_ports, plan_processes
-from worldsize.running.model.options import RunOptions
-from worldsize.running.model.process import Call, walk_processes
-from worldsize.running.model.task import Task
-from worldsize.running.nodes import emulation, namespaces
-from worldsize.running.nodes.emulation import (
-    NodeFault,
-    assign_step,
-    describe_fault,
-    parse_fault,
-    read_emulation,
-)
-from worldsize.running.nodes.namespaces import make_plan
-from worldsize.running.nodes.network import (
+from worldsize.lab import namespaces, node_faults
+from worldsize.lab.emulation import read_emulation
+from worldsize.lab.namespaces import make_plan
+from worldsize.lab.network import (
     MAX_NODES,
     MIN_BITS_PER_S,
     NETWORK,
     UNSHAPED,
     FittedLink,
     Link,
-    LinkError,
+    OptionError,
     fit_link,
     hosts_file,
     make_nodes,
     parse_link,
     shaping_commands,
 )
+from worldsize.lab.node_faults import NodeFault, assign_step, describe_fault, parse_fault
+from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.model.emulation import LocalPlaces
+from worldsize.running.model.options import RunOptions
+from worldsize.running.model.process import Call, walk_processes
+from worldsize.running.model.task import Task
+from worldsize.running.prepare.machine import read_networks
 
 
 def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pytorch") -> Task:
@@ -130,7 +127,7 @@ def test_a_link_is_read_and_said(text: str, link: Link, said: str) -> None:
     ],
 )
 def test_what_is_no_link_is_refused(text: str, message: str) -> None:
-    with pytest.raises(LinkError) as caught:
+    with pytest.raises(OptionError) as caught:
         parse_link(text)
     assert str(caught.value) == message
     assert caught.value.help
@@ -140,7 +137,7 @@ def test_what_is_no_link_is_refused(text: str, message: str) -> None:
 def test_any_text_is_a_link_or_refused(text: str) -> None:
     try:
         link = parse_link(text)
-    except LinkError:
+    except OptionError:
         return
     assert link.bits_per_s is None or link.bits_per_s >= MIN_BITS_PER_S
     assert 0 <= link.loss < 1
@@ -188,7 +185,12 @@ def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
     asked: str | None, size: str | None, able: tuple[int, int], link: Link, said: str
 ) -> None:
     wanted = None if asked is None else parse_link(asked)
-    found = fit_link(wanted, size, can_shape=bool(able[0]), can_delay=bool(able[1]))
+    found = fit_link(
+        wanted,
+        read_networks({"train": size} if size else {}).get("train"),
+        can_shape=bool(able[0]),
+        can_delay=bool(able[1]),
+    )
     assert found == FittedLink(link, said)
 
 
@@ -209,7 +211,7 @@ def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
         ),
     ],
 )
-def test_a_fault_is_read(kind: emulation.Kind, text: str, fault: NodeFault) -> None:
+def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) -> None:
     assert parse_fault(kind, text) == fault
 
 
@@ -225,8 +227,8 @@ def test_a_fault_is_read(kind: emulation.Kind, text: str, fault: NodeFault) -> N
         ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is not a length of time"),
     ],
 )
-def test_what_is_no_fault_is_refused(kind: emulation.Kind, text: str, message: str) -> None:
-    with pytest.raises(emulation.FaultError) as caught:
+def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message: str) -> None:
+    with pytest.raises(OptionError) as caught:
         parse_fault(kind, text)
     assert str(caught.value) == message
     assert caught.value.help
@@ -236,7 +238,7 @@ def test_what_is_no_fault_is_refused(kind: emulation.Kind, text: str, message: s
 def test_any_text_is_a_fault_or_refused(text: str) -> None:
     try:
         fault = parse_fault("drop-link", text)
-    except emulation.FaultError:
+    except OptionError:
         return
     assert (fault.at_step is None) != (fault.at_seconds is None)
 
@@ -271,7 +273,7 @@ SEVERAL = {"prepare": task("prepare", 1, launcher="none"), "a": task("a", 2, 2),
     ],
 )
 def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str) -> None:
-    with pytest.raises(emulation.FaultError) as caught:
+    with pytest.raises(OptionError) as caught:
         assign_step(parse_fault("kill", text), SEVERAL)
     assert (str(caught.value), caught.value.help) == (message, help_)
 
@@ -279,7 +281,7 @@ def test_a_fault_needs_a_node_that_is_there(text: str, message: str, help_: str)
 def test_a_fault_finds_the_only_step_that_can_be_meant() -> None:
     one = {"prepare": SEVERAL["prepare"], "train": task("train", 2)}
     assert assign_step(parse_fault("kill", "node1@3s"), one).step == "train"
-    with pytest.raises(emulation.FaultError, match="no step has nodes"):
+    with pytest.raises(OptionError, match="no step has nodes"):
         assign_step(parse_fault("kill", "node1@3s"), {"prepare": SEVERAL["prepare"]})
 
 
@@ -324,7 +326,7 @@ def test_options_that_need_nodes_say_so() -> None:
         "`--link` shapes links between nodes, and instances that are only processes have none",
         "`--link fast`: `fast` is not a rate, delay or loss",
     ]
-    assert found.namespaces is None
+    assert isinstance(found.places, LocalPlaces)
     assert all(problem.help and len(problem.message) <= 200 for problem in problems)
 
 
@@ -332,7 +334,7 @@ def test_one_instance_runs_as_ever_and_nothing_is_asked_of_the_machine() -> None
     asked = RunOptions(nodes="namespaces", link="1gbit")
     found, problems = read_emulation(asked, {"train": task("train", 1, 4)}, {})
     assert problems == []
-    assert found.namespaces is None
+    assert isinstance(found.places, LocalPlaces)
     assert found.notices == ("`--nodes namespaces` has no effect: no step has several instances here",)
 
 

@@ -14,11 +14,10 @@ from worldsize.emit import plan_file
 from worldsize.facts import vm_sizes
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
-from worldsize.running.nodes.emulation import read_vm_sizes
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.machine import Machine, fit_devices
+from worldsize.running.prepare.machine import Machine, fit_devices, read_vm_sizes
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SIZE = "Standard_NC96ads_A100_v4"

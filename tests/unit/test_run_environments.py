@@ -18,7 +18,7 @@ from worldsize.azureml.files import Files
 from worldsize.base.span import Span
 from worldsize.documents import yaml
 from worldsize.facts import curated
-from worldsize.running.environments import definition, docker, layers, store
+from worldsize.running.environments import definition, docker, interpreters, layers
 from worldsize.running.environments.definition import (
     EnvironmentPlan,
     choose_mode,
@@ -32,7 +32,7 @@ from worldsize.running.environments.docker import (
     is_runner_alive,
     run_in_container,
 )
-from worldsize.running.environments.interpreters import has_other_mlflow, keep_mlflow_apart
+from worldsize.running.environments.interpreters import find_reasons, has_other_mlflow, keep_mlflow_apart
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
 from worldsize.running.environments.requirements import (
     CondaRequirements,
@@ -40,7 +40,6 @@ from worldsize.running.environments.requirements import (
     expand_requirements,
     read_conda,
 )
-from worldsize.running.environments.store import find_reasons
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.process import Process
 from worldsize.running.prepare.assets import AssetEntry, AssetMap
@@ -390,5 +389,5 @@ def test_what_pip_says_of_a_version_that_is_not_there_is_cut(tmp_path: Path) -> 
     said = f"ERROR: Could not find a version that satisfies the requirement a==9 (from versions: {versions})"
     (tmp_path / "log").write_text(f"Looking\n{said}\nERROR: No matching distribution found for a==9\n")
     first, second = find_reasons(tmp_path / "log")
-    assert first == said[: store.LONGEST_LINE - 1] + "…"
+    assert first == said[: interpreters.LONGEST_LINE - 1] + "…"
     assert second == "ERROR: No matching distribution found for a==9"

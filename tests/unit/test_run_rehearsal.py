@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
-from worldsize.running import RunOptions
-from worldsize.running.faults.rehearsal import (
+from worldsize.lab.emulation import read_emulation
+from worldsize.lab.rehearsal import (
     EARLIEST,
     LATEST,
     MAX_FAULTS,
@@ -20,8 +20,8 @@ from worldsize.running.faults.rehearsal import (
     draw_faults,
     saved_step,
 )
+from worldsize.running import RunOptions
 from worldsize.running.model.task import Task
-from worldsize.running.nodes.emulation import read_emulation
 
 
 @given(st.integers(), st.integers(1, 16), st.integers(0, 4))

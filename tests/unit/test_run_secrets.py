@@ -18,7 +18,7 @@ import pytest
 import worldsize
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running import ResumeError, RunError, RunOptions
-from worldsize.running.api import run
+from worldsize.running import api as run
 from worldsize.running.launch.redaction import Redaction, redact_parameters
 from worldsize.running.model.process import Process
 from worldsize.running.model.source import File, Text

@@ -21,8 +21,7 @@ from worldsize.running.model.source import File
 from worldsize.running.prepare import targets
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.overrides import override_inputs
-from worldsize.running.prepare.spec_overrides import override_spec
+from worldsize.running.prepare.overrides import override_inputs, override_spec
 
 Set = Callable[..., dict[str, str]]
 PIPELINE = """

@@ -10,7 +10,7 @@ import yaml as pyyaml
 
 import worldsize
 from worldsize.documents import yaml
-from worldsize.running.prepare.spec_overrides import override_spec
+from worldsize.running.prepare.overrides import override_spec
 from worldsize.spec.load import load
 
 HEAD = """\

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from worldsize.azureml.model import Component, Field
 from worldsize.running.engine import sweep
 from worldsize.running.engine.sweep import Sweep
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure, StepResult, StepState
-from worldsize.running.model.sweep import EarlyTermination, Parameter, SweepPlan
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import EarlyTermination, Parameter, SweepPlan, Task
 from worldsize.running.record.events import EventLog, scan_events
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.running.engine.sweep import best_value, is_worse, should_stop
-from worldsize.running.model.sweep import EarlyTermination, Goal
+from worldsize.running.model.task import EarlyTermination, Goal
 
 NOBODY: frozenset[str] = frozenset()
 

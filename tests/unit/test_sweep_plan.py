@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Step
 from worldsize.running import RunError, RunOptions
 from worldsize.running.engine.trials import make_sampler, make_trial
-from worldsize.running.model.sweep import SweepPlan
+from worldsize.running.model.task import SweepPlan
 from worldsize.running.prepare import preparation
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten

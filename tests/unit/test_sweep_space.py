@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.sweep import SETTINGS, list_values
-from worldsize.running.model.sweep import Parameter
+from worldsize.running.model.task import Parameter
 
 positions = st.floats(0, 1, exclude_max=True)
 

@@ -42,7 +42,7 @@ class Finding(Struct, frozen=True):
 
     ``message`` starts in lower case, quotes the user's tokens in back-ticks, gives both numbers
     when numbers disagree and has no final full stop. ``help`` says what to write instead.
-    ``confidence`` is given only where it is lower than that of the rule.
+    ``confidence`` is set only if it is lower than that of the rule.
     """
 
     span: Span
@@ -67,3 +67,11 @@ class Problem(Struct, frozen=True):
     related: tuple[Related, ...] = ()
     fix: Fix | None = None
     confidence: Confidence | None = None
+
+
+class HelpfulError(Exception):
+    """An error whose ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help

@@ -10,60 +10,62 @@ from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 
 
-def closest(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
+def closest(word: str, candidates: Iterable[str], *, but: str | None = None) -> str | None:
     """Find the known word, except ``but``, that is most similar to ``word``; None if none is similar enough.
 
     Case is ignored, and ``-`` equals ``_``. An edit adds, drops or changes one character, or swaps two
     neighbours; a third of the word may be wrong. Among equally close words the first in the alphabet wins, so
     that the answer does not depend on their order.
     """
-    names = known if isinstance(known, Collection) else list(known)
+    names = candidates if isinstance(candidates, Collection) else list(candidates)
     if not limits.take_comparisons(len(names)):
         return None
     return _closest(word, tuple(sorted([name for name in names if name != but])))
 
 
 @lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times
-def _closest(word: str, known: tuple[str, ...]) -> str | None:
+def _closest(word: str, candidates: tuple[str, ...]) -> str | None:
     target = _fold(word)
     best = None
     limit = max(len(target) // 3, len(target) > 2)
-    for candidate, folded in _near(target, known, limit):
+    for candidate, folded in _near(target, candidates, limit):
         distance = edit_distance(target, folded, limit)
         if distance <= limit:
             best, limit = candidate, distance - 1  # only a closer one is better
     return best
 
 
-def find_meant(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
+def find_meant(word: str, candidates: Iterable[str], *, but: str | None = None) -> str | None:
     """The closest word; else the only one that ``word`` shortens or spells out: `lr` is `learning_rate`."""
-    names = known if isinstance(known, Collection) else list(known)
+    names = candidates if isinstance(candidates, Collection) else list(candidates)
     near = closest(word, names, but=but)
     if near is not None or not limits.take_comparisons(len(names)):
         return near
     target = _fold(word).strip("_")
     others = [name for name in names if name != but]
     for is_short in (_begins, _is_initials):
-        found = [each for each in others if is_short(target, each) or is_short(_fold(each).strip("_"), word)]
-        if len(found) == 1:
-            return found[0]
+        meant = [
+            other for other in others if is_short(target, other) or is_short(_fold(other).strip("_"), word)
+        ]
+        if len(meant) == 1:
+            return meant[0]
     return None
 
 
 def _begins(short: str, long: str) -> bool:
-    """Whether a word begins another. One letter less is a typo, of which :func:`closest` judges."""
+    """Whether a word begins another. One letter less is a typo, which :func:`closest` handles."""
     whole = _fold(long).strip("_")
     return 1 < len(short) < len(whole) - 1 and whole.startswith(short)
 
 
 def _is_initials(short: str, long: str) -> bool:
-    words = [each for each in _fold(long).split("_") if each]
-    return len(words) > 1 and short == "".join(each[0] for each in words)
+    words = [part for part in _fold(long).split("_") if part]
+    return len(words) > 1 and short == "".join(part[0] for part in words)
 
 
-def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> str | None:
+def did_you_mean(word: str, candidates: Iterable[str], *, but: str | None = None) -> str | None:
     """A ``help`` sentence: the word that is meant, else the list of all if it is short, else None."""
-    names = known if isinstance(known, Collection) else list(known)
+    names = candidates if isinstance(candidates, Collection) else list(candidates)
     meant = find_meant(word, names, but=but)
     if meant is not None:
         return f"did you mean `{meant}`?"
@@ -75,12 +77,12 @@ def did_you_mean(word: str, known: Iterable[str], *, but: str | None = None) -> 
     return None
 
 
-def closest_unambiguous(word: str, known: Iterable[str]) -> str | None:
+def closest_unambiguous(word: str, candidates: Iterable[str]) -> str | None:
     """Find the only known word that ``word`` can stand for, which a fix may write without asking.
 
     At most a quarter of the word may be wrong, and no other known word may be as close.
     """
-    names = known if isinstance(known, Collection) else list(known)
+    names = candidates if isinstance(candidates, Collection) else list(candidates)
     return _surely(word, tuple(sorted(names))) if limits.take_comparisons(len(names)) else None
 
 
@@ -90,12 +92,12 @@ def fix_word(span: Span, word: str, meant: str) -> Fix:
 
 
 @lru_cache(maxsize=4096)
-def _surely(word: str, known: tuple[str, ...]) -> str | None:
+def _surely(word: str, candidates: tuple[str, ...]) -> str | None:
     target = _fold(word)
     limit = max(len(target) // 4, len(target) > 2)
     distances = sorted(
         (distance, candidate)
-        for candidate, folded in _near(target, known, limit)
+        for candidate, folded in _near(target, candidates, limit)
         if (distance := edit_distance(target, folded, limit)) <= limit
     )
     if not distances or (len(distances) > 1 and distances[0][0] == distances[1][0]):
@@ -103,10 +105,10 @@ def _surely(word: str, known: tuple[str, ...]) -> str | None:
     return distances[0][1]
 
 
-def _near(target: str, known: tuple[str, ...], limit: int) -> Iterator[tuple[str, str]]:
+def _near(target: str, candidates: tuple[str, ...], limit: int) -> Iterator[tuple[str, str]]:
     """The known words that can be within the limit, each with its folded form: an edit fixes one letter."""
     letters = frozenset(target)
-    for candidate, folded, candidate_letters in _folded(known):
+    for candidate, folded, candidate_letters in _folded(candidates):
         if (
             abs(len(folded) - len(target)) <= limit
             and len(letters - candidate_letters) <= limit
@@ -116,8 +118,8 @@ def _near(target: str, known: tuple[str, ...], limit: int) -> Iterator[tuple[str
 
 
 @lru_cache(maxsize=256)
-def _folded(known: tuple[str, ...]) -> tuple[tuple[str, str, frozenset[str]], ...]:
-    return tuple((word, folded := _fold(word), frozenset(folded)) for word in known)
+def _folded(candidates: tuple[str, ...]) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    return tuple((word, folded := _fold(word), frozenset(folded)) for word in candidates)
 
 
 @lru_cache(maxsize=65536)

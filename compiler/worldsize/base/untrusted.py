@@ -44,7 +44,7 @@ class UnreadWarning(UserWarning):
 
 @contextlib.contextmanager
 def passed_over() -> Iterator[None]:
-    """Do without a file: end the block where there is none, and with a warning where it cannot be read."""
+    """Do without a file: end the block if it is missing, and warn if it cannot be read."""
     try:
         yield
     except FileNotFoundError:

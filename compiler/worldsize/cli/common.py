@@ -213,9 +213,9 @@ def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
         return None
     from worldsize.documents import yaml
     from worldsize.rules import engine
-    from worldsize.running.prepare import spec_overrides
+    from worldsize.running.prepare import overrides
 
-    document, problems = spec_overrides.override_spec(yaml.load(spec), parse_settings(settings))
+    document, problems = overrides.override_spec(yaml.load(spec), parse_settings(settings))
     if problems:
         show_findings(list(engine.diagnose(problems)), {})
         raise SystemExit(1)

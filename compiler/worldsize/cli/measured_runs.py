@@ -14,7 +14,8 @@ from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
-    from worldsize.resolving.measured_case import MeasuredRun, Speed
+    from worldsize.planning.estimates.calibration import Speed
+    from worldsize.resolving.measured_case import MeasuredRun
 
 _MLFLOW = "mlflow:"
 _CARD_FILE = ".json"
@@ -66,7 +67,7 @@ def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredR
     run, _, step = name.partition(":")
     if azure is not None:
         return MeasuredRun(name, *_choose_step(run, step, _read_job(run, azure)))
-    from worldsize.running.record.measured_speed import read_speeds
+    from worldsize.running.record.details import read_speeds
 
     speed, step = _choose_step(run, step, read_speeds(common.find_run(home, run)))
     return MeasuredRun(name, replace(speed, gpu=_find_gpu(name)), step)
@@ -75,7 +76,7 @@ def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredR
 def _find_gpu(name: str) -> str:
     """The GPU of this machine, where a run of it ran."""
     from worldsize.running.prepare.machine import detect_gpu_products
-    from worldsize.running.record.measured_speed import find_gpu_here
+    from worldsize.running.record.details import find_gpu_here
 
     gpu = find_gpu_here()
     if gpu is None:
@@ -109,7 +110,7 @@ def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> tuple[Spee
 def _read_tracked(name: str) -> Speed:
     from mlflow.exceptions import MlflowException
 
-    from worldsize.running.record.measured_speed import read_mlflow_speed
+    from worldsize.running.record.details import read_mlflow_speed
 
     try:
         speed = read_mlflow_speed(name.removeprefix(_MLFLOW))

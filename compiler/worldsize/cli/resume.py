@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from worldsize import running
 from worldsize.cli import common, completion
 from worldsize.cli import run as running_command
+from worldsize.dsl import run as verbs
 
 EPILOG = """\b
 Examples:
@@ -47,7 +47,7 @@ def command(
     secrets = common.parse_settings(settings)
     with running_command.exit_on_refusal():
         view = running_command.choose_view(quiet=quiet or as_json, home=home)
-        result = running.resume(root, settings=secrets, ask=_secret_prompt(), view=view)
+        result = verbs.resume(root, settings=secrets, ask=_secret_prompt(), view=view)
     running_command.exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
 

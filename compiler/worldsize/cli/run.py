@@ -17,6 +17,7 @@ from worldsize import running
 from worldsize.cli import common
 from worldsize.cli.show import document
 from worldsize.documents.errors import OutputError, SpecError
+from worldsize.dsl import run as verbs
 from worldsize.reporting.write import write_report
 from worldsize.running.prepare.assets import parse_map_option
 from worldsize.running.record.details import LocalDetails
@@ -161,11 +162,11 @@ def command(
         raise click.UsageError("`--dry-run` has no JSON: remove `--json`")
     if dry_run:
         with exit_on_refusal():
-            common.say(render_preview(running.dry_run(target, options)), nl=False)
+            common.say(render_preview(verbs.dry_run(target, options)), nl=False)
         return
     with exit_on_refusal():
         view = choose_view(quiet=quiet or as_json, home=runs_dir)
-        result = running.run(target, options, runs_dir=runs_dir, track=not no_track, view=view)
+        result = verbs.run(target, options, runs_dir=runs_dir, track=not no_track, view=view)
     exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
 

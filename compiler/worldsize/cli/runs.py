@@ -20,8 +20,8 @@ from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import list_runs, load_runs
 
 if TYPE_CHECKING:
+    from worldsize.planning.estimates.calibration import Speed
     from worldsize.remote.rest import Rest
-    from worldsize.resolving.measured_case import Speed
     from worldsize.running.record.history import RunRecord
 
 EPILOG = """\b

@@ -16,8 +16,8 @@ from worldsize.cli import common, completion, speed_view, sweep_table, workspace
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.planning.estimates import prediction
+from worldsize.planning.estimates.calibration import SPEED
 from worldsize.reporting.sweeps import read_sweeps
-from worldsize.resolving.measured_case import SPEED
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events

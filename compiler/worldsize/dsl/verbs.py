@@ -1,4 +1,4 @@
-"""`worldsize.check`, `plan`, `compile` and `run`, for files and for pipelines in Python."""
+"""`worldsize.check`, `plan` and `compile`, for files and for pipelines in Python."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from worldsize.documents.diagnostics import Severity
     from worldsize.planning.model import Plan
     from worldsize.resolving.measured_case import MeasuredRun
-    from worldsize.running import RunOptions, RunResult
-    from worldsize.running.model.results import View
 
 _EXAMPLE = "`digits()` in place of `digits`"
 Target = Any  # a path, a reference `file.py:function`, or a pipeline job
@@ -76,44 +74,6 @@ def check(
         texts=texts,
     )
     return point_report_into_python(leave_out_repeated(report))
-
-
-def run(
-    target: Target,
-    options: RunOptions | None = None,
-    *,
-    runs_dir: str | os.PathLike[str] = ".worldsize",
-    track: bool = True,
-    view: View | None = None,
-) -> RunResult:
-    """Run a spec, a compiled pipeline, a native pipeline or job, or a pipeline in Python on this machine.
-
-    A spec is checked, planned and compiled first; what runs is the compiled pipeline. A plan for more
-    processes than there are GPUs (or cores) runs with as many as fit and more accumulation, so that the
-    global batch stays the same.
-
-    Args:
-        target: The spec or job file; also ``"file.py:function"``, whose code runs, or a pipeline job of
-            azure-ai-ml.
-        options: How to run it.
-        runs_dir: Where runs, MLflow's database and artifacts are kept.
-        track: Whether MLflow records the run; without MLflow installed it does not, and says so.
-        view: Shows the run; by default nothing does.
-
-    Returns:
-        The finished run. A failed step does not raise: see ``RunResult.state``.
-
-    Raises:
-        PipelineError: The pipeline cannot be loaded.
-        SpecError: The spec or job has errors. Nothing was started.
-        RunError: It cannot be run on this machine. Nothing was started.
-        OSError: The runs' folder cannot be written.
-    """
-    from worldsize import running
-
-    return running.run(
-        find_file(target), options or running.RunOptions(), runs_dir=runs_dir, track=track, view=view
-    )
 
 
 def plan(

@@ -33,7 +33,7 @@ class Gpu(Struct, frozen=True):
 
     @property
     def automatic_precision(self) -> Literal["bf16", "fp32"]:
-        """What the trainers' ``auto`` means on it: bf16 where it has it (Ampere and newer)."""
+        """What the trainers' ``auto`` means on it: bf16 if the GPU supports it (Ampere and newer)."""
         return "bf16" if "bf16" in self.peak_flops else "fp32"
 
 

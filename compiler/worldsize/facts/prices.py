@@ -62,18 +62,18 @@ class PriceFileError(ValueError):
 def find_price(size: str, region: str, tier: Tier, refreshed: Refreshed = NOT_REFRESHED) -> Price | None:
     """The price of a size, its name in any case: of the project, else of the snapshot; None if unknown.
 
-    Of a size in a region that the project has read, the snapshot tells nothing, so that the tiers are of one
+    For a size in a region that the project has read, the snapshot does not count, so that both tiers have one
     currency and day. None is also the answer for an unknown region; :func:`suggest_region` names the closest.
     """
     name = size.lower()
-    is_read = any((name, region, each) in refreshed for each in TIERS)
+    is_read = any((name, region, tier) in refreshed for tier in TIERS)
     return (refreshed if is_read else _snapshot()).get((name, region, tier))
 
 
 def list_regions(size: str | None = None, refreshed: Refreshed = NOT_REFRESHED) -> list[str]:
-    """The regions of which any price is known, or a price of this size, in order of the alphabet."""
+    """The regions with a known price, of any size or of this one, in alphabetical order."""
     name = None if size is None else size.lower()
-    return sorted({key[1] for known in (_snapshot(), refreshed) for key in known if name in (None, key[0])})
+    return sorted({key[1] for prices in (_snapshot(), refreshed) for key in prices if name in (None, key[0])})
 
 
 def has_price(size: str, tier: Tier) -> bool:

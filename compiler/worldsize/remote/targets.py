@@ -31,8 +31,7 @@ from worldsize.rules import engine, registry
 from worldsize.rules.context import Context
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import show_path
-from worldsize.running.prepare.overrides import override_inputs, shorten_name, show_value
-from worldsize.running.prepare.spec_overrides import override_spec
+from worldsize.running.prepare.overrides import override_inputs, override_spec, shorten_name, show_value
 
 _NO_CLUSTER = frozenset({"serverless", "local", ""})
 _NOT_JOBS = frozenset({"compute", "data", "environment", "settings"})

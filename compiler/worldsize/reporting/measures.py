@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from worldsize.azureml import literals
 from worldsize.base.wording import format_seconds, format_size, show_digits
+from worldsize.planning.estimates.calibration import SPEED
 from worldsize.planning.estimates.model import Interval
 from worldsize.planning.estimates.prediction import read_prediction
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.model import Quantity
 from worldsize.resolving.compared_speed import describe_other_hardware
-from worldsize.resolving.measured_case import SPEED
 from worldsize.showing.curves import Curve
 
 PREDICTED_SPEED = "predicted_samples_per_second"

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from worldsize.base.wording import format_duration, show_number
+from worldsize.planning.estimates.calibration import SPEED
 from worldsize.planning.quantities import label_quantity
 from worldsize.reporting.measures import Trained, compare_measures
 from worldsize.reporting.model import Attempt, Quantity
-from worldsize.resolving.measured_case import SPEED
 from worldsize.showing.curves import Curve
 
 _SET = (

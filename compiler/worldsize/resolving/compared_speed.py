@@ -9,9 +9,9 @@ from msgspec import Struct
 from worldsize.azureml import literals
 from worldsize.base.wording import plural
 from worldsize.facts import gpus, vm_sizes
+from worldsize.planning.estimates.calibration import Speed
 from worldsize.planning.estimates.clusters import find_gpu
 from worldsize.planning.estimates.prediction import Prediction, read_prediction
-from worldsize.resolving.measured_case import Speed
 
 
 class ComparedSpeed(Struct, frozen=True):

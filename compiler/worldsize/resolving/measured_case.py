@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -17,20 +17,15 @@ from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.built_in import find_fsdp_stage, read_precision, read_strategy
 from worldsize.planning.estimates.calibrate import calibrate
-from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Measurement
+from worldsize.planning.estimates.calibration import (
+    NOT_CALIBRATED,
+    Calibration,
+    Measurement,
+    Speed,
+    ran_without_gpus,
+)
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.model import Case, Cluster, Training, Transformer, Workload
-
-SPEED = "samples_per_second"  # the metric that trainers log
-
-
-class Speed(Struct, frozen=True):
-    """The speed of one training step over all its ranks, and the inputs that it ran with, by name."""
-
-    samples_per_second: float  # the median of its reports
-    deviation: float  # standard error of the logarithm of that median; 0 where it is unknown
-    parameters: Mapping[str, str]
-    gpu: str | None = None  # of the machine that it ran on, if that is not the planned one
 
 
 class MeasuredRun(Struct, frozen=True):
@@ -129,12 +124,6 @@ def measure_from_run(
     if ranks % ways or case.training.precision not in cluster.gpu.peak_flops:
         raise UnusableRunError(f"its {ranks} ranks of {cluster.gpu.name} cannot have trained so")
     return Measurement(case, case.global_batch / speed.samples_per_second, speed.deviation)
-
-
-def ran_without_gpus(speed: Speed) -> bool:
-    """Whether the ranks were processes on cores, as the plan or what the trainer logged says."""
-    planned, device = (speed.parameters.get(name) for name in ("planned_gpus_per_instance", "device"))
-    return planned in (None, "0", "0.0") or device == "cpu"
 
 
 def calibrate_from_runs(

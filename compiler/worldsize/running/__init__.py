@@ -1,10 +1,10 @@
 """Runs a pipeline on this machine: real process groups, Azure ML's environment, nothing left behind.
 
 The packages are layers; each imports only itself and those before it. ``model`` is plain data. ``launch``
-starts and supervises processes, in ``environments`` and on emulated ``nodes``. ``prepare`` turns what the
-user named into tasks. ``record`` stores what happens, and ``reuse`` finds the outputs of earlier runs.
-``engine`` runs the tasks, ``faults`` detects hangs and rehearses failures, ``show`` informs the user, and
-``api`` combines them.
+starts and supervises processes, in ``environments``. ``prepare`` turns what the user named into tasks.
+``record`` stores what happens, and ``reuse`` finds the outputs of earlier runs. ``engine`` runs the tasks and
+detects hangs, ``show`` informs the user, and ``api`` combines them. Emulated machines and injected faults are
+handed to a run by ``worldsize.lab``.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from worldsize.running.api.run import ResumeError, dry_run, resume, run
-    from worldsize.running.model.errors import RunError
+    from worldsize.running.api import dry_run, resume, run
+    from worldsize.running.model.errors import ResumeError, RunError
     from worldsize.running.model.options import RunOptions
     from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
 
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dry_run": "api.run",
-    "run": "api.run",
+    "dry_run": "api",
+    "run": "api",
     "RunError": "model.errors",
     "RunOptions": "model.options",
     "Failure": "model.results",
     "Registration": "model.results",
     "RunResult": "model.results",
     "StepResult": "model.results",
-    "ResumeError": "api.run",
-    "resume": "api.run",
+    "ResumeError": "model.errors",
+    "resume": "api",
 }
 
 

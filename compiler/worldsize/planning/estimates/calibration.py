@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.model import Case
+
+SPEED = "samples_per_second"  # the metric that trainers log
 
 # Shares of the logarithm of a factor that another GPU keeps, and what the interval widens by: a factor has
 # causes in software, which travel, and in the hardware, which do not. An even split has the least error
@@ -111,3 +114,18 @@ def _is_comparable(measured: Case, case: Case) -> bool:
     if not processes.is_process(case.cluster):
         return not processes.is_process(measured.cluster)
     return processes.is_process(measured.cluster) and type(measured.workload) is type(case.workload)
+
+
+class Speed(Struct, frozen=True):
+    """The speed of one training step over all its ranks, and the inputs that it ran with, by name."""
+
+    samples_per_second: float  # the median of its reports
+    deviation: float  # standard error of the logarithm of that median; 0 where it is unknown
+    parameters: Mapping[str, str]
+    gpu: str | None = None  # of the machine that it ran on, if that is not the planned one
+
+
+def ran_without_gpus(speed: Speed) -> bool:
+    """Whether the ranks were processes on cores, as the plan or what the trainer logged says."""
+    planned, device = (speed.parameters.get(name) for name in ("planned_gpus_per_instance", "device"))
+    return planned in (None, "0", "0.0") or device == "cpu"

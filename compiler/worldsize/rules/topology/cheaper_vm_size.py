@@ -19,7 +19,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     size, span = launch.size, launch.chosen_size_span
     if size is None or span is None or size.status == "retired":
         return
-    from worldsize.facts.size_comparison import find_as_good  # reads the whole catalogue
+    from worldsize.facts.vm_sizes import find_as_good  # reads the whole catalogue
 
     tier: Tier = "low_priority" if find_preemptible_tier(launch) else "dedicated"
     cheaper: list[tuple[list[tuple[Price, Price]], VmSize]] = []

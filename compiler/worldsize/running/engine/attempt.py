@@ -6,7 +6,8 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.wording import describe_os_error
@@ -21,9 +22,10 @@ from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
 from worldsize.running.launch.supervisor import Supervisor
+from worldsize.running.model.emulation import Places
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import EnvironmentMode
-from worldsize.running.model.process import Places, Process
+from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
@@ -36,8 +38,7 @@ from wstrain_deepspeed import stale_locks
 SHOWN_CHANGES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """What all attempts of a run share; ``code`` by the name of the step."""
 
     run: RunFolder
@@ -52,36 +53,30 @@ class RunContext:
     environment: EnvironmentMode = "current"  # where the packages of the steps are from
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """How an attempt ended."""
 
     state: StepState
     failure: Failure | None = None
 
 
-@dataclass(slots=True)
 class Attempt:
     """A step that holds slots. Its group is None until MLflow has answered."""
 
-    task: Task
-    slots: tuple[str, ...]
-    context: RunContext
-    number: int = 1  # from 1; a step that starts again has the next
-    group: Group | None = None
-    began: float | None = None  # the monotonic time at which its processes started
-    stop_requested: bool = False
-    blame: str | None = None  # what was done to it on purpose, in words; it is then the cause of a failure
-    progress: ProgressFile = field(init=False)
-    _installed: frozenset[str] = field(default_factory=list_installed)
-    _oom_kills: int = field(default_factory=count_oom_kills)
-    _overdue: bool = False  # stopped because its time was up
-    _unfinished: tuple[Process, ...] = ()  # its processes at that moment
-    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
-
-    def __post_init__(self) -> None:
-        """Start to follow the step's progress."""
-        self.progress = ProgressFile(self.context.run.step(self.task.name).progress)
+    def __init__(self, task: Task, slots: tuple[str, ...], context: RunContext, number: int = 1) -> None:
+        self.task, self.slots, self.context = task, slots, context
+        self.number = number  # from 1; a step that starts again has the next
+        self.group: Group | None = None
+        self.began: float | None = None  # the monotonic time at which its processes started
+        self.stop_requested = False
+        # what was done to it on purpose, in words; it is then the cause of a failure
+        self.blame: str | None = None
+        self.progress = ProgressFile(context.run.step(task.name).progress)
+        self._installed = list_installed()
+        self._oom_kills = count_oom_kills()
+        self._overdue = False  # stopped because its time was up
+        self._unfinished: tuple[Process, ...] = ()  # its processes at that moment
+        self._stack = contextlib.ExitStack()
 
     @property
     def changed_python(self) -> str | None:
@@ -116,7 +111,7 @@ class Attempt:
                 clear_step_folder(task, run, interrupted=True)
             prepare_step_folder(task, self.context.code[task.name], run)
         except OSError as error:
-            return _fail(f"its folder cannot be made: {describe_os_error(error, file=True)}")
+            return _make_failure(f"its folder cannot be made: {describe_os_error(error, file=True)}")
         return None
 
     def start(self, tracking: Mapping[str, str]) -> Outcome | None:
@@ -126,7 +121,7 @@ class Attempt:
         try:
             values = resolve_inputs(task, context.run)
         except (OSError, UnicodeDecodeError) as error:  # of an output that is a value
-            return _fail(f"an input has no value: {error}")
+            return _make_failure(f"an input has no value: {error}")
         call = make_call(
             task,
             context.run,
@@ -146,7 +141,7 @@ class Attempt:
                 stale_locks.remove_stale_locks(root)
             group = Group(plan, context.supervisor, cwd=step.code, logs=step.logs)
         except OSError as error:
-            return _fail(f"its processes cannot be started: {describe_os_error(error)}")
+            return _make_failure(f"its processes cannot be started: {describe_os_error(error)}")
         self.group = self._stack.enter_context(group)
         self.began = time.monotonic()
         processes = make_redaction(task, call, values, context.mask).processes(plan)
@@ -165,7 +160,7 @@ class Attempt:
 
     def watch_guard(self) -> Outcome | None:
         """Check the guard of the processes; the outcome if it is lost."""
-        return None if self.group is None or self.group.look() else self._outcome()
+        return None if self.group is None or self.group.look() else self._find_outcome()
 
     def read_events(self) -> Outcome | None:
         """Read what happened to its processes; the outcome once all have ended."""
@@ -174,7 +169,7 @@ class Attempt:
             self.context.log.write(
                 "process_ended", step=self.task.name, process=ended.process.name, status=ended.status
             )
-        return self._outcome() if self.group.done else None
+        return self._find_outcome() if self.group.done else None
 
     def stop(self, *, at_once: bool = False) -> None:
         """Ask its processes to end; returns at once."""
@@ -190,7 +185,7 @@ class Attempt:
         """Leave no process, and give back ports and places."""
         self._stack.close()
 
-    def _outcome(self) -> Outcome:
+    def _find_outcome(self) -> Outcome:
         assert self.group is not None
         task, logs = self.task, self.context.run.step(self.task.name).logs
         if self.stop_requested:
@@ -217,5 +212,5 @@ class Attempt:
         return () if not gpus or self.task.launcher == "none" or has_all else self.slots
 
 
-def _fail(reason: str) -> Outcome:
+def _make_failure(reason: str) -> Outcome:
     return Outcome("failed", failure_of_step(reason))

@@ -11,18 +11,21 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 
+from msgspec import Struct
+
+from worldsize.azureml.copying import CopyAccess
 from worldsize.base import untrusted
 from worldsize.base.wording import format_memory
-from worldsize.running.environments.pins import explain_pins
+from worldsize.running.environments.definition import read_definition
 from worldsize.running.launch.group import EndedProcess, Group
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
-from worldsize.running.model.source import Source, Text
+from worldsize.running.model.source import Assets, Source, Text
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.machine import EXTRAS
@@ -79,8 +82,7 @@ _VMSTAT, _EVENTS = Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events")
 _MEMORY = Path("/proc/meminfo")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """The process that failed first, and those that followed."""
 
     cause: EndedProcess  # the process that failed first
@@ -139,7 +141,7 @@ def leave_out_agent(lines: list[str]) -> list[str]:
 def explain_timeout(group: Group, task: Task, logs: Path, unfinished: Sequence[Process]) -> Failure:
     """Explain the failure of a step that was stopped at its timeout while these processes ran."""
     message = f"it was stopped at its timeout of {task.timeout} s"
-    running = [each for each in unfinished if not each.serves] or list(unfinished)
+    running = [process for process in unfinished if not process.serves] or list(unfinished)
     if task.process_count > 1:
         message += f", {describe_running(running, group.ranks)}"
     log = logs / f"{running[0].name if running else 'rank-0'}.log"
@@ -151,17 +153,20 @@ def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Proces
 
     ``ended`` is in the order in which the ends were seen; ``tail`` gives the last lines of a process.
     """
-    failed = [each for each in ended if each.status != 0 and not (each.told and each.process.serves)]
+    failed = [
+        exited for exited in ended if exited.status != 0 and not (exited.told and exited.process.serves)
+    ]
     if not failed:
         return None
-    tails = {id(each): list(tail(each.process)) for each in failed}
-    cause = min(failed, key=lambda each: _rank_cause(each, tails[id(each)]))  # the first of the least
+    tails = {id(exited): list(tail(exited.process)) for exited in failed}
+    # the first of the least
+    cause = min(failed, key=lambda exited: _rank_cause(exited, tails[id(exited)]))
     if cause.status == HANG_EXIT_STATUS:
         return _explain_hang(cause, failed, tails, ranks)
     followers = [
-        each.process
-        for each in failed
-        if each is not cause and not each.process.members and _lost_connection(tails[id(each)])
+        exited.process
+        for exited in failed
+        if exited is not cause and not exited.process.members and _lost_connection(tails[id(exited)])
     ]
     return Verdict(cause, tuple(followers), _describe_cause(cause))
 
@@ -190,10 +195,10 @@ def _describe_cause(cause: EndedProcess) -> str:
     return describe_ending(cause.process.title, cause.status)
 
 
-def _rank_cause(each: EndedProcess, lines: Sequence[str]) -> int:
-    if each.told:
+def _rank_cause(exited: EndedProcess, lines: Sequence[str]) -> int:
+    if exited.told:
         return 3
-    if each.process.members:
+    if exited.process.members:
         return 2  # mpirun fails because of a rank
     return 1 if _lost_connection(lines) else 0
 
@@ -207,11 +212,11 @@ def _explain_hang(
     first: EndedProcess, failed: Sequence[EndedProcess], tails: dict[int, list[str]], ranks: Sequence[Process]
 ) -> Verdict:
     """Explain a hang: ranks report who did not arrive, which is the cause if it is known to have ended."""
-    words = next((text for each in failed if (text := last_error(tails[id(each)]))), None)
+    words = next((text for exited in failed if (text := last_error(tails[id(exited)]))), None)
     message = words or describe_ending(first.process.title, first.status)
     matched = _RANK.match(message)
-    named = next((each for each in ranks if matched and each.rank == int(matched[1])), None)
-    cause = next((each for each in failed if each.process is named), first)
+    named = next((process for process in ranks if matched and process.rank == int(matched[1])), None)
+    cause = next((exited for exited in failed if exited.process is named), first)
     return Verdict(EndedProcess(cause.process, HANG_EXIT_STATUS, told=cause.told), (), message)
 
 
@@ -257,18 +262,18 @@ def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
 
 def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
     """Count the processes that the kernel has killed for memory since the machine or container started."""
-    return max(_counter(vmstat, "oom_kill"), _counter(events, "oom_kill"))
+    return max(_read_counter(vmstat, "oom_kill"), _read_counter(events, "oom_kill"))
 
 
 def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
     """Notes about a process that was killed for memory, by the inputs of its step."""
-    total = _counter(_MEMORY, "MemTotal:") * 1024
+    total = _read_counter(_MEMORY, "MemTotal:") * 1024
     advice = [f"the machine has {format_memory(total)} of memory"] if total else []
-    planned = _number(inputs, "predicted_memory_bytes")
+    planned = _read_whole_input(inputs, "predicted_memory_bytes")
     if planned and advice:
         advice[0] += f"; {format_memory(planned)} were planned for each process"
-    micro = _number(inputs, "batch_size_per_device")
-    accumulation = _number(inputs, "gradient_accumulation_steps") or 1
+    micro = _read_whole_input(inputs, "batch_size_per_device")
+    accumulation = _read_whole_input(inputs, "gradient_accumulation_steps") or 1
     smaller = smaller_batch(micro, 0.5) if micro else 0
     if micro and smaller < micro:
         advice.append(
@@ -280,15 +285,95 @@ def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
     return tuple(advice)
 
 
-def _number(inputs: Mapping[str, Source | None], name: str) -> int:
+def _read_whole_input(inputs: Mapping[str, Source | None], name: str) -> int:
     source = inputs.get(name)
     text = source.rendered if isinstance(source, Text) else ""
     return int(text) if text.isdigit() else 0
 
 
-def _counter(path: Path, name: str) -> int:
+def _read_counter(path: Path, name: str) -> int:
     try:
         lines = untrusted.read_text(path, encoding="ascii", errors="replace").splitlines()
         return next((int(line.split()[1]) for line in lines if line.startswith(f"{name} ")), 0)
     except (OSError, ValueError, IndexError):
         return 0
+
+
+MAX_SHOWN = 3
+
+
+class BrokenPin(Struct, frozen=True):
+    """A package whose installed version the environment excludes."""
+
+    pin: str  # `pandas<1.2,>=1.1`
+    installed: str  # `pandas 2.3.3`
+    modules: frozenset[str]  # that it is imported by
+
+
+def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None:
+    """A sentence about the broken pins of a step that runs in the current Python; None if it has none.
+
+    Those that the last lines of its log mention go before all others, which may have nothing to do with it.
+    """
+    try:
+        definition, _ = read_definition(task.component.environment, task.folder, assets, CopyAccess())
+    except OSError:  # the step has failed for a reason of its own
+        return None
+    broken = list(find_broken_pins(definition.requirements))
+    text = "\n".join(lines)
+    mentioned = [module for module in broken if _mentions(text, module)]
+    if not mentioned and definition.modules:  # what a known image contains, which nobody has chosen
+        return None
+    if not mentioned and _says_why(lines):
+        return None
+    shown = mentioned or broken
+    if not shown:
+        return None
+    listed = ", ".join(f"`{pin.pin}` (this Python has {pin.installed})" for pin in shown[:MAX_SHOWN])
+    more = f" and {len(shown) - MAX_SHOWN} more" if len(shown) > MAX_SHOWN else ""
+    return f"its environment pins {listed}{more}: `--environment isolated` installs what it pins"
+
+
+def _says_why(lines: Sequence[str]) -> bool:
+    """Whether a program ends with an error message of its own and no traceback, as built-in components do."""
+    return any(line.startswith("error: ") for line in lines) and not any(
+        line.startswith("Traceback ") for line in lines
+    )
+
+
+def find_broken_pins(requirements: Sequence[str]) -> Iterator[BrokenPin]:
+    """The requirements that the installed version of a package violates; absent packages do not count."""
+    try:
+        from packaging.requirements import InvalidRequirement, Requirement
+    except ImportError:  # without the extra `run`
+        return
+    for line in requirements:
+        try:
+            wanted = Requirement(line)
+        except InvalidRequirement:  # an option, a path or an address
+            continue
+        if not wanted.specifier or (wanted.marker is not None and not wanted.marker.evaluate()):
+            continue
+        try:
+            distribution = metadata.distribution(wanted.name)
+        except metadata.PackageNotFoundError:
+            continue
+        if not wanted.specifier.contains(distribution.version, prereleases=True):
+            pin = f"{wanted.name}{wanted.specifier}"
+            yield BrokenPin(
+                pin, f"{wanted.name} {distribution.version}", frozenset(_list_modules(distribution))
+            )
+
+
+def _list_modules(distribution: metadata.Distribution) -> Iterator[str]:
+    """What a package is imported as: `sklearn` for scikit-learn."""
+    yield distribution.name
+    for file in distribution.files or ():
+        name = file.parts[0] if len(file.parts) > 1 else file.stem
+        if name.isidentifier() and not name.startswith("_"):
+            yield name
+
+
+def _mentions(text: str, pin: BrokenPin) -> bool:
+    names = "|".join(map(re.escape, sorted(pin.modules, key=len, reverse=True)))
+    return re.search(rf"(?<![\w-])(?:{names})(?![\w-])", text) is not None

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.engine.failures import failure_signature
@@ -24,8 +26,7 @@ JITTER = 0.25  # of a pause, up or down
 MAX_RESUMES = 20  # of a step that saved its state on request; these are not failures
 
 
-@dataclass(frozen=True, slots=True)
-class EndedAttempt:
+class EndedAttempt(Struct, frozen=True):
     """How one attempt ended."""
 
     # of the process that failed first, a signal as a negative number; None if no process is to blame
@@ -39,16 +40,14 @@ class EndedAttempt:
         return self.status == RESUME_EXIT_STATUS
 
 
-@dataclass(frozen=True, slots=True)
-class RestartDecision:
+class RestartDecision(Struct, frozen=True):
     """What to do after an attempt: restart after some seconds, or stop for a reason."""
 
     seconds: float | None
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartPolicy:
+class RestartPolicy(Struct, frozen=True):
     """How often, and how soon."""
 
     max_restarts: int = 0  # failures after which a step is started again
@@ -59,7 +58,7 @@ class RestartPolicy:
     def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
         """Decide whether there is another attempt after these, the last of which has just failed."""
         last = attempts[-1]
-        failures = [each for each in attempts if not each.resumes]
+        failures = [attempt for attempt in attempts if not attempt.resumes]
         if last.resumes:
             if len(attempts) - len(failures) > MAX_RESUMES:
                 return RestartDecision(None, f"it was asked to stop more than {MAX_RESUMES} times")
@@ -88,15 +87,14 @@ class RestartPolicy:
         return min(self.longest, self.first * 2.0 ** (failures - 1)) * (1 + draw)
 
 
-@dataclass(slots=True)
-class Restarting:
+class Restarting(Struct):
     """Restarts steps that write checkpoints."""
 
     policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
     max_restarts: Mapping[str, int] = field(
         default_factory=dict
     )  # how often, for the steps that say it themselves
-    say: Callable[[str], None] = lambda _: None  # tells the user why there is no further attempt
+    say: Callable[[str], None] = lambda _: None  # shows the user why no further attempt is made
     attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
     def after(self, attempt: Attempt, failure: Failure) -> float | None:

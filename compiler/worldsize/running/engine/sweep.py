@@ -9,7 +9,9 @@ import os
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.base.whole_file import write_whole
 from worldsize.documents.secrecy.masking import HIDDEN
@@ -18,8 +20,7 @@ from worldsize.running.engine.failures import failure_signature
 from worldsize.running.engine.trials import Sampler, Values, make_sampler, make_trial
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import DONE, Failure, StepResult, failure_of_step
-from worldsize.running.model.sweep import EarlyTermination, Goal, SweepPlan
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import EarlyTermination, Goal, SweepPlan, Task
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 
@@ -40,8 +41,7 @@ def make_sweeps(
     return {name: Sweep(tasks[name], plan, run, tracking, log) for name, plan in plans.items()}
 
 
-@dataclass(slots=True)
-class Trial:
+class Trial(Struct):
     """One trial and what is known of it."""
 
     name: str
@@ -54,8 +54,7 @@ class Trial:
     failure: Failure | None = None
 
 
-@dataclass(slots=True)
-class Sweep:
+class Sweep(Struct):
     """The expansion of a step of kind ``sweep``.
 
     Trials that fail are counted and the sweep continues, unless the first three all fail in the same way. Of
@@ -94,7 +93,7 @@ class Sweep:
         self._is_untracked()
         if logged is not None:
             self._store_history(trial, logged)
-        score = self._score(trial)
+        score = self._find_score(trial)
         if self._sampler is not None:
             self._sampler.tell(trial.number, score)
         self.log.write(
@@ -136,19 +135,19 @@ class Sweep:
 
     def finish(self) -> Failure | None:
         """Link the best trial's outputs as the step's own, and record the trials; the failure, if any."""
-        failure = self._failure()
+        failure = self._explain_failure()
         if failure is None:
-            self.best = self._best()
+            self.best = self._find_best()
             assert self.best is not None
             try:
-                self._link(self.best)
+                self._link_outputs(self.best)
             except OSError as error:
                 failure = failure_of_step(f"the best trial's outputs cannot be linked: {error.strerror}")
-        self._record()
+        self._write_record()
         if self.best is not None:
             run = self.tracking.run_of(self.best.name)
             if run is not None:  # the tags that Azure ML sets
-                tags = {"best_child_run_id": run, "score": str(self._score(self.best))}
+                tags = {"best_child_run_id": run, "score": str(self._find_score(self.best))}
                 self.tracking.tag(self.task.name, tags)
         return failure
 
@@ -163,8 +162,8 @@ class Sweep:
         }
         values = ", ".join(f"{name} {value}" for name, value in shown.items())
         short = self.best.name.rpartition(".")[2]
-        score = _format_value(self._score(self.best))
-        return f"the best of {self._counts()} is {short}: {self.plan.primary_metric} {score} with {values}"
+        score = f"{self.plan.primary_metric} {_format_value(self._find_score(self.best))}"
+        return f"the best of {self._describe_counts()} is {short}: {score} with {values}"
 
     @property
     def chosen(self) -> str | None:
@@ -174,7 +173,7 @@ class Sweep:
     @property
     def score(self) -> float | None:
         """The value of the primary metric in the best trial, once there is one."""
-        return None if self.best is None else self._score(self.best)
+        return None if self.best is None else self._find_score(self.best)
 
     def _add_trials(self) -> list[Task]:
         """Make as many new trials as may run at the same time."""
@@ -213,53 +212,55 @@ class Sweep:
         if due <= trial.judged_interval:
             return False
         trial.judged_interval = due
-        histories = {each.name: each.history for each in self.trials.values() if each.state != "failed"}
-        running = frozenset(each.name for each in self.trials.values() if each.state == "running")
+        histories = {trial.name: trial.history for trial in self.trials.values() if trial.state != "failed"}
+        running = frozenset(trial.name for trial in self.trials.values() if trial.state == "running")
         bad = should_stop(policy, self.plan.goal, trial.name, histories, running)
         if bad:
             self.log.write("trial_stopped_early", step=trial.name, policy=policy.kind, interval=due)
         return bad
 
-    def _score(self, trial: Trial) -> float | None:
+    def _find_score(self, trial: Trial) -> float | None:
         return best_value(trial.history, self.plan.goal) if trial.history else None
 
-    def _best(self) -> Trial | None:
+    def _find_best(self) -> Trial | None:
         best: Trial | None = None
         for trial in self.trials.values():
-            score = self._score(trial)
+            score = self._find_score(trial)
             if trial.state not in DONE or score is None or math.isnan(score):
                 continue
-            top = self._score(best) if best is not None else None
+            top = self._find_score(best) if best is not None else None
             if top is None or is_worse(top, score, self.plan.goal):
                 best = trial
         return best
 
-    def _failure(self) -> Failure | None:
+    def _explain_failure(self) -> Failure | None:
         """Why there is no best trial, and the failure of the first that failed; None if there is one."""
         if self._reason is not None:
             return failure_of_step(self._reason)
         failed = [trial for trial in self.trials.values() if trial.state == "failed"]
         if self._timed_out:
-            message = f"it was stopped at its timeout of {self.plan.timeout} s, after {self._counts()}"
+            message = (
+                f"it was stopped at its timeout of {self.plan.timeout} s, after {self._describe_counts()}"
+            )
         elif len(failed) == len(self.trials):
             message = f"all {len(failed)} trials failed" if len(failed) > 1 else "its only trial failed"
-        elif self._best() is None:
-            message = self._not_logged()
+        elif self._find_best() is None:
+            message = self._describe_unlogged()
         else:
             return None
         for trial in failed:
             if trial.failure is not None:
                 said = f"{message}; in {trial.name.rpartition('.')[2]} {trial.failure.message}"
-                return replace(trial.failure, message=said + self._given_up())
-        return failure_of_step(message + self._given_up())
+                return replace(trial.failure, message=said + self._describe_giving_up())
+        return failure_of_step(message + self._describe_giving_up())
 
-    def _given_up(self) -> str:
+    def _describe_giving_up(self) -> str:
         """Why there are fewer trials than requested, if the first ones all failed in the same way."""
         if self._over or not self._is_futile():
             return ""
         return f"; after {len(self.trials)} that failed in the same way no further trial was started"
 
-    def _not_logged(self) -> str:
+    def _describe_unlogged(self) -> str:
         metric = self.plan.primary_metric
         if any(trial.history for trial in self.trials.values()):
             return f"no trial that succeeded logged a number as `{metric}`"
@@ -267,7 +268,7 @@ class Sweep:
         logged = f"they logged {', '.join(names)}" if names else "they logged no metric"
         return f"no trial logged `{metric}` to MLflow; {logged}"
 
-    def _counts(self) -> str:
+    def _describe_counts(self) -> str:
         states = [trial.state for trial in self.trials.values()]
         parts = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
         for state, word in (
@@ -278,21 +279,21 @@ class Sweep:
                 parts.append(f"{states.count(state)} {word}")
         return parts[0] + (f" ({', '.join(parts[1:])})" if parts[1:] else "")
 
-    def _link(self, best: Trial) -> None:
+    def _link_outputs(self, best: Trial) -> None:
         mine, theirs = self.run.step(self.task.name), self.run.step(best.name)
         mine.outputs.mkdir(parents=True, exist_ok=True)
         for name in self.task.outputs:
             _symlink(theirs.outputs / name, mine.outputs / name)
         _symlink(theirs.code, mine.code)
 
-    def _record(self) -> None:
+    def _write_record(self) -> None:
         """Write `sweep.json` to the step's folder, to compare trials later."""
         tried = [
             {
                 "name": trial.name,
                 "state": trial.state,
                 "parameters": trial.values,
-                "value": _to_json_number(self._score(trial)),
+                "value": _to_json_number(self._find_score(trial)),
             }
             for trial in self.trials.values()
         ]
@@ -308,7 +309,7 @@ class Sweep:
             step=self.task.name,
             best=best.name if best else None,
             parameters=best.values if best else None,
-            value=_to_json_number(self._score(best)) if best else None,
+            value=_to_json_number(self._find_score(best)) if best else None,
             trials=len(tried),
         )
         with contextlib.suppress(OSError):
@@ -385,13 +386,13 @@ def should_stop(
     if interval == 0:
         return False
     # Only trials that have reached this interval can be compared at it.
-    reached = {each: history[:interval] for each, history in histories.items() if len(history) >= interval}
+    reached = {trial: history[:interval] for trial, history in histories.items() if len(history) >= interval}
     if policy.kind == "bandit":
         return _exceeds_slack(policy, goal, name, reached)
     if policy.kind == "median_stopping":
         return _is_below_median(goal, name, reached)
     if policy.exclude_finished_jobs:
-        reached = {each: history for each, history in reached.items() if each in running or each == name}
+        reached = {trial: history for trial, history in reached.items() if trial in running or trial == name}
     return _is_truncated(policy, goal, name, reached)
 
 
@@ -401,7 +402,7 @@ def _exceeds_slack(policy: EarlyTermination, goal: Goal, name: str, reached: Map
     With ``slack_factor`` f, 0.8 to be maximised allows 0.8 / (1 + f), and 0.8 to be minimised
     0.8 · (1 + f). Below zero the absolute value counts, so that the slack stays positive.
     """
-    top = _top([best_value(history, goal) for history in reached.values()], goal)
+    top = _find_top([best_value(history, goal) for history in reached.values()], goal)
     if policy.slack_amount:
         slack = policy.slack_amount
     else:
@@ -421,16 +422,16 @@ def _is_below_median(goal: Goal, name: str, reached: Mapping[str, History]) -> b
 def _is_truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapping[str, History]) -> bool:
     """Whether it is among the percentage of worst trials, rounded down; of equal ones the later are."""
     doomed = len(reached) * policy.truncation_percentage // 100
-    scores = {each: best_value(history, goal) for each, history in reached.items()}
-    order = sorted(scores, key=lambda each: (_rank(scores[each], goal), each))
+    scores = {trial: best_value(history, goal) for trial, history in reached.items()}
+    order = sorted(scores, key=lambda trial: (_rank_value(scores[trial], goal), trial))
     return name in order[len(order) - doomed :]
 
 
-def _top(values: Sequence[float], goal: Goal) -> float:
-    return min(values, key=lambda value: _rank(value, goal))
+def _find_top(values: Sequence[float], goal: Goal) -> float:
+    return min(values, key=lambda value: _rank_value(value, goal))
 
 
-def _rank(value: float, goal: Goal) -> float:
+def _rank_value(value: float, goal: Goal) -> float:
     """A sort key that puts the best first."""
     if math.isnan(value):
         return math.inf

@@ -14,17 +14,16 @@ import math
 import random
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Protocol
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import Component, Field
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.model.source import Text
-from worldsize.running.model.sweep import Parameter, SweepPlan, Value
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Parameter, SweepPlan, Task, Value
 
 Values = dict[str, Value]
 
@@ -44,8 +43,8 @@ def make_sampler(plan: SweepPlan) -> Sampler:
     if plan.algorithm == "bayesian":
         return _Bayesian(plan)
     if plan.algorithm == "grid":
-        return _IndependentSampler(_grid(plan.parameters))
-    draw = _sobol if plan.algorithm == "sobol" else _random
+        return _IndependentSampler(_list_grid(plan.parameters))
+    draw = _draw_sobol if plan.algorithm == "sobol" else _draw_random
     return _IndependentSampler(draw(plan))
 
 
@@ -63,19 +62,19 @@ class _IndependentSampler:
         """Learn nothing."""
 
 
-def _random(plan: SweepPlan) -> Iterator[Values]:
+def _draw_random(plan: SweepPlan) -> Iterator[Values]:
     source = random.Random(plan.seed)  # noqa: S311 - nothing secret
     while True:
         yield {parameter.name: parameter.at(source.random()) for parameter in plan.parameters}
 
 
-def _grid(parameters: tuple[Parameter, ...]) -> Iterator[Values]:
+def _list_grid(parameters: tuple[Parameter, ...]) -> Iterator[Values]:
     """Every combination; the last parameter changes fastest."""
     for values in itertools.product(*(parameter.values for parameter in parameters)):
         yield dict(zip((parameter.name for parameter in parameters), values, strict=True))
 
 
-def _sobol(plan: SweepPlan) -> Iterator[Values]:
+def _draw_sobol(plan: SweepPlan) -> Iterator[Values]:
     """Scrambled Sobol points, which fill the space more evenly than random ones (Owen, 1998)."""
     qmc = importlib.import_module("scipy.stats.qmc")
     engine = qmc.Sobol(len(plan.parameters), scramble=True, rng=plan.seed)
@@ -100,7 +99,7 @@ class _Bayesian:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._failed = optuna.trial.TrialState.FAIL
         self._parameters = plan.parameters
-        self._space = {parameter.name: _distribution(parameter, optuna) for parameter in plan.parameters}
+        self._space = {parameter.name: _make_distribution(parameter, optuna) for parameter in plan.parameters}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # this option is marked experimental
             # Running trials count as bad ones, so that concurrent trials explore other values.
@@ -112,7 +111,8 @@ class _Bayesian:
         trial = self._study.ask(self._space)
         self._asked[number] = trial
         return {
-            parameter.name: _value(parameter, trial.params[parameter.name]) for parameter in self._parameters
+            parameter.name: _convert_drawn(parameter, trial.params[parameter.name])
+            for parameter in self._parameters
         }
 
     def tell(self, number: int, value: float | None) -> None:
@@ -123,14 +123,14 @@ class _Bayesian:
             self._study.tell(trial, value)
 
 
-def _distribution(parameter: Parameter, optuna: Any) -> Any:
+def _make_distribution(parameter: Parameter, optuna: Any) -> Any:
     """Choices by their index, because Optuna refuses equal ones; numbers before rounding."""
     if parameter.kind == "choice":
         return optuna.distributions.CategoricalDistribution(range(len(parameter.values)))
     return optuna.distributions.FloatDistribution(parameter.first, parameter.second)
 
 
-def _value(parameter: Parameter, drawn: Any) -> Value:
+def _convert_drawn(parameter: Parameter, drawn: Any) -> Value:
     return parameter.values[drawn] if parameter.kind == "choice" else parameter.finish(float(drawn))
 
 

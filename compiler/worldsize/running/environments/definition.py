@@ -1,4 +1,4 @@
-"""Which environment each step has: what a job says of it, as far as this machine can provide it."""
+"""Finds the environment of each step, as far as this machine can provide it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import fields, snapshot
 from worldsize.azureml.copying import CopyAccess
@@ -39,8 +41,7 @@ _BARE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """One environment."""
 
     name: str = ""  # how messages call it
@@ -66,7 +67,7 @@ class Definition:
             )
         if self.unavailable:
             several = "packages" if len(self.unavailable) > 1 else "a package"
-            names = ", ".join(f"`{each}`" for each in self.unavailable)
+            names = ", ".join(f"`{name}`" for name in self.unavailable)
             lines.append(f"{self.name}: {names}: {several} of conda that pip may not have, left out")
         return lines
 
@@ -82,16 +83,18 @@ def read_definition(
         return Definition(), []
     value, span = environment.value, environment.span
     if isinstance(value, dict):
-        return _read_mapping(value, folder, Definition(_title(value), _title_span(environment) or span), gate)
+        return _read_mapping(
+            value, folder, Definition(_make_title(value), _find_title_span(environment) or span), gate
+        )
     if not isinstance(value, str):
         return Definition(), []
     start = Definition(f"`{shorten(value)}`", span)
     path = local_path(value, folder) if names_a_file(value) else assets.local(value)
     if path is not None:
         return _read_file(path, start, gate)
-    known = curated.lookup(value)
-    if known is not None:
-        return replace(start, requirements=known.requirements, modules=known.modules), []
+    packages = curated.lookup(value)
+    if packages is not None:
+        return replace(start, requirements=packages.requirements, modules=packages.modules), []
     return replace(start, unknown=True), []
 
 
@@ -113,7 +116,7 @@ def _read_mapping(
             return definition, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
             message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which is outside the project"
-            return start, _problem(start, message, "keep the Dockerfile in the build's own folder")
+            return start, _make_problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
         return _read_conda(listed, folder, definition, _dump(listed), gate)
     if isinstance(listed, str):
@@ -134,7 +137,7 @@ def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinitio
         if not exists(path):
             return start, []  # reported at its reference
         help_ = "name an environment file, a conda file or a requirements file"
-        return start, _problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
+        return start, _make_problem(start, f"`{path.name}`, the environment {start.name}, is a folder", help_)
     if refused := _report_forbidden(start, path, gate):
         return start, refused
     if path.suffix == ".txt":
@@ -146,7 +149,7 @@ def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinitio
     if isinstance(value, dict) and "dependencies" in value:
         return _read_conda(value, path.parent, start, untrusted.read_text(path), gate)
     help_ = "a conda file has `dependencies:`, an environment file `image:`, `conda_file:` or `build:`"
-    return start, _problem(
+    return start, _make_problem(
         start, f"`{path.name}` is not an environment: it names neither packages nor an image", help_
     )
 
@@ -176,14 +179,16 @@ def _expand_lines(
         name = getattr(error, "filename", None) or "a requirements file"
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         message = f"{start.name}: `{name}` cannot be read: {str(reason).lower()}"
-        return start, _problem(start, message, "correct the path; it is relative to the file that names it")
+        return start, _make_problem(
+            start, message, "correct the path; it is relative to the file that names it"
+        )
 
 
-def _problem(definition: Definition, message: str, help_: str) -> list[Problem]:
+def _make_problem(definition: Definition, message: str, help_: str) -> list[Problem]:
     return [Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)]
 
 
-def _title(value: Mapping[str, Any]) -> str:
+def _make_title(value: Mapping[str, Any]) -> str:
     """How messages call an environment that has no name of its own."""
     if isinstance(value.get("conda_file"), dict):
         return "`conda_file`"
@@ -194,8 +199,8 @@ def _title(value: Mapping[str, Any]) -> str:
     return f"`{shorten(str(build.get('path')))}`" if isinstance(build, dict) else "the conda file"
 
 
-def _title_span(environment: Field[Any]) -> Span | None:
-    """The position of the part that :func:`_title` names."""
+def _find_title_span(environment: Field[Any]) -> Span | None:
+    """The position of the part that :func:`_make_title` names."""
     listed = fields.read_member(environment, "conda_file")
     if listed is not None:
         return listed.key_span if isinstance(listed.value, dict) else listed.span
@@ -216,8 +221,7 @@ LARGEST_SCRIPT = 1 << 20  # bytes; a longer script was not written by hand
 LONGEST_LIST = 3  # steps named in a notice
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentPlan:
+class EnvironmentPlan(Struct, frozen=True):
     """The environments of a run."""
 
     mode: EnvironmentMode = "current"  # how they are provided on this machine
@@ -302,7 +306,7 @@ def _texts(code: Snapshot | None) -> Iterator[str]:
 
 def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
     """One line for each difference, however many steps have it."""
-    yield from dict.fromkeys(line for each in definitions.values() for line in each.notices)
+    yield from dict.fromkeys(line for definition in definitions.values() for line in definition.notices)
     unknown: dict[str, list[str]] = {}
     for step, definition in definitions.items():
         if definition.unknown and not definition.requirements:
@@ -323,7 +327,10 @@ def _report_uncontained(
     tasks: Mapping[str, Task], definitions: Mapping[str, Definition]
 ) -> Iterator[Problem]:
     """Report why steps cannot run in containers; without an engine, only that."""
-    first = next((each.span for each in definitions.values() if each.span), Span("environment", 1, 1, 1, 1))
+    first = next(
+        (definition.span for definition in definitions.values() if definition.span),
+        Span("environment", 1, 1, 1, 1),
+    )
     reason = find_docker_fault()
     if reason is not None:
         help_ = "start a Docker engine, or use `--environment isolated`"

@@ -12,8 +12,10 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.running.model.process import Process
 
@@ -23,8 +25,7 @@ PATIENCE_SECONDS = 20.0
 DEFAULT_SHARED_MEMORY = "2g"  # Azure ML's own default
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     """What all containers of a step share."""
 
     image: str  # the image, or the tag of what was built
@@ -44,10 +45,10 @@ def run_in_container(process: Process, container: Container) -> Process:
     Its home is a folder that the user may write, because the container may not have one.
     """
     env = {"HOME": str(container.workdir), **process.env}
-    return replace(process, argv=_run_argv(process, container), env=env)
+    return replace(process, argv=_make_run_argv(process, container), env=env)
 
 
-def _run_argv(process: Process, container: Container) -> tuple[str, ...]:
+def _make_run_argv(process: Process, container: Container) -> tuple[str, ...]:
     """The command line that starts a process in a container.
 
     It only names variables, whose values Docker takes from the client, so that it shows no value.
@@ -63,7 +64,7 @@ def _run_argv(process: Process, container: Container) -> tuple[str, ...]:
         *(("--user", container.user) if container.user else ()),
         *("--shm-size", container.shared_memory),
         *(("--gpus", "all") if container.gpus else ()),
-        *_mounts(container),
+        *_list_mounts(container),
         *(word for name in names for word in ("--env", name)),
         *("--entrypoint", process.argv[0]),
         container.image,
@@ -138,14 +139,14 @@ def is_runner_alive(runner: str) -> bool:
     return host != socket.gethostname() or (pid.isdigit() and started == _read_start_time(int(pid)) != "")
 
 
-def _mounts(container: Container) -> Iterable[str]:
+def _list_mounts(container: Container) -> Iterable[str]:
     for path in container.writable:
-        yield from ("--mount", _mount(path))
+        yield from ("--mount", _write_mount(path))
     for path in container.readable:
-        yield from ("--mount", f"{_mount(path)},readonly")
+        yield from ("--mount", f"{_write_mount(path)},readonly")
 
 
-def _mount(path: Path) -> str:
+def _write_mount(path: Path) -> str:
     quoted = [f'"{part}"' if "," in part else part for part in (f"source={path}", f"target={path}")]
     return ",".join(["type=bind", *quoted])
 

@@ -95,9 +95,9 @@ def make_layer(folder: Path, below: Sequence[Path] = ()) -> None:
     (folder / "pyvenv.cfg").write_text(
         f"home = {base.parent}\ninclude-system-site-packages = false\nversion = {version}\n", encoding="utf-8"
     )
-    folders = [*(packages_folder(each) for each in below), *list_parents()]
+    folders = [*(packages_folder(folder) for folder in below), *list_parents()]
     # `addsitedir` reads the path files in them too: without, what is installed in place is not found.
-    lines = [f"import site; site.addsitedir({str(each)!r})" for each in folders]
+    lines = [f"import site; site.addsitedir({str(folder)!r})" for folder in folders]
     lines.insert(0, _ISOLATED.format(str(SITECUSTOMIZE)))
     (packages / BELOW).write_text("\n".join([*lines, *_bundled_pip(), ""]), encoding="utf-8")
 
@@ -110,10 +110,10 @@ def packages_folder(folder: Path) -> Path:
 
 def list_parents() -> list[Path]:
     """The folders of the packages that this Python sees."""
-    folders = [Path(each) for each in site.getsitepackages()]
+    folders = [Path(folder) for folder in site.getsitepackages()]
     if site.ENABLE_USER_SITE:
         folders.insert(0, Path(site.getusersitepackages()))
-    return [each for each in folders if each.is_dir()]
+    return [folder for folder in folders if folder.is_dir()]
 
 
 def list_read_only() -> list[Path]:
@@ -179,9 +179,9 @@ def borrow_scripts(folder: Path) -> None:
     Any layer's Python can run them. Beside them are programs that hand over to a layer, and that restrict
     other installers to one.
     """
-    own, bin_folder = Path(sys.executable), folder / "bin"
+    executable, bin_folder = Path(sys.executable), folder / "bin"
     bin_folder.mkdir(parents=True)
-    for path, text in _list_scripts(own.parent, own):
+    for path, text in _list_scripts(executable.parent, executable):
         if not path.name.startswith(("pip", "python", "activate")):
             _write_program(bin_folder / path.name, text)
     for name in ("pip", "pip3", f"pip{VERSION}"):
@@ -199,7 +199,9 @@ def borrow_scripts(folder: Path) -> None:
 def _read_only_patterns() -> list[str]:
     """Shell patterns of the folders that steps must not change: this Python's prefix and its folders."""
     places = [Path(sys.prefix), *list_read_only()]
-    prefix, real, *folders = (shlex.quote(str(path)) for each in places for path in (each, each.resolve()))
+    prefix, real, *folders = (
+        shlex.quote(str(path)) for folder in places for path in (folder, folder.resolve())
+    )
     return [prefix, real, *folders, *(f"{folder}/*" for folder in folders)]
 
 

@@ -12,11 +12,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from worldsize.azureml.copying import CopyAccess, allow_everything, read_listed
 from worldsize.base import untrusted
@@ -45,13 +46,12 @@ _SUFFIXES = frozenset({".txt", ".in", ".lock", ".pip", ".whl", ".zip", ".gz", ".
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
-@dataclass(frozen=True, slots=True)
-class CondaRequirements:
+class CondaRequirements(Struct, frozen=True):
     """What a conda file asks for."""
 
     requirements: tuple[str, ...]  # lines for pip
-    python: str | None  # the Python it names, such as `3.8`; None where it names none, or a range
-    unavailable: tuple[str, ...]  # what pip is not known to have, as it is written
+    python: str | None  # the Python it names, such as `3.8`; None if it names none, or a range
+    unavailable: tuple[str, ...]  # packages that pip may not have, as written
 
 
 def read_conda(dependencies: Any) -> CondaRequirements:
@@ -70,17 +70,17 @@ def read_conda(dependencies: Any) -> CondaRequirements:
             exact = _PYTHON.match(version)
             python = exact["version"] if exact else None
         elif name not in PROVIDED:
-            known = _read_conda_names().get(name)
+            package = _read_conda_names().get(name)
             bound = _convert_bound(version.strip())
-            if known is None or bound is None:
+            if package is None or bound is None:
                 left.append(str(item))
             else:
-                lines.append(known + bound)
+                lines.append(package + bound)
     return CondaRequirements(tuple(lines), python, tuple(left))
 
 
 def _convert_bound(version: str) -> str | None:
-    """Conda's bound on a version as pip writes it; None where pip has no such bound.
+    """Conda's bound on a version as pip writes it; None if pip has no such bound.
 
     ``1.2`` and ``==1.2`` are that version, ``=1.2`` is any ``1.2.x``, and a build is dropped.
     """
@@ -114,13 +114,13 @@ def expand_requirements(
         text = _COMMENT.sub("", line).strip()
         included = _INCLUDE.fullmatch(text)
         if included:
-            path = Path(os.path.normpath(folder / _without_scheme(_unquote(included["path"]))))
+            path = Path(os.path.normpath(folder / _remove_scheme(_unquote(included["path"]))))
             if path not in seen:
                 inner = read_listed(_require_allowed(path, gate)).decode("utf-8-sig").split("\n")
                 yield from expand_requirements(inner, path.parent, gate, seen | {path})
         elif text:
-            absolute = _absolute(text, folder)
-            named = _local_path(absolute)
+            absolute = _make_absolute(text, folder)
+            named = _find_local_path(absolute)
             if named is not None:
                 _require_allowed(named, gate)
             yield absolute
@@ -130,11 +130,11 @@ def digest_requirements(lines: Iterable[str]) -> str:
     """SHA-256 over the lines and the contents of the files and folders of this machine that they name."""
     total = hashlib.sha256()
     for line in lines:
-        path = _named_path(line)
+        path = _find_named_path(line)
         shown = line if path is None else line.replace(str(path), path.name)
         total.update(f"{shown}\0".encode())
         if path is not None:
-            for file in [path] if path.is_file() else sorted(_files(path)):
+            for file in [path] if path.is_file() else sorted(_list_files(path)):
                 total.update(f"{file.relative_to(path) if file != path else file.name}\0".encode())
                 with untrusted.open_file(file) as opened:
                     total.update(untrusted.hash_rest(opened))
@@ -160,7 +160,7 @@ def _looks_like_requirements(path: Path) -> bool:
     return path.is_dir() or path.suffix in _SUFFIXES
 
 
-def _absolute(text: str, folder: Path) -> str:
+def _make_absolute(text: str, folder: Path) -> str:
     for pattern, option in ((_CONSTRAINT, "-c "), (_EDITABLE, "-e ")):
         match = pattern.fullmatch(text)
         if match:
@@ -171,7 +171,7 @@ def _absolute(text: str, folder: Path) -> str:
     return text
 
 
-def _local_path(line: str) -> Path | None:
+def _find_local_path(line: str) -> Path | None:
     """The local path that a line makes pip read, whether it exists or not."""
     match = _LOCAL.search(line)
     if match is None:
@@ -181,21 +181,21 @@ def _local_path(line: str) -> Path | None:
     return Path(path if bracket and extras.endswith("]") and "/" not in extras else _unquote(text))
 
 
-def _named_path(line: str) -> Path | None:
+def _find_named_path(line: str) -> Path | None:
     text = re.sub(r"^-[ce] ", "", line)
     text = text.partition("[")[0] if text.endswith("]") else text
     path = Path(text)
     return path if path.is_absolute() and path.exists() else None
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _list_files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
         paths = (Path(parent, name) for name in names if not name.endswith(".pyc"))
         yield from (path for path in paths if path.is_file())  # opening a pipe would block
 
 
-def _without_scheme(path: str) -> str:
+def _remove_scheme(path: str) -> str:
     return (
         unquote(re.sub(r"^file:(?://(?:localhost)?(?=/))?", "", path)) if path.startswith("file:") else path
     )

@@ -41,7 +41,7 @@ class ReadOnly:
     """
 
     def __init__(self, folders: list[str]) -> None:
-        self._folders = tuple(os.path.join(os.path.realpath(each), "") for each in folders)  # noqa: PTH118
+        self._folders = tuple(os.path.join(os.path.realpath(folder), "") for folder in folders)  # noqa: PTH118
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
         """Start to watch if this is an installer; other modules are not slowed down."""
@@ -75,15 +75,15 @@ def _refusal(path: str) -> Exception:
 def protect() -> None:
     """Prevent installers from changing the Python below the layer."""
     folders = os.environ.get("WORLDSIZE_READ_ONLY")
-    if folders and not any(isinstance(each, ReadOnly) for each in sys.meta_path):
+    if folders and not any(isinstance(finder, ReadOnly) for finder in sys.meta_path):
         sys.meta_path.insert(0, ReadOnly(folders.split(os.pathsep)))
 
 
 def hand_over() -> None:
     """Become the layer's Python, with the same arguments, if this is the Python below it."""
     layer = os.environ.get("WORLDSIZE_LAYER")
-    own = f"{sys.prefix}{os.pathsep}{sys.version_info[0]}.{sys.version_info[1]}"
-    if layer and own == os.environ.get("WORLDSIZE_PYTHON"):
+    version = f"{sys.prefix}{os.pathsep}{sys.version_info[0]}.{sys.version_info[1]}"
+    if layer and version == os.environ.get("WORLDSIZE_PYTHON"):
         python = f"{layer}/bin/python"
         if os.access(python, os.X_OK):  # else the step has ended, and its remaining processes end soon
             os.execv(python, [python, *sys.orig_argv[1:]])  # noqa: S606
@@ -105,15 +105,15 @@ def redirect_records() -> None:
 def import_next() -> None:
     """Import the ``sitecustomize`` that this module hides, and remove this folder from the path."""
     here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - starts faster
-    sys.path[:] = [each for each in sys.path if os.path.abspath(each) != here]  # noqa: PTH100
-    own = sys.modules.pop(__name__)
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]  # noqa: PTH100
+    this_module = sys.modules.pop(__name__)
     try:
         __import__(__name__)
     except ModuleNotFoundError as error:
         if error.name != __name__:
             raise
     finally:
-        sys.modules.setdefault(__name__, own)
+        sys.modules.setdefault(__name__, this_module)
 
 
 if __name__ == "sitecustomize":

@@ -107,7 +107,7 @@ def make_call(
 
 
 def find_shell() -> str:
-    """Bash, as in Azure ML's images; the POSIX shell where it is not installed."""
+    """Bash, as in Azure ML's images; the POSIX shell if it is not installed."""
     return "bash" if shutil.which("bash") else "sh"
 
 

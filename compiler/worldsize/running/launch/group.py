@@ -10,9 +10,10 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from worldsize.running.launch.programs.guard import REPORTS
 from worldsize.running.launch.reserve import mpi_folder
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class EndedProcess:
+class EndedProcess(Struct, frozen=True):
     """A process that has ended. ``status`` is its exit status, or the negative number of a signal.
 
     ``told`` says whether it, or the whole group, was asked to end before.
@@ -66,7 +66,7 @@ class Group:
         self.lost: str | None = None  # how the guard was lost before its group ended
         self.guard: int | None = None  # its pid
         self._pids: list[int] = []
-        self._leaders = {self.processes.index(each) for each in processes}  # of their own sessions
+        self._leaders = {self.processes.index(process) for process in processes}  # of their own sessions
         self._grace = grace
         self._done = False
         self._rest = b""
@@ -74,11 +74,13 @@ class Group:
         self._liveness = LivenessTimer()
         self._line = supervisor.connect()
         self._stack = contextlib.ExitStack()
-        shares = any(each.members for each in processes)
+        shares = any(process.members for process in processes)
         self._folder = self._stack.enter_context(mpi_folder()) if shares else None
         self._send(
             {
-                "processes": [make_request(each, self.processes, logs, self._folder) for each in processes],
+                "processes": [
+                    make_request(process, self.processes, logs, self._folder) for process in processes
+                ],
                 "cwd": str(cwd),
                 "grace": grace,
                 "folder": None if self._folder is None else str(self._folder),
@@ -96,19 +98,23 @@ class Group:
 
         A process that serves is ended when it is no longer needed, which is not a failure.
         """
-        failed = [each for each in self.ended if each.status != 0 and not (each.told and each.process.serves)]
-        return next((each for each in failed if not each.told), failed[0] if failed else None)
+        failed = [
+            exited
+            for exited in self.ended
+            if exited.status != 0 and not (exited.told and exited.process.serves)
+        ]
+        return next((exited for exited in failed if not exited.told), failed[0] if failed else None)
 
     @property
     def unfinished(self) -> list[Process]:
         """The ranks that have not ended."""
-        over = {id(each.process) for each in self.ended}
-        return [each for each in self.ranks if id(each) not in over]
+        over = {id(exited.process) for exited in self.ended}
+        return [process for process in self.ranks if id(process) not in over]
 
     @property
     def ranks(self) -> list[Process]:
         """The processes that run the command."""
-        return [each for each in self.processes if not each.members]
+        return [process for process in self.processes if not process.members]
 
     def fileno(self) -> int:
         """What a selector waits on."""
@@ -207,21 +213,21 @@ class Group:
 
 
 def make_request(
-    process: Process, known: Sequence[Process], logs: Path, shared: Path | None
+    process: Process, processes: Sequence[Process], logs: Path, shared: Path | None
 ) -> dict[str, Any]:
     """The request to the guard to start one process of the plan.
 
     The guard and the members refer to processes by their index in ``known``. The folder ``shared`` is not
-    None where the process has members.
+    None if the process has members.
     """
     env = dict(process.env)
     if shared is not None:
         env = {**dict.fromkeys(process.private_folder, str(shared)), **env}
     if process.members:
         assert shared is not None
-        env["WORLDSIZE_MEMBERS"] = _members_table(process, known, logs, shared)
+        env["WORLDSIZE_MEMBERS"] = _members_table(process, processes, logs, shared)
     return {
-        "index": known.index(process),
+        "index": processes.index(process),
         "argv": process.argv,
         "env": env,
         "log": str(logs / f"{process.name}.log"),
@@ -230,15 +236,15 @@ def make_request(
     }
 
 
-def _members_table(process: Process, known: Sequence[Process], logs: Path, shared: Path) -> str:
+def _members_table(process: Process, processes: Sequence[Process], logs: Path, shared: Path) -> str:
     """The plan of a launcher's ranks for their parents, with variables that differ from the launcher's."""
     ranks = [
         {
-            "index": known.index(each),
-            "env": {name: value for name, value in each.env.items() if process.env.get(name) != value},
-            "log": str(logs / f"{each.name}.log"),
+            "index": processes.index(rank),
+            "env": {name: value for name, value in rank.env.items() if process.env.get(name) != value},
+            "log": str(logs / f"{rank.name}.log"),
         }
-        for each in process.members
+        for rank in process.members
     ]
     table = {"reports": str(shared / REPORTS), "rank": process.rank_variable, "members": ranks}
     return json.dumps(table)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from worldsize.running.model.process import Call, Process, make_rank, shared_variables
 
@@ -72,10 +73,10 @@ def plan_mpi(call: Call, ports: Sequence[str]) -> Iterator[Process]:
 
 def _line(call: Call) -> tuple[str, ...]:
     """The command line of mpirun; without binding, because two runs would bind to the same cores."""
-    each = call.process_count_per_instance
+    count = call.process_count_per_instance
     if call.hosts:  # ranks fill the first instance, then the next
-        places = [f"{host}:{each}" for host in call.hosts]
-        mapping: tuple[str, ...] = ("--map-by", f"ppr:{each}:node")
+        places = [f"{host}:{count}" for host in call.hosts]
+        mapping: tuple[str, ...] = ("--map-by", f"ppr:{count}:node")
     else:
         places, mapping = [f"localhost:{call.world_size}"], ()
     return (
@@ -135,7 +136,7 @@ def plan_single(call: Call, _ports: Sequence[str]) -> Iterator[Process]:
 
 def _defaults_on_cpu(call: Call) -> dict[str, str]:
     """The variables for several processes without GPUs that the step itself does not set."""
-    return {name: each for name, each in ON_CPU.items() if call.on_cpu and name not in call.env}
+    return {name: value for name, value in ON_CPU.items() if call.on_cpu and name not in call.env}
 
 
 def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
@@ -145,7 +146,7 @@ def plan_pytorch(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     for every process (Microsoft Learn, "Distributed GPU training guide"). LOCAL_WORLD_SIZE is not part of
     that contract, so it is not set here either: a script that needs it fails here, not only in the cloud.
     """
-    loopback = {} if call.hosts else {name: each for name, each in LOOPBACK.items() if name not in call.env}
+    loopback = {} if call.hosts else {name: value for name, value in LOOPBACK.items() if name not in call.env}
     for rank in range(call.world_size):
         node, local_rank = divmod(rank, call.process_count_per_instance)
         rendezvous = {
@@ -167,7 +168,7 @@ def plan_tensorflow(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     TF_CONFIG is what Azure ML gives: lists of workers and parameter servers, the own task, and
     ``environment``; no chief, since worker 0 takes that part (Microsoft Learn, "Distributed GPU training
     guide"; Azure Batch AI, issue 15, for parameter servers, the first of which stands on the first instance
-    beside worker 0). Azure ML writes an empty ``ps`` where there is none. TensorFlow from 2.13 crashes on
+    beside worker 0). Azure ML writes an empty ``ps`` if there are none. TensorFlow from 2.13 crashes on
     that, and scripts for Azure delete it, so it is left out here.
 
     Workers come first, then parameter servers; both are dealt out over the instances in turn. A parameter
@@ -195,7 +196,7 @@ def plan_tensorflow(call: Call, ports: Sequence[str]) -> Iterator[Process]:
         processes_of_node[node] += 1
 
 
-# By `distribution.type` in lower case; `none` where there is no distribution.
+# By `distribution.type` in lower case; `none` without a distribution.
 LAUNCHERS = {
     "none": Launcher(lambda _: 0, plan_single),
     "pytorch": Launcher(lambda _: 1, plan_pytorch, PYTORCH_VARIABLES),  # rank 0 listens on it

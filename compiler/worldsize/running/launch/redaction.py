@@ -7,9 +7,11 @@ A secret is recognised by its origin: a value of an input or variable with the n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import binding as commands
 from worldsize.azureml import literals
@@ -34,8 +36,8 @@ def make_mask(graph: Graph, settings: Mapping[str, str]) -> Mask:
     for task in graph.tasks.values():
         secrets |= set(_task_secrets(task))
     for plan in graph.sweeps.values():
-        searched = [each for each in plan.parameters if is_secret(each.name)]
-        secrets |= {literals.render_literal(value) for each in searched for value in each.values}
+        searched = [parameter for parameter in plan.parameters if is_secret(parameter.name)]
+        secrets |= {literals.render_literal(value) for parameter in searched for value in parameter.values}
     return Mask(secrets)
 
 
@@ -64,8 +66,7 @@ def redact_parameters(inputs: Mapping[str, Source | None], longest: int, mask: M
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Redaction:
+class Redaction(Struct, frozen=True):
     """How the processes of one step are shown."""
 
     mask: Mask  # hides the secrets of the run

@@ -24,7 +24,7 @@ from worldsize.base import untrusted
 LOCK = "lock"
 YOUNG_SECONDS = 60.0  # a folder without a lock may be about to get one
 MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory belongs there; the folder in it is ours alone
-MPI_PREFIX = "worldsize-mpi-"
+MPI_PREFIX, NODES_PREFIX = "worldsize-mpi-", "worldsize-nodes-"  # of folders
 
 
 @contextlib.contextmanager
@@ -37,14 +37,14 @@ def reserve_ports(count: int) -> Iterator[tuple[int, ...]]:
     second bind, so the ports are released before they are used.
     """
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(_bound()) for _ in range(count)]
-        numbers = tuple(int(each.getsockname()[1]) for each in sockets)
+        sockets = [stack.enter_context(_open_bound()) for _ in range(count)]
+        numbers = tuple(int(holder.getsockname()[1]) for holder in sockets)
         if sys.platform != "linux":
             stack.close()
         yield numbers
 
 
-def _bound() -> socket.socket:
+def _open_bound() -> socket.socket:
     # The wildcard address is what torch's store binds, so that is what must be free.
     if socket.has_dualstack_ipv6():
         with contextlib.suppress(OSError):
@@ -83,7 +83,7 @@ def remove_abandoned_folders(prefix: str, parent: Path | None = None) -> list[Pa
     """Remove the folders with a prefix that belong to dead runs, and return them."""
     removed = []
     for path in (parent or Path(tempfile.gettempdir())).glob(f"{prefix}*"):
-        with contextlib.suppress(OSError), _abandoned(path) as gone:
+        with contextlib.suppress(OSError), _hold_abandoned(path) as gone:
             if gone:
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
@@ -91,7 +91,7 @@ def remove_abandoned_folders(prefix: str, parent: Path | None = None) -> list[Pa
 
 
 @contextlib.contextmanager
-def _abandoned(path: Path) -> Iterator[bool]:
+def _hold_abandoned(path: Path) -> Iterator[bool]:
     """Whether it is an unused folder of this user, which stays unused while the context lasts."""
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
@@ -113,13 +113,13 @@ def _abandoned(path: Path) -> Iterator[bool]:
 
 def mpi_folder() -> contextlib.AbstractContextManager[Path]:
     """A folder for as long as the context lasts, in shared memory if possible."""
-    return scratch_folder(MPI_PREFIX, _memory_folder())
+    return scratch_folder(MPI_PREFIX, _find_memory_folder())
 
 
 def remove_abandoned_mpi_folders() -> list[Path]:
     """Remove the MPI folders of dead runs, and return them."""
-    return remove_abandoned_folders(MPI_PREFIX, _memory_folder())
+    return remove_abandoned_folders(MPI_PREFIX, _find_memory_folder())
 
 
-def _memory_folder() -> Path | None:
+def _find_memory_folder() -> Path | None:
     return MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None

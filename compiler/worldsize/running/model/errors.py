@@ -1,12 +1,16 @@
-"""The exception of a run that cannot start for a reason that depends on this machine."""
+"""The exceptions of runs that cannot start, or cannot be resumed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from worldsize.base.problem import Problem
+from worldsize.base.problem import HelpfulError, Problem
 from worldsize.documents.diagnostics.snippet import Sources, draw_line, flatten, read_line, show_path
 from worldsize.documents.secrecy import masking
+
+
+class ResumeError(HelpfulError):
+    """A run cannot be resumed and is unchanged."""
 
 
 class RunError(Exception):
@@ -22,10 +26,10 @@ class RunError(Exception):
         self.sources: Sources = shown
 
     def __str__(self) -> str:
-        return "\n".join(_block(problem, self.sources) for problem in self.problems)
+        return "\n".join(_render_problem(problem, self.sources) for problem in self.problems)
 
 
-def _block(problem: Problem, sources: Sources) -> str:
+def _render_problem(problem: Problem, sources: Sources) -> str:
     """One problem with its source line, if there is one."""
     span = problem.span
     path = flatten(show_path(span.path))
@@ -41,10 +45,10 @@ def _block(problem: Problem, sources: Sources) -> str:
             f"{span.line} | {shown}".rstrip(),
             f"{gutter} | {' ' * column}{'^' * length}",
         ]
-    return "\n".join([*lines, *_help(problem.help or "", gutter)])
+    return "\n".join([*lines, *_render_help(problem.help or "", gutter)])
 
 
-def _help(text: str, gutter: str) -> list[str]:
+def _render_help(text: str, gutter: str) -> list[str]:
     """The lines of the help, which may quote the output of another program."""
     return [
         f"{gutter} {'= help:' if number == 0 else '       '} {flatten(line)}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
@@ -49,8 +50,7 @@ def show_path(path: Path | str) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
-@dataclass(frozen=True, slots=True)
-class StepFolder:
+class StepFolder(Struct, frozen=True):
     """The paths of one step."""
 
     root: Path
@@ -86,17 +86,16 @@ class StepFolder:
         return self.root / "progress.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunFolder(Struct, frozen=True):
     """The paths of one run.
 
     Args:
         root: The folder, whose name is the run's id.
-        name_step: The id that a step of the run has outside of it, where whoever started the run chose it.
+        name_step: Gives the id that a step has outside of the run, if the caller chooses these ids.
     """
 
     root: Path
-    name_step: Callable[[str], str] | None = field(default=None, compare=False)
+    name_step: Callable[[str], str] | None = None
 
     @property
     def id(self) -> str:

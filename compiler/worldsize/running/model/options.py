@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 EnvironmentMode = Literal["current", "isolated", "docker"]
 NodeMode = Literal["processes", "namespaces"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunOptions(Struct, frozen=True):
     """How a pipeline is to be run here."""
 
     processes: int | None = None  # of every distributed step; None for as many as planned and fit
@@ -29,6 +29,12 @@ class RunOptions:
     # how often a step that keeps checkpoints is started again after a failure
     max_restarts: int | None = None
     chaos: int | None = None  # seed of a rehearsal that kills, stops, slows and cuts off processes
+
+    @property
+    def emulate_anything(self) -> bool:
+        """Whether they ask for emulated machines or for faults."""
+        emulated = self.link is not None or self.chaos is not None or self.kill or self.drop_link
+        return self.nodes != "processes" or bool(emulated)
 
     def __post_init__(self) -> None:
         """Refuse impossible counts.

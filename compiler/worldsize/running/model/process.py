@@ -9,15 +9,12 @@ ranks that are started directly.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Protocol
+
+from msgspec import Struct, field
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """What one step runs, before it is multiplied by a launcher.
 
     ``env`` holds what is the same in every process. ``gpus`` are the devices lent to the step, empty
@@ -61,8 +58,7 @@ class Call:
         return (self.shell, "-c", self.command)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """One process to start. ``env`` holds only what is set on top of the runner's environment."""
 
     name: str  # "rank-0", "ps-1", "mpirun": its log file's stem
@@ -110,12 +106,12 @@ def make_rank(
     """
     node, local_rank = at or divmod(rank, call.process_count_per_instance)
     alone = call.world_size + call.parameter_server_count == 1
-    own = {
+    variables = {
         "AZUREML_CR_NODE_RANK": str(node),
         "AZUREML_PROCESS_NAME": "main" if alone else f"rank_{rank}",
         **_visible_gpus(call, node),
     }
-    full = {**shared_variables(call), **own, **env}
+    full = {**shared_variables(call), **variables, **env}
     argv = (*call.prefix(node), *call.argv)
     return Process(name or f"rank-{rank}", rank, local_rank, node, argv, full, serves=serves)
 
@@ -135,18 +131,3 @@ def _visible_gpus(call: Call, node: int) -> dict[str, str]:
         return {}
     share = max(1, len(call.gpus) // call.instance_count)
     return {"CUDA_VISIBLE_DEVICES": ",".join(call.gpus[node * share : (node + 1) * share])}
-
-
-class Places(Protocol):
-    """Provides the machines of a call's instances while a group runs."""
-
-    def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call with addresses and command prefixes of its instances, which end with the context."""
-
-
-class LocalPlaces:
-    """Every instance is this machine."""
-
-    def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call, unchanged."""
-        return contextlib.nullcontext(call)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct, field
 
 from worldsize.base.wording import join_words
 from worldsize.running.model.process import Process
@@ -22,11 +23,10 @@ MAX_NAMES = 6
 MAX_ROWS = 300  # in a notebook
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why a step failed: the process that failed first, and the end of what it wrote."""
 
-    process: str | None  # "rank-1"; None where no process is to blame
+    process: str | None  # "rank-1"; None if no process is to blame
     rank: int | None
     status: int | None  # exit status; a signal as a negative number
     log: Path | None
@@ -35,8 +35,7 @@ class Failure:
     notes: tuple[str, ...] = ()  # consequences, such as "3 other ranks failed because of it"
 
 
-@dataclass(frozen=True, slots=True)
-class StepResult:
+class StepResult(Struct, frozen=True):
     """One step of a run. ``seconds`` is 0 for a step that never started."""
 
     name: str
@@ -58,8 +57,7 @@ class StepResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """A model that the run registered, or the reason why it did not."""
 
     name: str
@@ -67,8 +65,7 @@ class Registration:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+class RunResult(Struct, frozen=True):
     """A finished run."""
 
     id: str
@@ -78,7 +75,7 @@ class RunResult:
     seconds: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
     registrations: tuple[Registration, ...] = ()
-    tracking_uri: str | None = None  # None where the run was not tracked
+    tracking_uri: str | None = None  # None if the run was not tracked
     untracked: str | None = None  # why it was not, although it should have been
     record_incomplete: bool = False  # whether MLflow's record of it lacks something
     notices: tuple[str, ...] = ()
@@ -97,22 +94,24 @@ class RunResult:
 
     def __str__(self) -> str:
         """The state of the run and of its steps, its metrics and models, a line each."""
-        lines = ["  ".join(cell for cell in row if cell) for row in self._rows()]
+        lines = ["  ".join(cell for cell in row if cell) for row in self._list_rows()]
         why = [self.failure.message] if self.failure is not None else []
-        return "\n".join([self._title, *(f"  {line}" for line in lines + why)])
+        return "\n".join([self._make_title, *(f"  {line}" for line in lines + why)])
 
     def _repr_html_(self) -> str:
         """The steps, metrics and models as a table for a notebook."""
         from worldsize.documents.diagnostics.html_table import render_html_table
 
         note = self.failure.message if self.failure is not None else ""
-        return render_html_table(self._title, ("", "name", "value", ""), self._rows()[:MAX_ROWS], note)
+        return render_html_table(
+            self._make_title, ("", "name", "value", ""), self._list_rows()[:MAX_ROWS], note
+        )
 
     @property
-    def _title(self) -> str:
+    def _make_title(self) -> str:
         return f"Run {self.id}: {self.state} after {self.seconds:.1f} s"
 
-    def _rows(self) -> list[tuple[str, ...]]:
+    def _list_rows(self) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [
             ("step", step.name, step.state, f"{step.seconds:.1f} s") for step in self.steps.values()
         ]
@@ -120,11 +119,11 @@ class RunResult:
         rows += [
             (
                 "model",
-                each.name,
-                f"version {each.version}" if each.version else "not registered",
-                each.reason or "",
+                registration.name,
+                f"version {registration.version}" if registration.version else "not registered",
+                registration.reason or "",
             )
-            for each in self.registrations
+            for registration in self.registrations
         ]
         return rows
 
@@ -151,16 +150,16 @@ def failure_of_step(message: str) -> Failure:
 
 def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> str:
     """Describe which processes of a group had not ended, and which had."""
-    running_ranks = [each for each in ranks if each in running]
-    ended_ranks = [each for each in ranks if each not in running and not each.serves]
+    running_ranks = [process for process in ranks if process in running]
+    ended_ranks = [process for process in ranks if process not in running and not process.serves]
     if not running_ranks:
         return "when every process had ended"
-    text = f"when {_named(running_ranks)} still ran"
-    return f"{text} and {_named(ended_ranks)} had ended" if ended_ranks else text
+    text = f"when {_join_titles(running_ranks)} still ran"
+    return f"{text} and {_join_titles(ended_ranks)} had ended" if ended_ranks else text
 
 
-def _named(processes: Sequence[Process]) -> str:
-    titles = [each.title for each in processes]
+def _join_titles(processes: Sequence[Process]) -> str:
+    titles = [process.title for process in processes]
     if len(titles) > MAX_NAMES:
         titles = [*titles[: MAX_NAMES - 1], f"{len(titles) - MAX_NAMES + 1} more"]
     return join_words(titles, "and")
@@ -176,8 +175,7 @@ def describe_ending(name: str, status: int) -> str:
         return f"{name} was killed by signal {-status}"
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """One record. Values that the script does not report, or not as numbers, are None."""
 
     step: int | None = None
@@ -198,8 +196,7 @@ class Progress:
         return min(1.0, max(0.0, self.step / self.total_steps))
 
 
-@dataclass(slots=True)
-class Status:
+class Status(Struct):
     """The state of a step. ``started`` is a monotonic time."""
 
     name: str

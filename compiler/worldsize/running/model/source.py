@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Port
@@ -15,8 +16,7 @@ from worldsize.documents.secrecy.names import is_secret
 ARTIFACTS = "artifacts"  # an output that every job has: the folder with its ./outputs and ./logs
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A literal. It is ``secret`` if it passed through an input with the name of a secret."""
 
     value: Any
@@ -28,16 +28,14 @@ class Text:
         return literals.render_literal(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(Struct, frozen=True):
     """A file or folder on this machine; ``type`` is its type in the job, if it has one."""
 
     path: Path
     type: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """An output of another step; that of a number or text is a file, whose content is the value."""
 
     step: str
@@ -45,13 +43,11 @@ class Output:
     is_value: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunName:
+class RunName(Struct, frozen=True):
     """The name of the job, ``${{name}}``, which is known when it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """Several values written one after the other: ``${{parent.jobs.a.outputs.o}}/best``."""
 
     parts: tuple[Part, ...]
@@ -110,8 +106,7 @@ class Assets(Protocol):
         """The problems of the entries that were used."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepValues:
+class StepValues(Struct, frozen=True):
     """The values of the placeholders of a command.
 
     ``literals`` are rendered as Azure ML renders them; ``data`` are paths of inputs; ``absent`` are

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import NormalDist
+from typing import Literal
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from worldsize.azureml import binding, literals
+from worldsize.azureml.command_launchers import MPI, LauncherCall, count_processes, list_launcher_calls
 from worldsize.azureml.model import Component, Step
+from worldsize.azureml.sweep import multiply_step
 from worldsize.base.span import Span
-from worldsize.running.model.launched import count_launched
-from worldsize.running.model.source import Output, Source, list_steps
-
-if TYPE_CHECKING:
-    from worldsize.running.model.sweep import SweepPlan
+from worldsize.running.model.source import Output, Source, Text, list_steps
 
 KINDS = ("command", "sweep", "parallel")
 
 CHECKPOINTS = "checkpoints"  # the output from which a step's next attempt resumes
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """One step that can be run here.
 
     ``inputs`` holds every declared input; None is an optional one without a value. ``outputs`` gives
@@ -36,7 +38,7 @@ class Task:
     process_count_per_instance: int = 1
     worker_count: int | None = None  # TensorFlow's, which starts workers and not processes of an instance
     parameter_server_count: int = 0
-    gpus_per_process: int = 1  # where there are any
+    gpus_per_process: int = 1  # if the machine has any
     inputs: Mapping[str, Source | None] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     environment_variables: Mapping[str, str] = field(default_factory=dict)
@@ -109,8 +111,7 @@ def keeps_checkpoints(task: Task) -> bool:
     return CHECKPOINTS in task.outputs
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(Struct, frozen=True):
     """The tasks of a pipeline."""
 
     tasks: Mapping[str, Task]  # by name; those of a pipeline component are called `outer.inner`
@@ -120,3 +121,111 @@ class Graph:
     keep_going: bool = False  # whether steps that do not need a failed one still run
     force_rerun: bool = False  # whether no step takes over what an earlier run has made
     secrets: frozenset[str] = frozenset()  # values that came through a name which says that they are secret
+
+
+def find_launcher_call(command: str) -> LauncherCall | None:
+    """The launcher that a command calls; None if it calls none or several."""
+    calls = [call for call in list_launcher_calls(command) if call.name not in MPI]
+    return calls[0] if len(calls) == 1 else None
+
+
+def count_launched(command: str, inputs: Mapping[str, Source | None], instances: int) -> int:
+    """How many processes each process of a step starts: 1 if its command calls no launcher with a count."""
+    call = find_launcher_call(command)
+    if call is None:
+        return 1
+
+    def read_number(text: str) -> float | None:
+        expression = binding.parse_expression(text)
+        if expression is None:
+            return literals.parse_number(text)
+        source = inputs.get(expression.port or "") if expression.scope == "inputs" else None
+        return literals.parse_number(source.value) if isinstance(source, Text) else None
+
+    return count_processes(call, read_number, devices=None, instances=instances).starts or 1
+
+
+Value = str | int | float | bool
+
+SMALLEST = 2.0**-53  # keeps the inverse of the normal distribution finite
+LARGEST_EXPONENT = 700.0  # of e, before a double overflows
+
+Goal = Literal["minimize", "maximize"]
+Algorithm = Literal["random", "sobol", "grid", "bayesian"]
+
+
+class Parameter(Struct, frozen=True):
+    """One parameter.
+
+    ``first`` and ``second`` are min_value and max_value, or mu and sigma, of the kind; a randint has its
+    ``upper`` in ``second``.
+    """
+
+    name: str
+    kind: str
+    values: tuple[Value, ...] = ()
+    first: float = 0.0
+    second: float = 0.0
+    q: float | None = None
+    base: float = math.e  # of the logarithmic kinds
+    whole: bool = False  # every setting is an integer, and so is every value
+
+    def at(self, position: float) -> Value:
+        """The value at a position of the cumulative distribution, in [0, 1)."""
+        if self.kind == "choice":
+            return self.values[min(int(position * len(self.values)), len(self.values) - 1)]
+        if self.kind == "randint":
+            return min(int(position * self.second), int(self.second) - 1)
+        return self.finish(self._draw_plain(position))
+
+    def finish(self, drawn: float) -> Value:
+        """Transform a draw from the underlying uniform or normal distribution."""
+        if "log" in self.kind:
+            drawn = math.exp(min(drawn * math.log(self.base), LARGEST_EXPONENT))
+        if self.q is None:
+            return drawn
+        return multiply_step(round(drawn / self.q), self.q, whole=self.whole)
+
+    def _draw_plain(self, position: float) -> float:
+        if "normal" not in self.kind:
+            return self.first + (self.second - self.first) * position
+        if self.second == 0:
+            return self.first
+        return NormalDist(self.first, self.second).inv_cdf(min(max(position, SMALLEST), 1 - SMALLEST))
+
+
+class EarlyTermination(Struct, frozen=True):
+    """A policy as written; settings that its kind does not use keep their defaults."""
+
+    kind: Literal["bandit", "median_stopping", "truncation_selection"]
+    evaluation_interval: int = 1
+    delay_evaluation: int = 0
+    slack_factor: float | None = None
+    slack_amount: float | None = None
+    truncation_percentage: int = 0
+    exclude_finished_jobs: bool = False
+
+    def last_due(self, logged: int) -> int:
+        """The latest interval at which the policy applies, by the number of logged intervals; 0 if none."""
+        due = logged - logged % self.evaluation_interval
+        return due if due >= self.delay_evaluation else 0
+
+
+class SweepPlan(Struct, frozen=True):
+    """A sweep. Times are in seconds; None is without limit."""
+
+    parameters: tuple[Parameter, ...]
+    algorithm: Algorithm
+    goal: Goal
+    primary_metric: str
+    max_total_trials: int
+    max_concurrent_trials: int
+    seed: int = 0  # the same trials each time, unless another one is given
+    timeout: int | None = None
+    trial_timeout: int | None = None
+    policy: EarlyTermination | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The inputs of the trial that the sweep sets, so that the step need not."""
+        return frozenset(parameter.name for parameter in self.parameters)

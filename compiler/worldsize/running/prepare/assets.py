@@ -10,10 +10,11 @@ import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise
 from worldsize.base.problem import Problem
@@ -53,8 +54,7 @@ _BLOB = re.compile(
 NOT_ASSETS = frozenset({"$schema", "compute", "default_compute"})  # keys whose value is not an asset
 
 
-@dataclass(frozen=True, slots=True)
-class AssetEntry:
+class AssetEntry(Struct, frozen=True):
     """One line of the map, and its position (for ``--map`` the option itself)."""
 
     reference: str
@@ -82,7 +82,7 @@ class AssetMap:
     ) -> None:
         self.sources: Sources = sources or {}
         self._in_workspace = in_workspace
-        self._tiers = [{_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
+        self._tiers = [{_make_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
         self._resolved: dict[Path, tuple[AssetEntry, str]] = {}  # the entries that were used, by path
         for entry in self._tiers[0].values():
@@ -110,7 +110,7 @@ class AssetMap:
         if classify(text) == "local":
             return None
         for tier in self._tiers:
-            for key, rest in _matches(text):
+            for key, rest in _list_keys(text):
                 entry = tier.get(key)
                 if entry is not None:
                     return self._resolve_entry(entry, text, rest)
@@ -136,7 +136,7 @@ class AssetMap:
 
     def report_unnamed(self, texts: Collection[str]) -> list[Problem]:
         """The entries of the call for references that are not among ``texts``, those of the pipeline."""
-        keys = {key for text in texts for key, _ in _matches(text)}
+        keys = {key for text in texts for key, _ in _list_keys(text)}
         advice = "see its `azureml:` references" if texts else "it has no references: remove `--map`"
         return [
             Problem(
@@ -160,10 +160,10 @@ class AssetMap:
         text = canonical(text)  # the name of an asset, not its long id
         if self._in_workspace and (named := _NAMED.match(text)) is not None and what != "code":
             return _explain_registering(named, what, type_)
-        path = f"./{EXAMPLES.get(what) or _last_name(text) or what}"
-        address = text if _http(text) else _twin(text)
+        path = f"./{EXAMPLES.get(what) or _find_last_name(text) or what}"
+        address = text if _is_http(text) else _find_twin(text)
         one = address is not None and not text.endswith("/") and "*" not in text  # curl fetches no folder
-        fetch = f"fetch it with `{_curl(address, path)}`, then " if address and one else ""
+        fetch = f"fetch it with `{_write_curl(address, path)}`, then " if address and one else ""
         option = shlex.quote(f"{text}={path}")
         line = f"{_yaml_key(text)}: {path}"
         if self._in_workspace:
@@ -197,7 +197,7 @@ def parse_map_option(text: str) -> tuple[str, str]:
         )
     # Both sides may contain `=`: `?a=b` of an address, `year=2024` of a folder.
     usual = cuts[-1] if classify(text) == "web" else cuts[0]
-    cut = next((each for each in cuts if text[each + 1 :] and exists(Path(text[each + 1 :]))), usual)
+    cut = next((cut for cut in cuts if text[cut + 1 :] and exists(Path(text[cut + 1 :]))), usual)
     reference, path = text[:cut], text[cut + 1 :]
     if not reference or not path:
         raise ValueError(f"`{shorten(text)}` has nothing before or after `=`")
@@ -235,39 +235,41 @@ def _read_settings(target: Path) -> Iterator[tuple[Document, Settings]]:
             yield document, settings.read_settings(document)
 
 
-def _matches(text: str) -> Iterator[tuple[str, str]]:
+def _list_keys(text: str) -> Iterator[tuple[str, str]]:
     """The keys that match a reference, the most specific first, and the rest of the reference."""
-    twin = _twin(text)
-    for spelling in dict.fromkeys((_key(text), _key(canonical(text)), *([_key(twin)] if twin else []))):
+    twin = _find_twin(text)
+    for spelling in dict.fromkeys(
+        (_make_key(text), _make_key(canonical(text)), *([_make_key(twin)] if twin else []))
+    ):
         yield spelling, ""
         named = _NAMED.match(spelling)
         if named is not None and (named["version"] or named["label"]):
             yield f"azureml:{named['name']}", ""
         if "://" not in spelling:
             continue
-        plain = re.split(r"[?#]", spelling, maxsplit=1)[0].rstrip("/") if _http(spelling) else spelling
+        plain = re.split(r"[?#]", spelling, maxsplit=1)[0].rstrip("/") if _is_http(spelling) else spelling
         yield plain, ""
         scheme = plain.index("://") + len("://")
         end = plain.rfind("/", scheme)
         while end > 0:
             rest = _VERSION.sub("", plain[end + 1 :]) if "://registries/" in plain else plain[end + 1 :]
-            yield plain[:end], unquote(rest) if _http(plain) else rest
+            yield plain[:end], unquote(rest) if _is_http(plain) else rest
             end = plain.rfind("/", scheme, end)
 
 
-def _key(reference: str) -> str:
+def _make_key(reference: str) -> str:
     """A reference as a key of the map: without a final slash, the root of a datastore as its path."""
     text = reference.strip().rstrip("/")
     if text.startswith("azureml:azureml:"):
         text = text.removeprefix("azureml:")
-    if _http(text):  # a blank may be written as it is
+    if _is_http(text):  # a blank may be written as it is
         return quote(text, safe=_WRITTEN)
     return f"{text}/paths" if _STORE.match(text) else text
 
 
 def canonical(reference: str) -> str:
     """The short form of a full id or address in a workspace; anything else as it is."""
-    match = _IN_WORKSPACE.match(_key(reference))
+    match = _IN_WORKSPACE.match(_make_key(reference))
     if match is None:
         return reference
     if match["store"]:
@@ -276,7 +278,7 @@ def canonical(reference: str) -> str:
     return f"azureml:{match['name']}" + (f"{sign}{match['version']}" if match["version"] else "")
 
 
-def _twin(text: str) -> str | None:
+def _find_twin(text: str) -> str | None:
     """The other address of a blob: that of HTTP for Hadoop's, and the reverse; None for anything else."""
     match = _BLOB.match(text)
     if match is None:
@@ -287,7 +289,7 @@ def _twin(text: str) -> str | None:
     return f"https://{match['host2']}/{match['container2']}{quote(match['rest2'] or '', safe='/*')}"
 
 
-def _last_name(text: str) -> str:
+def _find_last_name(text: str) -> str:
     """The last name in a reference, for an example path."""
     named = _NAMED.match(text)
     if named is not None:
@@ -317,11 +319,11 @@ def _explain_registering(named: re.Match[str], what: str, type_: str | None) -> 
     )
 
 
-def _curl(address: str, path: str) -> str:
+def _write_curl(address: str, path: str) -> str:
     return f"curl -fLo {shlex.quote(path)} {shlex.quote(address)}"
 
 
-def _http(text: str) -> bool:
+def _is_http(text: str) -> bool:
     return text.lower().startswith(("http://", "https://"))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE
@@ -16,9 +18,8 @@ from worldsize.base.wording import plural
 from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
-from worldsize.running.model.launched import find_launcher_call
 from worldsize.running.model.source import Source, Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Task, find_launcher_call
 from worldsize.running.prepare.describe_fit import (
     describe_change,
     describe_fixed,
@@ -35,8 +36,7 @@ MAX_PER_CORE = 8  # processes that may share a core if a script needs all of the
 VARIABLE = "$"  # prefix of environment variables among the templates
 
 
-@dataclass(frozen=True, slots=True)
-class FittedTasks:
+class FittedTasks(Struct, frozen=True):
     """The tasks as they will run here, notices (one line per step), and problems."""
 
     tasks: dict[str, Task]

@@ -13,19 +13,23 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.azureml.tree import Tree
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import join_words
 from worldsize.facts import vm_sizes
-from worldsize.rules.context import Context
+from worldsize.planning.model import Plan
 from worldsize.running.launch.launchers import PROGRAM
+from worldsize.running.model.emulation import Network
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
 from worldsize.scripts.program import find_programs
@@ -34,8 +38,7 @@ from worldsize.scripts.settings import find_nccl_calls
 GPUS, SIZE, PRECISION = "planned_gpus_per_instance", "planned_instance_type", "precision"
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(Struct, frozen=True):
     """Slots for processes: one per GPU if there are any, else one per core."""
 
     cores: int
@@ -54,16 +57,16 @@ class Machine:
 
 def detect_machine() -> Machine:
     """Detect cores and GPUs, respecting CUDA_VISIBLE_DEVICES and the CPU affinity."""
-    return Machine(_cores(), _gpus())
+    return Machine(_count_cores(), _list_gpus())
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def _gpus() -> tuple[str, ...]:
+def _list_gpus() -> tuple[str, ...]:
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None:
         names = [name.strip() for name in chosen.split(",")]
@@ -94,6 +97,31 @@ def _ask_driver(field: str) -> list[str]:
     return [line.strip() for line in listing.stdout.splitlines()]
 
 
+def read_vm_sizes(tasks: Mapping[str, Task], plan: Plan | None) -> dict[str, str]:
+    """The VM size of each step, by its plan or its ``resources.instance_type``."""
+    vm_sizes = {}
+    for name, task in tasks.items():
+        resources = task.step.resources if task.step is not None else None
+        instance_type = fields.read_member(resources or task.component.resources, "instance_type")
+        if instance_type is not None and isinstance(instance_type.value, str):
+            vm_sizes[name] = instance_type.value
+    for name, step in plan.steps.items() if plan is not None else ():
+        if step.topology.instance_type is not None:
+            vm_sizes[name] = step.topology.instance_type
+    return vm_sizes
+
+
+def read_networks(sizes: Mapping[str, str]) -> dict[str, Network]:
+    """The network of each step whose VM size, given by step, has one in the catalogue."""
+    networks = {}
+    for name, size in ((name, vm_sizes.lookup(size)) for name, size in sizes.items()):
+        if size is not None and size.rdma and size.ib_gbps_per_node is not None:
+            networks[name] = Network(f"InfiniBand of `{size.name}`", size.ib_gbps_per_node)
+        elif size is not None and size.ethernet_gbps is not None:
+            networks[name] = Network(f"Ethernet of `{size.name}`", size.ethernet_gbps)
+    return networks
+
+
 def fit_devices(
     tasks: Mapping[str, Task],
     sizes: Mapping[str, str],
@@ -107,13 +135,15 @@ def fit_devices(
     fitted, notices = {}, []
     for name, task in tasks.items():
         fitted[name] = task
-        size = sizes.get(name) or _input_text(task, SIZE)
-        told_gpus = literals.parse_number(_input_text(task, GPUS)) or 0
-        if told_gpus > 0:
-            visible_gpus = min(told_gpus, _gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
+        size = sizes.get(name) or _read_input_text(task, SIZE)
+        input_gpus = literals.parse_number(_read_input_text(task, GPUS)) or 0
+        if input_gpus > 0:
+            visible_gpus = (
+                min(input_gpus, _count_gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
+            )
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
         vm_size = vm_sizes.lookup(size, learned) if size else None
-        planned = told_gpus or (vm_size.gpus if vm_size is not None else 0)
+        planned = input_gpus or (vm_size.gpus if vm_size is not None else 0)
         if planned and not machine.gpus:
             notices.append(_describe_devices(task, planned, size))
     return fitted, notices
@@ -126,9 +156,9 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
     """
     if machine.gpus:
         return []
-    context = Context(roots[0], tuple(roots[1:]))
+    tree = Tree(roots[0], tuple(roots[1:]))
     notices = []
-    for program in find_programs(context, job):
+    for program in find_programs(tree, job):
         for module, call in find_nccl_calls(program):
             where = f"{Path(module.source.path).name}:{call.lineno}"
             notices.append(
@@ -138,7 +168,7 @@ def warn_of_nccl(job: Job, roots: Sequence[Path], machine: Machine) -> list[str]
     return notices
 
 
-def _gpus_of_instance(task: Task) -> int:
+def _count_gpus_of_instance(task: Task) -> int:
     """The GPUs of an instance that its processes use."""
     if task.worker_count is not None:
         return task.gpus_per_process
@@ -148,13 +178,13 @@ def _gpus_of_instance(task: Task) -> int:
 def _describe_devices(task: Task, planned: float, size: str | None) -> str:
     gpus = f"{planned:g} GPU{'s' * (planned > 1)} an instance" + (f" (`{size}`)" if size else "")
     text = f"{task.name}: planned for {gpus}, running on CPUs here"
-    precision = _input_text(task, PRECISION)
+    precision = _read_input_text(task, PRECISION)
     if precision == "fp16":
         return f"{text}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
     return f"{text}, in bf16 as planned" if precision == "bf16" else text
 
 
-def _input_text(task: Task, name: str) -> str | None:
+def _read_input_text(task: Task, name: str) -> str | None:
     source = task.inputs.get(name)
     return source.rendered if isinstance(source, Text) else None
 

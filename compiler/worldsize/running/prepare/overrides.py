@@ -6,32 +6,38 @@ enumeration of each input that it reaches.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import graph, literals
+from worldsize.azureml import literals
 from worldsize.azureml.binding import Expression
+from worldsize.azureml.component import load_component
+from worldsize.azureml.files import Files
+from worldsize.azureml.graph import is_inline
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import classify, exists
+from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import shorten
+from worldsize.documents import yaml
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml.edit import insert_entry
 from worldsize.documents.yaml.scalars import resolve_scalar
 from worldsize.running.prepare.graph.trace import Scope, find_argument
 
 MAX_FED = 10_000  # inputs that one input of a pipeline may reach
 
 
-@dataclass(frozen=True, slots=True)
-class _Setting:
+class _Setting(Struct, frozen=True):
     """One ``name=value``."""
 
     name: str
@@ -101,7 +107,9 @@ def _report_unknown(job: Job, setting: _Setting) -> Problem:
             " reads the others from the workspace"
         )
         return Problem("run-refused", span, message, help_)
-    help_ = did_you_mean(name, sorted({*_names(job)})) or "see `inputs:` of the pipeline and of its steps"
+    help_ = (
+        did_you_mean(name, sorted({*_list_names(job)})) or "see `inputs:` of the pipeline and of its steps"
+    )
     if registered and not port:
         help_ = (
             "write `STEP.INPUT`; of registered components only the inputs that the file gives are known here"
@@ -115,7 +123,7 @@ def _is_registered(step: Step) -> bool:
     return step.component is None and isinstance(reference, str) and classify(reference) == "asset"
 
 
-def _names(job: Job) -> Iterator[str]:
+def _list_names(job: Job) -> Iterator[str]:
     yield from job.inputs
     for step in job.steps.values():
         declared = step.component.inputs if step.component is not None else {}
@@ -145,7 +153,7 @@ def _override_step(job: Job, setting: _Setting, problems: list[Problem]) -> Job 
     current = find_argument(step.inputs, port_name)
     if declared is None and current is None:
         return None
-    ports = [] if declared is None or _is_inline(step) else [declared]
+    ports = [] if declared is None or is_inline(step) else [declared]
     if not ports and declared is not None and declared.is_data:
         ports = [declared]
     field = _make_field(setting, current, ports, problems)
@@ -161,7 +169,7 @@ def _make_field(
     if isinstance(before, Data) or any(port.is_data for port in ports):
         type_ = before.type if isinstance(before, Data) else None
         problems += _report_absent(setting)
-        return Field(Data(type_, Field(_path(setting.text), setting.span)), setting.span)
+        return Field(Data(type_, Field(_resolve_path(setting.text), setting.span)), setting.span)
     value: Any = resolve_scalar(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
         value = setting.text
@@ -186,27 +194,23 @@ def _wants_text(before: Argument | None, ports: list[Port]) -> bool:
     return isinstance(before, Literal) and isinstance(before.value, str)
 
 
-def _path(text: str) -> str:
+def _resolve_path(text: str) -> str:
     """A path relative to the working folder, as in a shell."""
     return str(Path(os.path.abspath(text.removeprefix("file:")))) if classify(text) == "local" else text  # noqa: PTH100
 
 
 def _report_absent(setting: _Setting) -> Iterator[Problem]:
     """Report a path that does not exist at the option, not at the lines of the file that use it."""
-    if classify(setting.text) == "local" and not exists(Path(_path(setting.text))):
+    if classify(setting.text) == "local" and not exists(Path(_resolve_path(setting.text))):
         message = f"`{shorten(setting.text)}` does not exist"
         help_ = "write a file or folder of this machine, relative to the current folder"
         yield Problem("run-refused", setting.span, message, help_)
 
 
-def _is_inline(step: Step) -> bool:
-    return graph.is_inline(step)
-
-
 def _retype_port(step: Step, port: str, field: Field[Argument]) -> Step:
     """Set the type of an inline step's port to that of the value."""
     component = step.component
-    if component is None or not _is_inline(step) or not isinstance(field.value, Literal):
+    if component is None or not is_inline(step) or not isinstance(field.value, Literal):
         return step
     type_ = literals.primitive_type(field.value.value)
     return replace(step, component=replace(component, inputs={**component.inputs, port: Port(port, type_)}))
@@ -218,12 +222,12 @@ def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
     while waiting and seen < MAX_FED:
         scope, wanted = waiting.pop()
         for step in scope.job.steps.values():
-            if step.component is None or _is_inline(step):
+            if step.component is None or is_inline(step):
                 continue
             for port in step.component.inputs.values():
                 field = find_argument(step.inputs, port.name)
                 expression = field.value.expression if field and isinstance(field.value, Binding) else None
-                if not _reads(expression, wanted):
+                if not _is_bound_to(expression, wanted):
                     continue
                 seen += 1
                 inner = scope.inside(step)
@@ -232,5 +236,149 @@ def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
                     waiting.append((inner, port.name))
 
 
-def _reads(expression: Expression | None, wanted: str) -> bool:
+def _is_bound_to(expression: Expression | None, wanted: str) -> bool:
     return expression is not None and expression.scope == "parent.inputs" and expression.port == wanted
+
+
+_PIPELINE = "inputs"  # `inputs.epochs` names an input of the pipeline
+
+
+def override_spec(
+    document: yaml.Document, settings: Mapping[str, str]
+) -> tuple[yaml.Document, list[Problem]]:
+    """A spec with other inputs, parsed again, and what is wrong with the settings.
+
+    A setting is named by ``inputs.NAME`` for an input of the pipeline, or by ``STEP.NAME`` for one of a step.
+    """
+    problems: list[Problem] = []
+    for name, value in settings.items():
+        edited = _edit_input(document, name, value)
+        if isinstance(edited, Problem):
+            problems.append(edited)
+        else:
+            document = yaml.load(document.path, edited)
+    return document, problems
+
+
+def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem:
+    steps = _get_child(document.root, "steps")
+    if not isinstance(steps, yaml.Mapping):
+        return document.text  # the check of the spec reports the fault
+    step_name, _, port = name.partition(".")
+    step = _get_child(steps, step_name)
+    span = _Setting(name, value).span
+    declared = _get_child(document.root, _PIPELINE)
+    if step_name == _PIPELINE and step is None and port:
+        return _edit_pipeline_input(document, declared, port, value, span)
+    if not isinstance(step, yaml.Mapping) or not port:
+        message = f"`{name}` names no input of a step: write `STEP.INPUT`"
+        help_ = _suggest_input(steps, declared, name, show_value(name, value))
+        return Problem("run-refused", span, message, help_)
+    arguments = _get_child(step, "with")
+    if not (_lies_in(step, steps) and (arguments is None or _lies_in(arguments, step))):
+        message = f"`with:` of step `{step_name}` is shared with another step by an alias"
+        return Problem("run-refused", span, message, "change it in the file")
+    if "uses" not in step and not (isinstance(arguments, yaml.Mapping) and port in arguments):
+        message = f"step `{step_name}` has no input `{port}`"  # its command cannot read it
+        names = list(arguments) if isinstance(arguments, yaml.Mapping) else []
+        help_ = did_you_mean(port, names) or "declare it under `with:`"
+        if _get_child(_get_child(step, "scale"), port) is not None:
+            help_ = f"`{port}` stands under `scale:` of the step: change it in the file"
+        return Problem("run-refused", span, message, help_)
+    edited = _edit_with(document.text, step, arguments, port, _to_yaml(value))
+    message = f"`{name}` is not a single value in the file"
+    return Problem("run-refused", span, message, "change it there") if edited is None else edited
+
+
+def _suggest_input(steps: yaml.Mapping, declared: yaml.Node | None, name: str, value: str) -> str:
+    """The setting that may be meant."""
+    step_name, _, port = name.partition(".")
+    if port:
+        return did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
+    if _get_child(declared, name) is not None:
+        return f"did you mean `--set {_PIPELINE}.{name}={value}`?"
+    if name in steps:
+        return f"write `--set {name}.INPUT=…`"
+    owner = _find_owner(steps, name)
+    if owner is not None:
+        return f"did you mean `--set {owner}.{name}={value}`?"
+    paths = [f"{step}.{path}" for step in steps for path in _list_inputs(_get_child(steps, step))]
+    near = closest(name, dict.fromkeys(path.partition(".")[2] for path in paths))
+    full = next((path for path in paths if path.partition(".")[2] == near), None)
+    return f"did you mean `--set {full}={value}`?" if full else f"no step has an input `{name}`"
+
+
+def _edit_pipeline_input(
+    document: yaml.Document, declared: yaml.Node | None, name: str, value: str, span: Span
+) -> str | Problem:
+    """The text with another default or path of an input of the pipeline."""
+    names = list(declared) if isinstance(declared, yaml.Mapping) else []
+    if not isinstance(declared, yaml.Mapping) or name not in declared:
+        help_ = did_you_mean(name, names) or f"declare it under `{_PIPELINE}:` of the spec"
+        return Problem("run-refused", span, f"the pipeline has no input `{name}`", help_)
+    node, text, written = declared.get(name), document.text, _to_yaml(value)
+    if isinstance(node, yaml.Mapping):
+        kind = _get_child(node, "type")
+        data = "path" in node or (
+            isinstance(kind, yaml.Scalar) and kind.text not in ("string", "number", "integer", "boolean")
+        )
+        key = "path" if data and "default" not in node else "default"
+        if isinstance(kind, yaml.Scalar) and (kind.text == "string" or key == "path"):
+            written = json.dumps(value)
+        current = node.get(key)
+        if current is None:
+            return insert_entry(text, node, f"{key}: {written}")
+        node = current
+    elif isinstance(node, yaml.Scalar) and isinstance(node.value, str):
+        written = json.dumps(value)
+    if not isinstance(node, yaml.Scalar) or not _lies_in(node, declared):
+        return Problem("run-refused", span, f"`{name}` is not a single value in the file", "change it there")
+    return text[: node.start] + written + text[node.end :]
+
+
+def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
+    """The first step that gives an input of this name, else the first that has it."""
+    inputs = (
+        step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None
+    )
+    has = (step for step in steps if name in _list_inputs(_get_child(steps, step)))
+    return next(inputs, None) or next(has, None)
+
+
+def _list_inputs(step: yaml.Node | None) -> list[str]:
+    """The inputs of a step that may be set: those that it gives, and those of its built-in component."""
+    inputs, uses = _get_child(step, "with"), _get_child(step, "uses")
+    names = list(inputs) if isinstance(inputs, yaml.Mapping) else []
+    if isinstance(uses, yaml.Scalar) and uses.text in resources.component_names():
+        component = load_component(resources.component_file(uses.text), Files())
+        names += component.inputs if component is not None else ()
+    return names
+
+
+def _edit_with(
+    text: str, step: yaml.Mapping, arguments: yaml.Node | None, port: str, written: str
+) -> str | None:
+    """The text with an entry of ``with:`` changed or added."""
+    if arguments is None:
+        return insert_entry(text, step, f"with: {{{json.dumps(port)}: {written}}}")
+    if not isinstance(arguments, yaml.Mapping):
+        return None
+    old = arguments.get(port)
+    if old is None:
+        return insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
+    if not isinstance(old, yaml.Scalar) or not _lies_in(old, arguments):
+        return None
+    return text[: old.start] + written + text[old.end :]
+
+
+def _get_child(node: yaml.Node | None, key: str) -> yaml.Node | None:
+    return node.get(key) if isinstance(node, yaml.Mapping) else None
+
+
+def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
+    return outer.start <= node.start and node.end <= outer.end
+
+
+def _to_yaml(value: str) -> str:
+    """A value as YAML: numbers and booleans unchanged, text in quotes."""
+    return json.dumps(value) if isinstance(resolve_scalar(value), str) else value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from worldsize.azureml import snapshot
 from worldsize.azureml.copying import CopyAccess
@@ -22,11 +23,11 @@ from worldsize.planning.model import Plan
 from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
 from worldsize.running.launch.redaction import make_mask
+from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Graph, Task
-from worldsize.running.nodes.emulation import Emulation, read_emulation, read_vm_sizes
 from worldsize.running.prepare import targets
 from worldsize.running.prepare.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.prepare.fit import fit_tasks
@@ -38,14 +39,15 @@ from worldsize.running.prepare.machine import (
     find_missing_packages,
     find_missing_programs,
     fit_devices,
+    read_networks,
+    read_vm_sizes,
     warn_of_nccl,
 )
 from worldsize.running.prepare.overrides import override_inputs
 from worldsize.running.prepare.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A pipeline that can run here: read, fitted to the machine, its code listed."""
 
     target: Path  # the file that the user named
@@ -81,6 +83,7 @@ def prepare(
     *,
     track: bool = True,
     checked: bool = False,
+    emulate: Emulate | None = None,
 ) -> Prepared:
     """Compile a spec, read the pipeline, and fit it to the machine; find every reason not to start.
 
@@ -89,12 +92,14 @@ def prepare(
     job_target = targets.find_target(target, pipeline, options.settings, checked=checked)
     try:
         with Budgets().charge(str(target)):
-            return _prepare_target(target, job_target, options, track=track)
+            return _prepare_target(target, job_target, options, track=track, emulate=emulate)
     except OverBudgetError:
         raise RunError([report_over_budget(str(target))]) from None
 
 
-def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, track: bool) -> Prepared:
+def _prepare_target(
+    target: Path, job_target: Target, options: RunOptions, *, track: bool, emulate: Emulate | None
+) -> Prepared:
     path, settings, compiled = job_target.path, job_target.settings, job_target.read_plan()
     plan = compiled[0] if compiled is not None else None
     assets = read_asset_map(target, options.assets)
@@ -122,7 +127,7 @@ def _prepare_target(target: Path, job_target: Target, options: RunOptions, *, tr
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
-    emulation, impossible = read_emulation(options, tasks, sizes)
+    emulation, impossible = emulate_options(options, tasks, read_networks(sizes), emulate)
     mode = choose_mode(options, target, path, tasks)
     if mode == "current":
         problems += find_missing_packages(tasks, code)

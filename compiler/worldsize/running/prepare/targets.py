@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from worldsize import api, checking
 from worldsize.azureml import job as jobs
@@ -24,7 +25,7 @@ from worldsize.emit import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph import refusals
-from worldsize.running.prepare.spec_overrides import override_spec
+from worldsize.running.prepare.overrides import override_spec
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -37,8 +38,7 @@ MENTIONED = frozenset({"WS612", "WS624"})
 _RUN = "run a spec, a pipeline or a command, sweep or parallel job"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The job to run."""
 
     path: Path  # the job file: what the user named, or what the spec was compiled to

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from worldsize.azureml import literals
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Launcher, Plan, PlanValue, StepPlan, Topology, Training
-from worldsize.running.model.launched import find_launcher_call
 from worldsize.running.model.source import Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Task, find_launcher_call
 
 Templates = dict[str, dict[str, str]]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from worldsize.base import untrusted
 from worldsize.documents.secrecy.masking import Mask
+from worldsize.running.record.json_files import parse_object
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +49,7 @@ class EventLog:
         It happens now, unless ``happened`` says when it did.
         """
         time = (happened or self._clock()).isoformat(timespec="milliseconds")
-        shown = {name: each if name in _NAMES else self.mask.data(each) for name, each in details.items()}
+        shown = {name: value if name in _NAMES else self.mask.data(value) for name, value in details.items()}
         line = json.dumps({"time": time, "event": event, **shown}, ensure_ascii=False) + "\n"
         if self.fault is None:
             try:
@@ -74,17 +75,9 @@ def scan_events(path: Path) -> tuple[list[dict[str, Any]], int]:
     events, damaged = [], 0
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         for line in untrusted.read_lines(path):
-            document = _document(line)
-            if document is not None:
+            document = parse_object(line)
+            if document is not None and isinstance(document.get("event"), str):
                 events.append(document)
             elif line.strip() and line.endswith("\n"):
                 damaged += 1
     return events, damaged
-
-
-def _document(line: str) -> dict[str, Any] | None:
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) and isinstance(document.get("event"), str) else None

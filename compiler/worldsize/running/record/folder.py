@@ -97,7 +97,7 @@ def hold_lock(root: Path, *, patience: float = 0.0) -> Iterator[int]:
     deadline = time.monotonic() + patience
     untrusted.check_file(root / LOCK)
     with os.fdopen(os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b") as file:
-        while not _locked(file.fileno()):
+        while not _try_lock(file.fileno()):
             if find_runner(root) is not None or time.monotonic() >= deadline:
                 raise AliveError
             time.sleep(RETRY_SECONDS)
@@ -110,7 +110,7 @@ def is_alive(root: Path) -> bool:
     """Whether a run is active."""
     try:
         with untrusted.open_file(root / LOCK) as file:
-            return not _locked(file.fileno())
+            return not _try_lock(file.fileno())
     except OSError:  # it never started, or an older version made it
         return False
 
@@ -133,7 +133,7 @@ def find_runner(root: Path) -> int | None:
         return None
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:  # another holds it, or the file system has no locks

@@ -6,10 +6,11 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from worldsize.base import limits, untrusted
 from worldsize.running.model.folder import is_served_job
@@ -23,8 +24,7 @@ _TIMED_ID = re.compile(r"\d{8}-\d{6}-\d{3}")
 MAX_SECONDS = 1e10  # three hundred years
 
 
-@dataclass(slots=True)
-class StepRecord:
+class StepRecord(Struct):
     """A step by its event log. ``started`` is the time of day."""
 
     name: str
@@ -47,8 +47,7 @@ class StepRecord:
 _WRITTEN = ("logs/*", "heartbeats/*", "progress.jsonl")  # by processes of a step while they run
 
 
-@dataclass(slots=True)
-class RunRecord:
+class RunRecord(Struct):
     """One run. ``state`` is ``running``, ``died``, ``succeeded``, ``failed`` or ``interrupted``."""
 
     root: Path
@@ -58,7 +57,7 @@ class RunRecord:
     reference: str = ""  # `file.py:function`, where that is what ran
     started: datetime | None = None
     seconds: float = 0.0
-    reason: str | None = None  # why it failed, where none of its steps did
+    reason: str | None = None  # why it failed although no step did
     steps: dict[str, StepRecord] = field(default_factory=dict)
     resumed: int = 0
     damaged: int = 0  # lines of the event log that could not be read
@@ -114,17 +113,17 @@ def find_run(home: Path, text: str) -> Path:
     Raises:
         LookupError: There is none, or more than one.
     """
-    known = list_runs(home)
-    matching = known[-1:] if text == "last" else [path for path in known if path.name.startswith(text)]
+    runs = list_runs(home)
+    matching = runs[-1:] if text == "last" else [path for path in runs if path.name.startswith(text)]
     exact = [path for path in matching if path.name == text]
     if len(matching) == 1 or exact:
         return (exact or matching)[0]
-    if not known:
+    if not runs:
         raise LookupError(f"there is no run in `{home}`")
     if not matching:
         from worldsize.base.suggest import closest  # only for a typo
 
-        near = closest(text, [path.name for path in known])
+        near = closest(text, [path.name for path in runs])
         raise LookupError(
             f"there is no run `{text}` in `{home}`" + (f": did you mean `{near}`?" if near else "")
         )
@@ -142,17 +141,20 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     logged, damaged = scan_events(root / "events.jsonl")
     run = RunRecord(root, "died", damaged=damaged)
     record = read_json(root / RECORD) or {}
-    run.pipeline, run.title = _text(record.get("target")), _text(record.get("title"))
-    run.reference = _text(record.get("reference"))
-    for name, recorded in _mapping(record.get("steps")).items():
-        step, each = StepRecord(name), _mapping(recorded)
+    run.pipeline, run.title = _to_text(record.get("target")), _to_text(record.get("title"))
+    run.reference = _to_text(record.get("reference"))
+    for name, recorded in _to_mapping(record.get("steps")).items():
+        step, document = StepRecord(name), _to_mapping(recorded)
         run.steps[name] = step
-        step.needs = tuple(map(str, _list(each.get("needs"))))
-        step.parameters = {key: _text(value) for key, value in _mapping(each.get("parameters")).items()}
-        step.defaults = frozenset(map(str, _list(each.get("defaults"))))
+        step.needs = tuple(map(str, _to_list(document.get("needs"))))
+        step.parameters = {
+            key: _to_text(value) for key, value in _to_mapping(document.get("parameters")).items()
+        }
+        step.defaults = frozenset(map(str, _to_list(document.get("defaults"))))
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
-            _HANDLERS.get(event["event"], _ignore)(run, event)
+            if (handle := _HANDLERS.get(event["event"])) is not None:
+                handle(run, event)
     if running:
         run.state = "running"
     if run.state in ("running", "died"):
@@ -172,7 +174,7 @@ def _sum_earlier_attempts(logged: Sequence[Mapping[str, Any]]) -> float:
     """The seconds that a resumed run took before it was resumed last, without the pauses between."""
     total, attempt = 0.0, list[datetime]()
     for event in logged:
-        time = _time(event)
+        time = _parse_time(event)
         if event["event"] == "run_resumed" and attempt:
             total += max(0.0, (attempt[-1] - attempt[0]).total_seconds())
             attempt = []
@@ -183,11 +185,11 @@ def _sum_earlier_attempts(logged: Sequence[Mapping[str, Any]]) -> float:
 def _find_last_sign(root: Path, logged: Sequence[Mapping[str, Any]]) -> datetime | None:
     """When a run that died was alive last: at an event, or later, when one of its processes wrote.
 
-    How much later is told by the times of files, compared with each other: those of a copy are its own.
+    The times of files say how much later, compared with each other, because a copy has times of its own.
     """
-    event = next(filter(None, (_time(each) for each in reversed(logged))), None)
+    event = next(filter(None, (_parse_time(record) for record in reversed(logged))), None)
     times = []
-    for pattern in ("events.jsonl", *(f"steps/*/{each}" for each in _WRITTEN)):
+    for pattern in ("events.jsonl", *(f"steps/*/{name}" for name in _WRITTEN)):
         for path in root.glob(pattern):
             with contextlib.suppress(OSError):
                 times.append(path.stat().st_mtime)
@@ -200,7 +202,7 @@ def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -
     if run.state == "died":
         run.died = _find_last_sign(run.root, logged)
         last = run.died or last
-    resumed = (_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
+    resumed = (_parse_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
     started = next(filter(None, resumed), run.started)
     if started is not None:
         run.seconds = max(0.0, (last - started).total_seconds())
@@ -212,9 +214,9 @@ def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -
 
 def _run_started(run: RunRecord, event: Mapping[str, Any]) -> None:
     run.state = "died"
-    run.started = _time(event)
-    run.pipeline = run.pipeline or _text(event.get("pipeline"))
-    for name in map(str, _list(event.get("steps"))):
+    run.started = _parse_time(event)
+    run.pipeline = run.pipeline or _to_text(event.get("pipeline"))
+    for name in map(str, _to_list(event.get("steps"))):
         run.steps.setdefault(name, StepRecord(name))
 
 
@@ -227,48 +229,44 @@ def _run_resumed(run: RunRecord, _event: Mapping[str, Any]) -> None:
 
 
 def _run_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
-    run.state = _text(event.get("state"))
-    run.seconds = _seconds(event)
+    run.state = _to_text(event.get("state"))
+    run.seconds = _parse_seconds(event)
 
 
-def _step(run: RunRecord, event: Mapping[str, Any]) -> StepRecord:
+def _get_step(run: RunRecord, event: Mapping[str, Any]) -> StepRecord:
     name = str(event["step"])
     return run.steps.setdefault(name, StepRecord(name))
 
 
 def _step_started(run: RunRecord, event: Mapping[str, Any]) -> None:
-    step = _step(run, event)
-    step.state, step.started = "running", _time(event)
+    step = _get_step(run, event)
+    step.state, step.started = "running", _parse_time(event)
     step.attempts += 1
     step.failed_process = None
-    listed = (_mapping(each) for each in _list(event.get("processes")))
-    step.processes = tuple(_text(each.get("name")) for each in listed)
+    listed = (_to_mapping(process) for process in _to_list(event.get("processes")))
+    step.processes = tuple(_to_text(process.get("name")) for process in listed)
 
 
 def _process_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
-    step = _step(run, event)
+    step = _get_step(run, event)
     if event.get("status") != 0 and step.failed_process is None:
-        step.failed_process = _text(event.get("process"))
+        step.failed_process = _to_text(event.get("process"))
 
 
 def _step_reused(run: RunRecord, event: Mapping[str, Any]) -> None:
-    source = _text(event.get("run"))
+    source = _to_text(event.get("run"))
     if source != run.root.name:
-        _step(run, event).source = source
+        _get_step(run, event).source = source
 
 
 def _step_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
-    step = _step(run, event)
-    step.state = _text(event.get("state"))
+    step = _get_step(run, event)
+    step.state = _to_text(event.get("state"))
     # A step that a resumed run keeps ends once more, with no duration.
-    step.seconds = _seconds(event) or (step.seconds if step.state in DONE else 0.0)
-    step.reason = _text(event["reason"]) if event.get("reason") else None
+    step.seconds = _parse_seconds(event) or (step.seconds if step.state in DONE else 0.0)
+    step.reason = _to_text(event["reason"]) if event.get("reason") else None
     lines = event.get("last_lines")
-    step.last_lines = tuple(map(_text, lines)) if isinstance(lines, list) else None
-
-
-def _ignore(_run: RunRecord, _event: Mapping[str, Any]) -> None:
-    pass
+    step.last_lines = tuple(map(_to_text, lines)) if isinstance(lines, list) else None
 
 
 _HANDLERS = {
@@ -282,7 +280,7 @@ _HANDLERS = {
 }
 
 
-def _time(event: Mapping[str, Any]) -> datetime | None:
+def _parse_time(event: Mapping[str, Any]) -> datetime | None:
     try:
         time = datetime.fromisoformat(str(event.get("time")))
         time = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
@@ -292,20 +290,20 @@ def _time(event: Mapping[str, Any]) -> datetime | None:
     return time
 
 
-def _seconds(event: Mapping[str, Any]) -> float:
+def _parse_seconds(event: Mapping[str, Any]) -> float:
     """A duration from a log: a finite number that is not negative, else 0."""
     seconds = event.get("seconds", 0.0)
     sound = isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < MAX_SECONDS
     return float(seconds) if sound else 0.0
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _to_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

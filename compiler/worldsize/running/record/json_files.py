@@ -34,11 +34,19 @@ def write_json(path: Path, document: Any, *, flush: bool = False) -> None:
 def read_json(path: Path, limit: int = limits.RECORD) -> dict[str, Any] | None:
     """A JSON object; None if the file does not exist or contains anything else; warns if it is not a file."""
     try:
-        document = json.loads(untrusted.read_bytes(path, limit))
+        return parse_object(untrusted.read_bytes(path, limit))
     except untrusted.UnreadableError as error:
         error.warn()
-        return None
-    except (OSError, ValueError, RecursionError):
+    except OSError:
+        pass
+    return None
+
+
+def parse_object(text: str | bytes) -> dict[str, Any] | None:
+    """A JSON object; None if the text is anything else."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.running.launch.logs import Follower, last_lines
 from worldsize.running.model.results import Progress, Registration, StepResult
-from worldsize.running.record.json_files import read_json
+from worldsize.running.record.json_files import parse_object, read_json
 
 MAX_VALUE = 1e15  # larger counts and losses are ignored
 
@@ -41,15 +40,12 @@ class ProgressFile:
 
 def parse_progress(line: str) -> Progress | None:
     """Parse one line of a user's script, which may contain anything; None if it is not a record."""
-    try:
-        document = json.loads(line)
-    except (ValueError, RecursionError):
+    document = parse_object(line)
+    if document is None:
         return None
-    if not isinstance(document, dict):
-        return None
-    numbers = {name: _number(document.get(name)) for name in Progress.__slots__}
+    numbers = {name: _to_number(document.get(name)) for name in Progress.__struct_fields__}
     step, total = numbers.pop("step"), numbers.pop("total_steps")
-    return Progress(_whole(step), _whole(total), **numbers)
+    return Progress(_to_whole(step), _to_whole(total), **numbers)
 
 
 def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
@@ -66,11 +62,11 @@ def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
     return where
 
 
-def _whole(value: float | None) -> int | None:
+def _to_whole(value: float | None) -> int | None:
     return int(value) if value is not None and math.isfinite(value) else None
 
 
-def _number(value: object) -> float | None:
+def _to_number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MAX_VALUE:
         return None
     return float(value)
@@ -79,7 +75,7 @@ def _number(value: object) -> float | None:
 def read_metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
     """The numbers of every ``metrics.json``, by name; a repeated name gets the step's name as prefix."""
     metrics: dict[str, float] = {}
-    for step, document in _documents(steps, "metrics.json"):
+    for step, document in _read_documents(steps, "metrics.json"):
         for name, value in document.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
@@ -95,12 +91,12 @@ def read_registrations(steps: Mapping[str, StepResult]) -> tuple[Registration, .
             str(document["version"]) if document.get("version") is not None else None,
             str(document["reason"]) if document.get("reason") else None,
         )
-        for _, document in _documents(steps, "registration.json")
+        for _, document in _read_documents(steps, "registration.json")
         if "name" in document
     )
 
 
-def _documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read_documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     for step in steps.values():
         for folder in step.outputs.values():
             document = read_json(folder / name, LARGEST_BYTES)

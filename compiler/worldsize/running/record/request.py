@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
 
 from worldsize.azureml.references import classify
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.redaction import redact_parameters
+from worldsize.running.model.errors import ResumeError
 from worldsize.running.model.folder import RunFolder, read_reference
-from worldsize.running.model.options import NodeMode, RunOptions
+from worldsize.running.model.options import RunOptions
 from worldsize.running.model.source import read_default
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.preparation import Prepared
@@ -26,8 +28,7 @@ VERSION = 1
 LONGEST_VALUE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """The target and the options of a run."""
 
     target: Path
@@ -49,7 +50,7 @@ def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
         "target": str(prepared.target.absolute()),
         "reference": read_reference(prepared.target),
         "title": prepared.mask.text(prepared.title),
-        "options": _options(prepared.options, withheld),
+        "options": _describe_options(prepared.options, withheld),
         "withheld": withheld,
         "track": track,
         "compiled": (folder.pipeline / "pipeline.yml").exists(),
@@ -75,67 +76,44 @@ def _find_defaults(task: Task) -> list[str]:
     return sorted(name for name, text in declared.items() if task.inputs.get(name) == text)
 
 
-class RequestError(Exception):
-    """The request of a run cannot be read. ``help`` says what to do."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
-
-
 def load_request(folder: RunFolder) -> RunRequest:
     """Read the request of a run.
 
     Raises:
-        RequestError: There is none, or it is damaged or of a newer version.
+        ResumeError: There is none, or it is damaged or of a newer version.
     """
     path, name = folder.root / RECORD, f"run `{folder.id}`"
     document = read_json(path)
     again = "run the pipeline again"
     if document is None and not path.exists():
-        raise RequestError(
+        raise ResumeError(
             f"{name} has no record of what it ran", f"it stopped before its first step: {again}"
         )
     written = document.get("version") if document is not None else None
     if isinstance(written, int) and written > VERSION:
         message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
-        raise RequestError(message, "resume it with that version, or a newer one")
+        raise ResumeError(message, "resume it with that version, or a newer one")
     request = _parse_request(document) if document is not None and written == VERSION else None
     if request is None:
-        raise RequestError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
+        raise ResumeError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
     return request
 
 
 def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
     """Parse a request; None if it is damaged."""
-    known = {each.name for each in dataclasses.fields(RunOptions)}
     try:
-        values = {name: value for name, value in document["options"].items() if name in known}
-        options = _make_options(
-            **{name: tuple(each) if isinstance(each, list) else each for name, each in values.items()}
-        )
-        if not all(map(_is_texts, (options.settings, options.assets))) or options.nodes not in get_args(
-            NodeMode
-        ):
-            return None
-        target = Path(document["target"])
+        options = msgspec.convert(document["options"], RunOptions)
         withheld = tuple(map(str, document.get("withheld", ())))
-        return RunRequest(target, options, bool(document["track"]), bool(document["compiled"]), withheld)
-    except (KeyError, TypeError, ValueError, AttributeError):
+        return RunRequest(
+            Path(document["target"]), options, bool(document["track"]), bool(document["compiled"]), withheld
+        )
+    except (KeyError, TypeError, ValueError):
         return None
 
 
-def _is_texts(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values())
-
-
-def _make_options(**options: Any) -> RunOptions:
-    return RunOptions(**options)
-
-
-def _options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
+def _describe_options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
     """The options as JSON, without secrets, and with absolute paths."""
-    values = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+    values = structs.asdict(options)
     values["settings"] = {name: text for name, text in options.settings.items() if name not in withheld}
     values["assets"] = {
         name: os.path.abspath(path) if classify(path) == "local" else path  # noqa: PTH100 - no link is followed

@@ -61,14 +61,14 @@ class Record:
         self._steps: dict[str, str] = {}  # those that are open
         self._runs: dict[str, str] = {}  # all, because metrics of ended ones are read too
         self._earlier_runs: dict[tuple[str, str], str] = {}  # of a resumed run, by step and key
-        known = begin.get("known")
+        earlier = begin.get("known")
         with prepared_database(home):
             self._client = MlflowClient(begin["uri"], begin["uri"])
             self.experiment = self._experiment(begin["experiment"], home / "artifacts")
-        if known is not None:
-            self.run_id: str = known["run_id"]
-            self._runs = dict(known["runs"])
-            self._steps = {name: self._runs[name] for name in known["open"]}
+        if earlier is not None:
+            self.run_id: str = earlier["run_id"]
+            self._runs = dict(earlier["runs"])
+            self._steps = {name: self._runs[name] for name in earlier["open"]}
             self._note_earlier(self._all_runs(), frozenset(self._runs.values()))
             return
         self.run_id = (begin.get("again") and self._continued()) or self._created(begin)
@@ -107,19 +107,19 @@ class Record:
         ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}'"
         return list(self._client.search_runs([self.experiment], ours))
 
-    def _note_earlier(self, runs: list[Any], known: frozenset[str] = frozenset()) -> None:
+    def _note_earlier(self, runs: list[Any], seen: frozenset[str] = frozenset()) -> None:
         """Store the newest run of each step, which comes first, so that the step can continue it."""
         for run in runs:
             which = run.data.tags.get("worldsize.step", ""), run.data.tags.get(KEY, "")
-            if "mlflow.parentRunId" in run.data.tags and run.info.run_id not in known:
+            if "mlflow.parentRunId" in run.data.tags and run.info.run_id not in seen:
                 self._earlier_runs.setdefault(which, run.info.run_id)
 
     def _parameters(self, parameters: Mapping[str, str]) -> None:
         """Log the parameters that a resumed run does not have yet, because parameters cannot change."""
         from mlflow.entities import Param
 
-        known = self._client.get_run(self.run_id).data.params
-        new = [Param(name, value) for name, value in parameters.items() if name not in known]
+        logged = self._client.get_run(self.run_id).data.params
+        new = [Param(name, value) for name, value in parameters.items() if name not in logged]
         for start in range(0, len(new), MAX_PARAMETERS):
             self._client.log_batch(self.run_id, params=new[start : start + MAX_PARAMETERS])
 
@@ -175,9 +175,9 @@ class Record:
         if run_id is None:
             return {"values": [], "names": []}
         history = self._client.get_metric_history(run_id, metric)
-        history.sort(key=lambda each: (each.timestamp, each.step))
+        history.sort(key=lambda point: (point.timestamp, point.step))
         names = [] if history else sorted(self._client.get_run(run_id).data.metrics)
-        return {"values": [each.value for each in history], "names": names}
+        return {"values": [point.value for point in history], "names": names}
 
     def _earlier(self, name: str, status: str | None = None) -> str | None:
         """The newest run of a step that an earlier process created."""

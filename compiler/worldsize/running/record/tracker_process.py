@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from worldsize.running.launch.supervisor import LivenessTimer
-from worldsize.running.record.forked_tracker import ForkedTracker, fork_tracker
 
 TRACKER = Path(__file__).with_name("tracker.py")
 KILL_SECONDS = 5.0
@@ -63,7 +64,7 @@ class TrackerProcess:
             while chunk := os.read(self._reading, 1 << 16):
                 self._liveness.reset()
                 *lines, self._rest = (self._rest + chunk).split(b"\n")
-                yield from (each for each in map(json.loads, lines) if "alive" not in each)
+                yield from (answer for answer in map(json.loads, lines) if "alive" not in answer)
 
     def look(self) -> float:
         """Check that it is alive, else set :attr:`fault`; the seconds of silence since the last check."""
@@ -104,3 +105,71 @@ class TrackerProcess:
         with contextlib.suppress(OSError):
             assert self._process.stdin is not None
             self._process.stdin.close()
+
+
+LINK = "tracker"  # in the home, to the server's socket; a socket's own path must be short
+ANSWER_SECONDS = 5.0
+
+
+class ForkedTracker:
+    """The process of a tracker, with the methods of :class:`subprocess.Popen` that a tracker needs."""
+
+    def __init__(self, pid: int, connection: socket.socket, stdin: BinaryIO) -> None:
+        self.pid = pid
+        self.stdin = stdin
+        self._connection = connection
+
+    def poll(self) -> int | None:
+        """0 if it has ended, else None."""
+        try:
+            self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+        return 0
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait until it has ended.
+
+        Raises:
+            TimeoutExpired: It has not.
+        """
+        if not select.select([self._connection], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired("tracker", timeout or 0)
+        return 0
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it lives."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it."""
+        self.send_signal(signal.SIGKILL)
+
+
+def fork_tracker(home: Path, output: int) -> ForkedTracker | None:
+    """Ask the server of a home for a tracker that writes to ``output``; None if there is no server.
+
+    A server that runs another Python, which may have another MLflow, refuses.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(ANSWER_SECONDS)
+    reading, writing = os.pipe()
+    try:
+        connection.connect(str((home / LINK).readlink()))
+        socket.send_fds(connection, [describe_python()], [reading, output])
+        pid = int(connection.recv(32) or b"0")
+    except (OSError, ValueError):
+        pid = 0
+    os.close(reading)
+    if not pid:
+        os.close(writing)
+        connection.close()
+        return None
+    return ForkedTracker(pid, connection, os.fdopen(writing, "wb", buffering=0))
+
+
+def describe_python() -> bytes:
+    """Which Python runs: its executable in its environment."""
+    return f"{sys.prefix}\n{sys.version}".encode()

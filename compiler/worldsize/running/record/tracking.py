@@ -8,9 +8,10 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from worldsize.running.launch.call import mlflow_variables
 from worldsize.running.record.tracker_process import TrackerProcess
@@ -24,8 +25,7 @@ MAX_LOSSES = 3  # of consecutive trackers that wrote nothing
 LOOK_SECONDS = 0.15
 
 
-@dataclass(frozen=True, slots=True)
-class LoggedMetric:
+class LoggedMetric(Struct, frozen=True):
     """The values of one metric of a step, in order.
 
     ``names`` are the metrics that it has logged instead, if it has not logged this one.
@@ -110,7 +110,7 @@ class Tracking:
         def describe() -> dict[str, Any]:
             what = {"name": name, "tags": dict(tags()), "parameters": dict(parameters), "again": again}
             what["run_id"] = run_id
-            return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": _now(), **what}
+            return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": _now_in_ms(), **what}
 
         self._description = describe
         if self._worker is not None:
@@ -221,11 +221,11 @@ class Tracking:
         if self._begin is None:
             return
         if self.run_id is None:
-            known = None
+            earlier = None
         else:
             still = [step for step in self._runs if step not in self._ended]
-            known = {"run_id": self.run_id, "runs": self._runs, "open": still}
-        self._worker.send({**self._begin, "again": True, "known": known})
+            earlier = {"run_id": self.run_id, "runs": self._runs, "open": still}
+        self._worker.send({**self._begin, "again": True, "known": earlier})
         for document in self._pending:
             self._worker.send({**document, "repeated": True})
 
@@ -263,7 +263,7 @@ class Tracking:
         if self._worker is None or self.unavailable is not None:
             return
         self._number += 1
-        document |= {"number": self._number, "time": _now()}
+        document |= {"number": self._number, "time": _now_in_ms()}
         self._pending.append(document)
         self._worker.send(document)
 
@@ -273,7 +273,7 @@ class Tracking:
             worker.close(PATIENCE_SECONDS)
 
 
-def _now() -> int:
+def _now_in_ms() -> int:
     """The time in milliseconds, as in MLflow."""
     return int(time.time() * 1000)
 
@@ -283,7 +283,7 @@ def run_tags(pipeline: Path, run_id: str, source: Path) -> dict[str, str]:
     tags = {
         "mlflow.source.name": str(pipeline),
         "mlflow.source.type": "LOCAL",
-        "mlflow.user": _user(),
+        "mlflow.user": _find_user(),
         "worldsize.run": run_id,
     }
     commit = _run_git(source, "rev-parse", "HEAD")
@@ -304,7 +304,7 @@ def _run_git(folder: Path, *words: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def _user() -> str:
+def _find_user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container whose user has no name

@@ -14,10 +14,12 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import Any, Literal
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, field
 
 from worldsize.azureml.copying import Archive
 from worldsize.base import untrusted
@@ -30,8 +32,7 @@ Kind = Literal["file", "folder", "other", "missing"]
 Stamp = tuple[int, int, int, int]  # size, time of change in ns, of the inode's in ns, inode
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True, array_like=True):
     """A file's content. There is no stamp if the file was too young to recognise its next change."""
 
     sha256: str
@@ -39,8 +40,7 @@ class Leaf:
     stamp: Stamp | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """A file, a folder, or nothing. Places are relative paths with ``/``; a single file has the place ``""``.
 
     ``others`` are broken links, special files, folders that are listed at another place, and links that were
@@ -74,39 +74,13 @@ class Tree:
             total.update(b"\0".join((b"", mark.encode(), os.fsencode(place), content.encode())))
         return total.hexdigest()
 
-    def document(self) -> dict[str, Any]:
-        """The tree as plain data."""
-        files = {place: [leaf.sha256, leaf.size, leaf.stamp] for place, leaf in self.files.items()}
-        return {"kind": self.kind, "files": files, "folders": self.folders, "others": self.others}
-
-
-def parse_tree(document: Any) -> Tree:
-    """A tree from JSON.
-
-    Raises:
-        ValueError, TypeError, KeyError: It is not a document of :meth:`Tree.document`.
-    """
-    files = {}
-    for place, (sha256, size, marks) in document["files"].items():
-        stamp = None if marks is None else _stamp(*marks)
-        files[str(place)] = Leaf(str(sha256), int(size), stamp)
-    kind = document["kind"]
-    if kind not in ("file", "folder", "other", "missing"):
-        raise ValueError(f"there is no kind `{kind}`")
-    return Tree(kind, files, tuple(map(str, document["folders"])), tuple(map(str, document["others"])))
-
-
-def _stamp(size: int, changed: int, inode_changed: int, inode: int) -> Stamp:
-    return int(size), int(changed), int(inode_changed), int(inode)
-
 
 def make_stamp(status: os.stat_result) -> Stamp:
     """A stamp that changes when a file is written, replaced, or gets an old time."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(Struct, frozen=True):
     """One entry below a path. ``status`` is None for some that are neither file nor folder."""
 
     place: str
@@ -139,7 +113,7 @@ def walk_tree(path: Path, runs: Path | None = None) -> Iterator[TreeEntry]:
         return
     if S_ISDIR(status.st_mode):
         yield TreeEntry("", "folder", status)
-        yield from _below(str(path), runs)
+        yield from _walk_folder(str(path), runs)
     elif S_ISREG(status.st_mode):
         yield TreeEntry("", "file", status)
     else:
@@ -154,7 +128,7 @@ def _is_in_run(real: str, runs: Path) -> bool:
     return real.startswith(top) and os.sep in real[len(top) :]
 
 
-def _below(root: str, runs: Path | None) -> Iterator[TreeEntry]:
+def _walk_folder(root: str, runs: Path | None) -> Iterator[TreeEntry]:
     first: dict[tuple[int, int], str] = {}
     waiting: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
     listed = repeated = 0
@@ -234,8 +208,8 @@ class Digests:
             InterruptedError: ``stop`` returned True.
         """
         if runs is not None or self._folder is None:
-            return self._tree(path, runs)
-        return self._remembered(path, lambda: self._tree(path, None))
+            return self._hash_tree(path, runs)
+        return self._recall_tree(path, lambda: self._hash_tree(path, None))
 
     def files(self, sources: Mapping[str, Path | Archive], label: Path) -> Tree:
         """Files from several folders as one tree, whose digests are cached under the path ``label``.
@@ -244,7 +218,7 @@ class Digests:
             OSError: Something cannot be read.
             InterruptedError: ``stop`` returned True.
         """
-        return self._remembered(label, lambda: self._files(sources))
+        return self._recall_tree(label, lambda: self._hash_files(sources))
 
     def file(self, path: Path, status: os.stat_result | None = None) -> Leaf:
         """Hash one file.
@@ -254,13 +228,13 @@ class Digests:
             InterruptedError: ``stop`` returned True.
         """
         marks = make_stamp(status or path.stat())
-        known = self._known.get(str(path))
-        if known is not None and known[0] == marks:
-            self._met[str(path)] = known
-            return Leaf(known[1], marks[0], marks)
-        return self._hash(path)
+        digest = self._known.get(str(path))
+        if digest is not None and digest[0] == marks:
+            self._met[str(path)] = digest
+            return Leaf(digest[1], marks[0], marks)
+        return self._hash_file(path)
 
-    def _tree(self, path: Path, runs: Path | None) -> Tree:
+    def _hash_tree(self, path: Path, runs: Path | None) -> Tree:
         kind: Kind = "missing"
         files: dict[str, Leaf] = {}
         names: dict[Kind, list[str]] = {"folder": [], "other": []}
@@ -273,13 +247,13 @@ class Digests:
                 files[entry.place] = self.file(path / entry.place if entry.place else path, entry.status)
         return Tree(kind, files, tuple(names["folder"]), tuple(names["other"]))
 
-    def _files(self, sources: Mapping[str, Path | Archive]) -> Tree:
+    def _hash_files(self, sources: Mapping[str, Path | Archive]) -> Tree:
         leaves = {}
         for place, source in sources.items():
-            leaves[place] = self._zipped(source) if isinstance(source, Archive) else self.file(source)
+            leaves[place] = self._hash_archive(source) if isinstance(source, Archive) else self.file(source)
         return Tree("folder", leaves)
 
-    def _zipped(self, archive: Archive) -> Leaf:
+    def _hash_archive(self, archive: Archive) -> Leaf:
         """Hash a zip by its files, without writing it."""
         total, size = hashlib.sha256(os.fsencode(archive.folder)), 0
         for name, path in archive.files:
@@ -288,7 +262,7 @@ class Digests:
             size += leaf.size
         return Leaf(total.hexdigest(), size)
 
-    def _hash(self, path: Path) -> Leaf:
+    def _hash_file(self, path: Path) -> Leaf:
         """Read a file; it has no stamp if it changed meanwhile, or may change without a new stamp."""
         self.hashed += 1
         now = self._clock()
@@ -307,34 +281,33 @@ class Digests:
         self._known[str(path)] = self._met[str(path)] = after, content
         return Leaf(content, size, after)
 
-    def _remembered(self, label: Path, collect: Callable[[], Tree]) -> Tree:
+    def _recall_tree(self, label: Path, collect: Callable[[], Tree]) -> Tree:
         """Collect a tree with the cached digests of its path, and cache the new ones."""
         if self._folder is None:
             return collect()
         name = hashlib.sha256(os.fsencode(os.path.abspath(label))).hexdigest()[:32]  # noqa: PTH100 - as text
         file = self._folder / f"{name}.json"
         if file not in self._kept:
-            self._kept[file] = self._load(file)
+            self._kept[file] = self._load_digests(file)
             self._known.update(self._kept[file])
         self._met = {}
         tree = collect()
         if self._met != self._kept[file]:
             self._kept[file] = self._met
-            self._save(file)
+            self._save_digests(file)
         return tree
 
-    def _load(self, file: Path) -> dict[str, tuple[Stamp, str]]:
+    def _load_digests(self, file: Path) -> dict[str, tuple[Stamp, str]]:
         """Read the digests of an earlier run, unless the file is damaged or of an earlier boot."""
         document = read_json(file)
         if document is None or document.get("boot") != boot_id():
             return {}
-        known: dict[str, tuple[Stamp, str]] = {}
-        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-            for path, ((size, changed, inode_changed, inode), content) in document["files"].items():
-                known[path] = (size, changed, inode_changed, inode), str(content)
-        return known
+        try:
+            return msgspec.convert(document.get("files"), dict[str, tuple[Stamp, str]])
+        except msgspec.ValidationError:
+            return {}
 
-    def _save(self, file: Path) -> None:
+    def _save_digests(self, file: Path) -> None:
         """Save digests; of two concurrent runs the last one wins, which is harmless."""
         with contextlib.suppress(OSError):  # without the cache the next run is slower
             write_json(file, {"boot": boot_id(), "files": self._met})

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
+import datetime as dt
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from functools import cache
+from pathlib import Path, PurePath
 from typing import Any
 
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from worldsize.azureml import environment
+from worldsize.azureml.model import Field
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml.load import to_python
+from worldsize.running.environments.definition import EnvironmentPlan
+from worldsize.running.environments.layers import describe_interpreter
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.model.source import ARTIFACTS
+from worldsize.running.model.task import Task
 from worldsize.running.record.json_files import boot_id, read_json, write_json
-from worldsize.running.reuse.digests import Digests, Tree, TreeEntry, parse_tree, walk_tree
+from worldsize.running.reuse.digests import Digests, Tree, TreeEntry, walk_tree
 from worldsize.running.reuse.digests import make_stamp as stamp_of
-from worldsize.running.reuse.key import Parts
 
 NAME = "made.json"
-VERSION = 1
+RECORD_VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
-class OutputRecord:
+class OutputRecord(Struct, frozen=True):
     """The outputs of a step when it succeeded, and the parts of its key."""
 
     key: str
-    parts: Parts
+    parts: dict[str, str]
     outputs: Mapping[str, Tree]
     seconds: float
     boot: str = field(default_factory=boot_id)
@@ -48,10 +59,10 @@ def runs_of(folder: StepFolder) -> Path:
 def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
     """Write the record to the folder of the step."""
     document = {
-        "version": VERSION,
+        "version": RECORD_VERSION,
         "key": record.key,
         "parts": record.parts,
-        "outputs": {name: tree.document() for name, tree in record.outputs.items()},
+        "outputs": msgspec.to_builtins(record.outputs),
         "seconds": round(record.seconds, 3),
         "boot": record.boot,
     }
@@ -61,21 +72,12 @@ def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
 def load_output_record(folder: StepFolder) -> OutputRecord | None:
     """Read the record of a step; None if there is none, or if it is damaged."""
     document = read_json(folder.root / NAME)
-    if document is None or document.get("version") != VERSION:
+    if document is None or document.get("version") != RECORD_VERSION:
         return None
-    with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
-        return _parse_record(document)
-    return None
-
-
-def _parse_record(document: Mapping[str, Any]) -> OutputRecord:
-    return OutputRecord(
-        str(document["key"]),
-        {str(name): str(part) for name, part in document["parts"].items()},
-        {str(name): parse_tree(tree) for name, tree in document["outputs"].items()},
-        float(document["seconds"]),
-        str(document["boot"]),
-    )
+    try:
+        return msgspec.convert(document, OutputRecord)
+    except ValueError:
+        return None
 
 
 def verify_outputs(
@@ -126,3 +128,104 @@ def _verify_tree(
                 return tree, entry.place
             files[entry.place] = now
     return (replace(tree, files=files) if files != tree.files else tree), min(left, default=None)
+
+
+VERSION = 1  # of the recipe; another version makes other keys
+_BY_NAME = ("component", "inputs", "outputs", "step", "span")  # handled below
+_WITHOUT_EFFECT = ("name", "display_name", "folder", "timeout")
+
+_ROUNDS = 200_000  # a tenth of a second
+
+Parts = dict[str, str]  # digests by the names of the parts in messages
+
+
+def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
+    """The parts of the key; the inputs are plain data: literals as rendered, data by digest."""
+    parts = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
+    for name in Task.__struct_fields__:
+        if name not in _BY_NAME and name not in _WITHOUT_EFFECT:
+            parts[name] = getattr(task, name)
+    parts["environment_variables"] = {
+        name: derive_secret(value) if is_secret(name) else value
+        for name, value in task.environment_variables.items()
+    }
+    parts["resources"] = (task.step and task.step.resources) or task.component.resources
+    parts["command"] = task.component.command
+    if task.kind != "command":  # a sweep's search space and limits, a parallel step's batches and thresholds
+        parts["settings"] = [
+            raw and to_python(raw) for raw in (task.step and task.step.raw, task.component.raw)
+        ]
+    parts |= {f"input `{name}`": value for name, value in inputs.items()}
+    return {name: _digest_value(value) for name, value in parts.items()}
+
+
+def make_key(parts: Parts) -> str:
+    """The key itself: 64 hexadecimal digits."""
+    return _digest_value(parts)
+
+
+@cache
+def derive_secret(secret: str) -> str:
+    """A digest of a secret for a key, which is slow to compute, to prevent guessing the secret."""
+    return hashlib.pbkdf2_hmac(
+        "sha256", secret.encode("utf-8", "surrogateescape"), b"worldsize", _ROUNDS
+    ).hex()
+
+
+def list_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The names of the parts that differ."""
+    names = [*now, *(name for name in before if name not in now)]
+    return [name for name in names if before.get(name) != now.get(name)]
+
+
+def _digest_value(value: Any) -> str:
+    text = json.dumps(_to_plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _to_plain(value: Any) -> Any:
+    """A value as plain JSON data, equal for equal values.
+
+    Raises:
+        TypeError: It contains a value that cannot be converted.
+    """
+    if isinstance(value, Field):  # its position does not count
+        return _to_plain(value.value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, list | tuple):
+        return [_to_plain(member) for member in value]
+    return {type(value).__name__ if isinstance(value, Struct) else "": _list_members(value)}
+
+
+def _list_members(value: Any) -> Any:
+    members: Any
+    if isinstance(value, Mapping):
+        members = [[_to_plain(name), _to_plain(value[name])] for name in sorted(value, key=repr)]
+    elif isinstance(value, set | frozenset):
+        members = ["set", *sorted(json.dumps(_to_plain(member), sort_keys=True) for member in value)]
+    elif isinstance(value, PurePath):
+        members = f"path {value}"
+    elif isinstance(value, bytes):
+        members = f"bytes {value.hex()}"
+    elif isinstance(value, Struct):
+        members = [[name, _to_plain(getattr(value, name))] for name in value.__struct_fields__]
+    elif isinstance(value, dt.date):  # YAML has dates
+        members = f"date {value.isoformat()}"
+    else:
+        raise TypeError(f"{type(value).__name__} cannot be part of a step's key")
+    return members
+
+
+def identify_environment(task: Task, plan: EnvironmentPlan, digests: Digests) -> dict[str, Any]:
+    """Describe the environment of a step as plain data."""
+    named = environment.list_references(task.component.environment, task.folder)
+    definition = plan.find_definition(task.name)
+    return {
+        "mode": plan.mode,
+        "definition": task.component.environment,
+        "files": {reference.key: digests.tree(reference.path).digest() for reference in named},
+        "resolved": [definition.image, definition.dockerfile, definition.conda, definition.requirements],
+        "context": None if definition.context is None else digests.tree(definition.context).digest(),
+        "interpreter": None if plan.mode == "docker" else describe_interpreter(),
+    }

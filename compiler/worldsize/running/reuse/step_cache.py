@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.environments.definition import EnvironmentPlan
@@ -18,17 +19,15 @@ from worldsize.running.prepare.preparation import Prepared
 from worldsize.running.record.history import RunRecord
 from worldsize.running.reuse import output_record
 from worldsize.running.reuse.digests import Digests, Tree
-from worldsize.running.reuse.key import (
+from worldsize.running.reuse.output_record import (
+    OutputRecord,
     Parts,
     derive_secret,
     identify_environment,
     list_changed,
+    load_output_record,
     make_key,
     make_parts,
-)
-from worldsize.running.reuse.output_record import (
-    OutputRecord,
-    load_output_record,
     output_path,
     runs_of,
     save_output_record,
@@ -45,8 +44,7 @@ from worldsize.running.reuse.store import (
 )
 
 
-@dataclass(slots=True)
-class ReuseCache:
+class ReuseCache(Struct):
     """Finds and keeps the outputs of steps for one run."""
 
     run: RunFolder  # the run
@@ -63,7 +61,7 @@ class ReuseCache:
         default_factory=dict
     )  # of the steps that have ended
     _adopted: set[str] = field(default_factory=set)
-    _artifact_sources: frozenset[str] = field(init=False)  # the steps whose artifacts other steps read
+    _artifact_sources: frozenset[str] = frozenset()  # the steps whose artifacts other steps read
 
     def __post_init__(self) -> None:
         """Find the steps whose working folders are outputs too."""
@@ -79,7 +77,7 @@ class ReuseCache:
         """
         if task.name in self._keys:  # it was looked up, and waits for slots
             return None
-        parts = self._keys[task.name] = self._parts(task)
+        parts = self._keys[task.name] = self._make_parts(task)
         adopted = self._adopt(task, parts)
         if adopted is None and parts is not None and not self.force and is_deterministic(task):
             return self._reuse(task, make_key(parts))
@@ -101,9 +99,9 @@ class ReuseCache:
         folder = self.run.step(task.name)
         before = self._keys.get(task.name)
         try:
-            places = {name: output_path(folder, name) for name in self._outputs(task)}
+            places = {name: output_path(folder, name) for name in self._list_outputs(task)}
             outputs = {name: self.digests.tree(path, runs=runs_of(folder)) for name, path in places.items()}
-            changed = [] if before is None else list_changed(before, self._parts(task) or {})
+            changed = [] if before is None else list_changed(before, self._make_parts(task) or {})
             parts = {**(before or {}), **dict.fromkeys(changed, "")}  # it is unknown which content was read
             done = OutputRecord(make_key(parts), parts, outputs, seconds)
             self._records[task.name] = done, folder
@@ -111,11 +109,11 @@ class ReuseCache:
             if changed and is_deterministic(task):
                 self.notice(f"{task.name}: will not be reused, its {changed[0]} has changed while it ran")
             elif not changed and before is not None:
-                self._add(task, done)
+                self._add_entry(task, done)
         except OSError:  # without a record the step is not reused
             return
 
-    def _add(self, task: Task, done: OutputRecord) -> None:
+    def _add_entry(self, task: Task, done: OutputRecord) -> None:
         """Add an entry for later runs."""
         leads_out = next((name for name, tree in done.outputs.items() if tree.leads_out), None)
         if leads_out is not None:
@@ -135,7 +133,7 @@ class ReuseCache:
             if done is None or done.key != wanted:
                 self.store.remove(entry)
                 return None
-            if not done.outputs.keys() >= set(self._outputs(task)):
+            if not done.outputs.keys() >= set(self._list_outputs(task)):
                 return None
             if not self._is_unchanged(task, done, folder, entry.run):
                 self.store.remove(entry)
@@ -146,11 +144,11 @@ class ReuseCache:
 
     def _adopt(self, task: Task, parts: Parts | None) -> str | None:
         """Adopt the outputs of a resumed run, or clear them for another attempt."""
-        own = self.run.step(task.name)
-        source = read_original(own)
-        folder = own if source is None else original_folder(self.run, source)
+        step = self.run.step(task.name)
+        source = read_original(step)
+        folder = step if source is None else original_folder(self.run, source)
         done = load_output_record(folder) if task.name in self.earlier else None
-        if done is not None and parts is not None and set(self._outputs(task)) <= done.outputs.keys():
+        if done is not None and parts is not None and set(self._list_outputs(task)) <= done.outputs.keys():
             changed = list_changed(done.parts, parts)
             if changed:
                 self.notice(f"{task.name}: runs again, its {changed[0]} has changed since")
@@ -158,13 +156,13 @@ class ReuseCache:
                 self._adopted.add(task.name)
                 if source is None:  # the run may have died before it added an entry
                     with contextlib.suppress(OSError):
-                        self._add(task, done)
+                        self._add_entry(task, done)
                 return source.run if source else self.run.id
         if source is not None:
-            unlink_step(own)
-        elif own.root.exists():
-            recorded = load_output_record(own)
-            (own.root / output_record.NAME).unlink(missing_ok=True)
+            unlink_step(step)
+        elif step.root.exists():
+            recorded = load_output_record(step)
+            (step.root / output_record.NAME).unlink(missing_ok=True)
             clear_step_folder(task, self.run, interrupted=recorded is None)
         return None
 
@@ -180,21 +178,23 @@ class ReuseCache:
         self._records[task.name] = now, folder
         return True
 
-    def _parts(self, task: Task) -> Parts | None:
+    def _make_parts(self, task: Task) -> Parts | None:
         """The parts of the key of a step; None if they are unknown, so that it always runs."""
         try:
-            inputs = {name: self._value(source) for name, source in task.inputs.items()}
-            code = self.digests.files(self._code(task.name).files, task.folder).digest()
+            inputs = {name: self._describe_source(source) for name, source in task.inputs.items()}
+            code = self.digests.files(self._find_code(task.name).files, task.folder).digest()
             identity = identify_environment(task, self.environments, self.digests)
             return make_parts(task, code=code, inputs=inputs, environment=identity)
         except (OSError, TypeError, LookupError):
             return None
 
-    def _value(self, source: Source | None) -> list[list[str]]:
+    def _describe_source(self, source: Source | None) -> list[list[str]]:
         """The value of an input for the key."""
-        return [self._part(part) for part in list_parts(source)] if source is not None else [["absent"]]
+        return (
+            [self._describe_part(part) for part in list_parts(source)] if source is not None else [["absent"]]
+        )
 
-    def _part(self, part: Part) -> list[str]:
+    def _describe_part(self, part: Part) -> list[str]:
         if isinstance(part, Text) and part.secret:
             return ["secret", derive_secret(part.rendered)]
         if isinstance(part, Text):
@@ -202,26 +202,26 @@ class ReuseCache:
         if isinstance(part, RunName):
             return ["run", self.run.id]
         if isinstance(part, File):
-            return self._data(self.digests.tree(part.path.absolute()), part.path.name)
+            return self._describe_data(self.digests.tree(part.path.absolute()), part.path.name)
         done, folder = self._records[part.step]
         tree = done.outputs[part.port]
         if verify_outputs(done, folder, self.digests)[1] is not None:
             tree = self.digests.tree(output_path(folder, part.port), runs=runs_of(folder))
-        return self._data(tree, part.port)
+        return self._describe_data(tree, part.port)
 
-    def _data(self, tree: Tree, name: str) -> list[str]:
+    def _describe_data(self, tree: Tree, name: str) -> list[str]:
         """Data for the key; the name of a single file counts, because programs read its suffix."""
         part = ["data", name if tree.kind == "file" else "", tree.digest()]
         return [*part, self.run.id] if tree.leads_out else part  # no other run knows what was read
 
-    def _code(self, name: str) -> Snapshot:
+    def _find_code(self, name: str) -> Snapshot:
         while name not in self.code:
             name, dot, _ = name.rpartition(".")
             if not dot:
                 raise LookupError(name)
         return self.code[name]
 
-    def _outputs(self, task: Task) -> list[str]:
+    def _list_outputs(self, task: Task) -> list[str]:
         """The declared outputs, and the artifacts if another step reads them."""
         return [*task.outputs, *([ARTIFACTS] if task.name in self._artifact_sources else [])]
 

@@ -15,8 +15,11 @@ import re
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import SUFFIX
@@ -32,8 +35,7 @@ _STALE_SECONDS = 3600.0  # an incomplete file of this age has no writer
 LINK_FILE = "reused.json"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreEntry:
+class StoreEntry(Struct, frozen=True):
     """A step that ran. Times are seconds since the epoch; ``used`` is the time of the last reuse."""
 
     key: str
@@ -62,11 +64,11 @@ class Store:
     @property
     def empty(self) -> bool:
         """Whether it has no entries."""
-        return next(self._files(), None) is None
+        return next(self._list_files(), None) is None
 
     def find(self, key: str) -> StoreEntry | None:
         """The entry of a key."""
-        return self._read(self._entry_path(key))
+        return self._read_entry(self._entry_path(key))
 
     def folder(self, entry: StoreEntry) -> StepFolder:
         """The folder of the step that an entry points to."""
@@ -87,27 +89,27 @@ class Store:
     def count(self, entry: StoreEntry) -> None:
         """Count a use of an entry: one byte per use, so that concurrent runs can append."""
         with contextlib.suppress(OSError):
-            untrusted.check_file(self._hits(entry.key))
-            with self._hits(entry.key).open("ab") as file:
+            untrusted.check_file(self._hits_path(entry.key))
+            with self._hits_path(entry.key).open("ab") as file:
                 file.write(b".")
 
     def remove(self, entry: StoreEntry) -> None:
         """Remove an entry, but not the step that it points to."""
-        for path in (self._entry_path(entry.key), self._hits(entry.key)):
+        for path in (self._entry_path(entry.key), self._hits_path(entry.key)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
     def entries(self) -> list[StoreEntry]:
         """All entries, the oldest first, without damaged ones."""
-        entries = [self._read(path) for path in self._files()]
+        entries = [self._read_entry(path) for path in self._list_files()]
         return sorted(
-            (entry for entry in entries if entry is not None), key=lambda each: (each.made, each.key)
+            (entry for entry in entries if entry is not None), key=lambda entry: (entry.made, entry.key)
         )
 
     def tidy(self) -> None:
         """Remove damaged entries, files without an entry, and files of writers that died."""
-        for path in self._files():
-            if self._read(path) is None:
+        for path in self._list_files():
+            if self._read_entry(path) is None:
                 path.unlink(missing_ok=True)
         for path in self.root.glob("*.hits"):
             if not path.with_suffix(".json").exists():
@@ -130,37 +132,37 @@ class Store:
     def _entry_path(self, key: str) -> Path:
         return self.root / f"{key}.json"
 
-    def _hits(self, key: str) -> Path:
+    def _hits_path(self, key: str) -> Path:
         return self.root / f"{key}.hits"
 
-    def _files(self) -> Iterator[Path]:
+    def _list_files(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             for path in self.root.iterdir():
                 if path.suffix == ".json" and _KEY.fullmatch(path.stem):
                     yield path
 
-    def _read(self, path: Path) -> StoreEntry | None:
+    def _read_entry(self, path: Path) -> StoreEntry | None:
         document = read_json(path)
         if document is None or document.get("version") != VERSION:
             return None
         try:
-            run, step = str(document["run"]), str(document["step"])
-            made, seconds, size = float(document["made"]), float(document["seconds"]), int(document["size"])
-        except (KeyError, ValueError, TypeError, OverflowError):
+            entry = msgspec.convert({**document, "key": path.stem}, StoreEntry)
+        except (ValueError, OverflowError):
             return None
-        if not (math.isfinite(made) and math.isfinite(seconds)):
+        if not (math.isfinite(entry.made) and math.isfinite(entry.seconds)):
             return None
-        if not (is_file_name(run) and is_file_name(step)):  # only folders of this home are allowed
+        if not (
+            is_file_name(entry.run) and is_file_name(entry.step)
+        ):  # only folders of this home are allowed
             return None
         hits, used = 0, None
         with contextlib.suppress(OSError):
-            status = self._hits(path.stem).stat()
+            status = self._hits_path(path.stem).stat()
             hits, used = status.st_size, status.st_mtime
-        return StoreEntry(path.stem, run, step, made, seconds, size, hits, used)
+        return replace(entry, hits=hits, used=used)
 
 
-@dataclass(frozen=True, slots=True)
-class Original:
+class Original(Struct, frozen=True):
     """The run and step of a reused step."""
 
     run: str
@@ -204,8 +206,7 @@ _BEGINNING_SECONDS = 60.0  # the age of a folder before its run holds the lock
 _TRASH = ".removed-"  # runs with this prefix are not listed
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(Struct, frozen=True):
     """What to remove. ``size`` is that of the runs' files; entries have a few hundred bytes."""
 
     entries: tuple[StoreEntry, ...]
@@ -272,11 +273,11 @@ def _find_needed(store: Store, staying: Collection[str], candidates: Iterable[Pa
         if name in needed or name not in runs:
             continue
         needed.add(name)
-        pending += _references(runs[name])
+        pending += _list_references(runs[name])
     return needed
 
 
-def _references(run: Path) -> list[str]:
+def _list_references(run: Path) -> list[str]:
     """The runs whose outputs the steps of a run link to."""
     runs = []
     with contextlib.suppress(OSError):

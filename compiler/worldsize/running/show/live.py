@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress_bar import ProgressBar
@@ -41,8 +41,7 @@ _INTEREST: Mapping[StepState, int] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(Struct, frozen=True):
     """Which columns are drawn, and the width of the bar."""
 
     bar: int = 0
@@ -250,7 +249,7 @@ class Region:
     def _back(self) -> str:
         """Go to the beginning of the first line, and remove all lines."""
         width = max(1, self._console.width)
-        rows = sum(max(1, -(-each // width)) for each in self._widths)
+        rows = sum(max(1, -(-width_of_row // width)) for width_of_row in self._widths)
         rows = min(rows, max(1, self._console.height - 1))
         return (f"\x1b[{rows}A" if rows else "") + ("\r" + ERASE if self._widths else "")
 

@@ -32,11 +32,11 @@ def preview_processes(
 ) -> dict[str, tuple[Process, ...]]:
     """The processes of every step as they may be shown, with placeholders for what is not known yet."""
     return {
-        name: _processes(task, machine, experiment, placed, mask or Mask()) for name, task in tasks.items()
+        name: _preview_step(task, machine, experiment, placed, mask or Mask()) for name, task in tasks.items()
     }
 
 
-def _processes(
+def _preview_step(
     task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
 ) -> tuple[Process, ...]:
     values = resolve_inputs(task, RUN, show_path)
@@ -61,10 +61,10 @@ def ports(count: int) -> list[str]:
 
 def render_preview(plans: Mapping[str, tuple[Process, ...]]) -> str:
     """The plan as text: per step the working folder, what all processes share, then each process."""
-    return "\n".join(line for step, plan in plans.items() for line in _step(step, plan))
+    return "\n".join(line for step, plan in plans.items() for line in _render_step(step, plan))
 
 
-def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
+def _render_step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
     ranks = [process for process in walk_processes(plan) if not process.members]
     common = {
         name: value
@@ -74,23 +74,25 @@ def _step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
     yield f"step {step}: {len(ranks)} process{'es' if len(ranks) > 1 else ''} in {RUN.step(step).code}"
     for starter in (process for process in plan if process.members):
         yield f"  {starter.name}, which starts every rank"
-        own = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
-        yield from _environment({**dict.fromkeys(starter.private_folder, FOLDER), **own})
-        yield from _command(starter.argv)
-    same = ranks[0].argv if len(ranks) > 1 and all(each.argv == ranks[0].argv for each in ranks) else None
+        variables = {name: value for name, value in starter.env.items() if ranks[0].env.get(name) != value}
+        yield from _render_environment({**dict.fromkeys(starter.private_folder, FOLDER), **variables})
+        yield from _render_command(starter.argv)
+    same = ranks[0].argv if len(ranks) > 1 and all(rank.argv == ranks[0].argv for rank in ranks) else None
     if common or same:
         yield "  every process" if any(process.serves for process in ranks) else "  every rank"
-        yield from _environment(common)
-        yield from _command(same or ())
+        yield from _render_environment(common)
+        yield from _render_command(same or ())
     for process in ranks:
         served = ", ended when all others have" if process.serves else ""
         yield f"  {process.name} (node {process.node}, local rank {process.local_rank}{served})"
-        yield from _environment({name: value for name, value in process.env.items() if name not in common})
-        yield from _command(process.argv if same is None else ())
+        yield from _render_environment(
+            {name: value for name, value in process.env.items() if name not in common}
+        )
+        yield from _render_command(process.argv if same is None else ())
     yield ""
 
 
-def _command(argv: Sequence[str]) -> Iterator[str]:
+def _render_command(argv: Sequence[str]) -> Iterator[str]:
     """A command on lines of its own. What a shell gets is shown as the shell reads it, not quoted again."""
     if len(argv) > 2 and argv[-2] == "-c" and ("'" in argv[-1] or len(argv[-1]) > WIDTH):
         yield f"    $ {shlex.join(argv[:-1])}"
@@ -114,7 +116,7 @@ def _break_lines(text: str) -> Iterator[str]:
         yield shown
 
 
-def _environment(environment: Mapping[str, str]) -> Iterator[str]:
+def _render_environment(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in sorted(Mask().named(environment).items()):
         yield f"    {name}={value if _is_placeholder(value) else shlex.quote(value)}"
 

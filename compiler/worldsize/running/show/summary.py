@@ -21,53 +21,53 @@ MAX_METRICS = 8
 def render_summary(result: RunResult, *, steps: bool = True, report: Path | None = None) -> str:
     """The summary as text; without ``steps`` if a table has shown them, with the page of the run if any."""
     lines = [
-        *_failures(result),
-        *_incomplete(result),
+        *_list_failures(result),
+        *_list_incomplete(result),
         f"run {result.id} {result.state} after {format_duration(result.seconds)}",
     ]
     if steps:
-        lines += _steps(result)
-    return mark_controls("\n".join([*lines, *_outcome(result, report)])) + "\n"
+        lines += _list_steps(result)
+    return mark_controls("\n".join([*lines, *_list_outcome(result, report)])) + "\n"
 
 
-def _steps(result: RunResult) -> Iterator[str]:
+def _list_steps(result: RunResult) -> Iterator[str]:
     steps = [step for step in result.steps.values() if step.state != "succeeded"] or [*result.steps.values()]
     if len(result.steps) <= 20:
         steps = [*result.steps.values()]
     width = max(len(step.name) for step in steps)
     for step in steps:
         time = format_duration(step.seconds) if step.seconds else ""
-        yield f"  {step.name:<{width}}  {_state(step):<11}  {time:>9}".rstrip()
+        yield f"  {step.name:<{width}}  {_describe_state(step):<11}  {time:>9}".rstrip()
         if step.summary is not None:
             yield f"    {flatten(step.summary)}"
 
 
-def _outcome(result: RunResult, report: Path | None) -> Iterator[str]:
+def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:
     rows = [("folder", show_path(result.folder))]
     rows += [("report", show_path(report))] if report is not None else []
-    rows += [("metrics", text) for text in _metrics(result)]
+    rows += [("metrics", text) for text in _list_metrics(result)]
     rows += [("output", f"{name}: {show_path(path)}") for name, path in result.outputs.items()]
-    rows += [("model", text) for text in _models(result)]
+    rows += [("model", text) for text in _list_models(result)]
     if result.tracking_uri is not None:
         rows.append(("mlflow", mlflow_ui(result.tracking_uri)))
     elif result.untracked:
         rows.append(("mlflow", f"not tracked: {flatten(result.untracked)}"))
     if result.state != "succeeded":
-        rows.append(("resume", _resume(result)))
+        rows.append(("resume", _write_resume(result)))
     yield from (f"  {name:<7}  {text}" for name, text in rows)
 
 
-def _resume(result: RunResult) -> str:
+def _write_resume(result: RunResult) -> str:
     home = show_path(result.folder.parents[1])
     elsewhere = f" --runs-dir {shlex.quote(home)}" if home != HOME else ""
     return f"worldsize resume {result.id}{elsewhere}"
 
 
-def _state(step: StepResult) -> str:
+def _describe_state(step: StepResult) -> str:
     return "not started" if step.state == "waiting" else step.state
 
 
-def _metrics(result: RunResult) -> Iterator[str]:
+def _list_metrics(result: RunResult) -> Iterator[str]:
     names = list(result.metrics)
     if len(names) > MAX_METRICS:
         names = [name for name in HEADLINE if name in result.metrics] or names[:MAX_METRICS]
@@ -77,7 +77,7 @@ def _metrics(result: RunResult) -> Iterator[str]:
         yield listed + (f" and {more} more" if more else "")
 
 
-def _models(result: RunResult) -> Iterator[str]:
+def _list_models(result: RunResult) -> Iterator[str]:
     for model in result.registrations:
         # Without tracking, MLflow makes a registry in the working folder of the step.
         private = model.version is not None and result.tracking_uri is None
@@ -91,20 +91,20 @@ def describe_registration(model: Registration) -> str:
     return f"{model.name} was not registered" + (f": {model.reason}" if model.reason else "")
 
 
-def _failures(result: RunResult) -> Iterator[str]:
+def _list_failures(result: RunResult) -> Iterator[str]:
     for step in result.steps.values():
         if step.failure is not None and step.parent is None:
-            yield from _failure(step.name, step.failure)
+            yield from _describe_failure(step.name, step.failure)
 
 
-def _incomplete(result: RunResult) -> Iterator[str]:
+def _list_incomplete(result: RunResult) -> Iterator[str]:
     if result.record_incomplete:
         yield f"error: the record of this run in MLflow is incomplete: {flatten(str(result.untracked))}"
         yield "  what the run made is in its folder; `worldsize show` says how each step ended"
         yield ""
 
 
-def _failure(step: str, failure: Failure) -> Iterator[str]:
+def _describe_failure(step: str, failure: Failure) -> Iterator[str]:
     yield f"error: step `{step}` failed: {failure.message}"
     if failure.log is not None:
         tail = "its last lines:" if failure.last_lines else "which is empty"

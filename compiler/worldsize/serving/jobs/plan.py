@@ -10,8 +10,8 @@ from typing import Any
 from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.job import read_job
 from worldsize.azureml.model import Component, Field, Job, Literal, Step
-from worldsize.running.model.launched import count_launched
 from worldsize.running.model.source import Text
+from worldsize.running.model.task import count_launched
 from worldsize.serving.database import now
 from worldsize.serving.jobs import job_files
 from worldsize.serving.jobs.records import JobRecord, child_name

@@ -242,7 +242,7 @@ def is_stopped(pid: int) -> bool:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set an attribute of this process; a kernel that lacks the option is no reason to fail."""
+    """Set an attribute of this process; a kernel that lacks the option is not a reason to fail."""
     if LINUX:
         import ctypes  # Linux only
 
@@ -279,7 +279,7 @@ class Line:
         return [line.decode() for line in lines] + ([] if self.open else ['"stop"'])
 
     def request(self) -> dict[str, Any] | None:
-        """Wait for the request; None where the runner died before it was whole."""
+        """Wait for the request; None if the runner died before it was complete."""
         while self.open:
             lines = self.hear()
             if lines:

@@ -29,21 +29,21 @@ DEFAULTS = (*HANDLED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 def main() -> None:
     """Be the parent of one rank, and end as it ends."""
     table = json.loads(os.environ.pop("WORLDSIZE_MEMBERS"))
-    own = table["members"][int(os.environ[table["rank"]])]
-    told: list[int] = []
+    member = table["members"][int(os.environ[table["rank"]])]
+    received: list[int] = []
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     # Whoever signals this process signals its group, and so the rank: there is nothing to pass on.
     for number in HANDLED:
-        signal.signal(number, lambda number, _: told.append(number))
+        signal.signal(number, lambda number, _: received.append(number))
     pid = os.fork()
     if pid == 0:
-        become(own, sys.argv[1:])
-    report(table["reports"], index=own["index"], pid=pid)
+        become(member, sys.argv[1:])
+    report(table["reports"], index=member["index"], pid=pid)
     status = await_end(pid, reading)
-    report(table["reports"], index=own["index"], status=status, told=bool(told))
+    report(table["reports"], index=member["index"], status=status, told=bool(received))
     if status >= 0:
         os._exit(status)
     if -status != signal.SIGKILL:
@@ -68,7 +68,7 @@ def await_end(pid: int, reading: int) -> int:
             os.read(reading, 1 << 10)
 
 
-def become(own: dict[str, Any], argv: list[str]) -> NoReturn:
+def become(member: dict[str, Any], argv: list[str]) -> NoReturn:
     """Turn the forked child into the rank."""
     try:
         if sys.platform == "linux":
@@ -80,11 +80,11 @@ def become(own: dict[str, Any], argv: list[str]) -> NoReturn:
                 os._exit(128 + signal.SIGKILL)
         for number in DEFAULTS:
             signal.signal(number, signal.SIG_DFL)
-        log = os.open(own["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(member["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.execvpe(argv[0], argv, {**os.environ, **own["env"]})  # noqa: S606
+        os.execvpe(argv[0], argv, {**os.environ, **member["env"]})  # noqa: S606
     except OSError as error:
         with contextlib.suppress(OSError):
             os.write(2, f"cannot start `{argv[0]}`: {error.strerror}\n".encode())

@@ -23,7 +23,7 @@ from worldsize.running.prepare.graph.step import StepReader
 from worldsize.running.prepare.graph.trace import Scope, Tracer, trace_output
 
 if TYPE_CHECKING:
-    from worldsize.running.model.sweep import SweepPlan
+    from worldsize.running.model.task import SweepPlan
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
 LONGEST_NAME = 240  # of a folder; the names of trials are longer
@@ -123,7 +123,7 @@ def _notice_unwritten(outer: Scope) -> Iterator[str]:
         yield from notice_unwritten_outputs(outer.job.outputs, outer.folder, "outputs")
 
 
-def _count_steps(job: Job, known: dict[Job, int]) -> int:
+def _count_steps(job: Job, counts: dict[Job, int]) -> int:
     """Count the steps after expansion; a component is counted once, however often it is used."""
     total = 0
     for step in job.steps.values():
@@ -131,9 +131,9 @@ def _count_steps(job: Job, known: dict[Job, int]) -> int:
         if inner is None:
             total += 1
             continue
-        if inner not in known:
-            known[inner] = _count_steps(inner, known)
-        total += known[inner]
+        if inner not in counts:
+            counts[inner] = _count_steps(inner, counts)
+        total += counts[inner]
     return total
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +44,10 @@ def read_parallel(
     return (None if reader.problems else component), reader.problems
 
 
-@dataclass(slots=True)
 class _ParallelReader(SettingsReader):
     def component(self) -> Component | None:
         component = self.step.component
-        task = self._get("task")
+        task = self._find_setting("task")
         if component is None or task is None or not isinstance(task.value, dict):
             self.refuse(
                 f"parallel step `{self.step.name}` has no `task`",
@@ -64,7 +62,7 @@ class _ParallelReader(SettingsReader):
                 "write `type: run_function` and an `entry_script` with `init` and `run`",
                 kind,
             )
-        lines = {**self._settings(), **self._task(task)}
+        lines = {**self._describe_settings(), **self._describe_task(task)}
         includes = [DRIVER, *(TABLE_READERS if lines["input_type"] == "mltable" else ())]
         return replace(
             component,
@@ -76,7 +74,7 @@ class _ParallelReader(SettingsReader):
             additional_includes=Field([str(folder) for folder in includes]),
         )
 
-    def _get(self, name: str) -> Field[Any] | None:
+    def _find_setting(self, name: str) -> Field[Any] | None:
         """A setting of the step, else of its component."""
         component = self.step.component
         for raw in (self.step.raw, component.raw if component else None):
@@ -85,29 +83,35 @@ class _ParallelReader(SettingsReader):
                 return setting
         return None
 
-    def _settings(self) -> dict[str, str]:
-        resources = self._get("resources")
+    def _describe_settings(self) -> dict[str, str]:
+        resources = self._find_setting("resources")
         instances = self.whole(fields.read_member(resources, "instance_count"), "instance_count", 1)
-        concurrency = self.whole(self._get("max_concurrency_per_instance"), "max_concurrency_per_instance", 1)
-        retry = self._get("retry_settings")
+        concurrency = self.whole(
+            self._find_setting("max_concurrency_per_instance"), "max_concurrency_per_instance", 1
+        )
+        retry = self._find_setting("retry_settings")
         return {
             "workers": str(instances * concurrency),
-            "mini_batch_size": self._size(),
-            "partition_keys": self._keys(),
-            "error_threshold": str(self.whole(self._get("error_threshold"), "error_threshold", -1, -1)),
+            "mini_batch_size": self._read_size(),
+            "partition_keys": self._read_keys(),
+            "error_threshold": str(
+                self.whole(self._find_setting("error_threshold"), "error_threshold", -1, -1)
+            ),
             "mini_batch_error_threshold": str(
-                self.whole(self._get("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1)
+                self.whole(
+                    self._find_setting("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1
+                )
             ),
             "max_retries": str(
                 self.whole(fields.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
             ),
             "timeout": str(self.whole(fields.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
-            "logging_level": self._level(),
+            "logging_level": self._read_level(),
             "input_data": self._input_data(),
             "input_type": self._input_type(),
         }
 
-    def _task(self, task: Field[Any]) -> dict[str, str]:
+    def _describe_task(self, task: Field[Any]) -> dict[str, str]:
         script = fields.read_member(task, "entry_script")
         if script is None or not isinstance(script.value, str) or not script.value.strip():
             self.refuse(
@@ -124,7 +128,7 @@ class _ParallelReader(SettingsReader):
         }
 
     def _input_data(self) -> str:
-        setting = self._get("input_data")
+        setting = self._find_setting("input_data")
         expression = binding.parse_expression(setting.value) if setting is not None else None
         ports = self.step.component.inputs if self.step.component else {}
         if expression is None or expression.scope != "inputs" or expression.port not in ports:
@@ -144,7 +148,7 @@ class _ParallelReader(SettingsReader):
 
     def _input_type(self) -> str:
         """The type of the data, by the step, else by the port."""
-        setting = self._get("input_data")
+        setting = self._find_setting("input_data")
         expression = binding.parse_expression(setting.value) if setting is not None else None
         name = expression.port or "" if expression is not None else ""
         ports = self.step.component.inputs if self.step.component else {}
@@ -156,8 +160,8 @@ class _ParallelReader(SettingsReader):
             return declared.value.lower()
         return ports[name].type.lower() if name in ports else "uri_folder"
 
-    def _size(self) -> str:
-        setting = self._get("mini_batch_size")
+    def _read_size(self) -> str:
+        setting = self._find_setting("mini_batch_size")
         if setting is None or setting.value is None:
             return ""
         value = str(self.resolve(setting.value))
@@ -171,8 +175,8 @@ class _ParallelReader(SettingsReader):
             return ""
         return match.group(1) + (match.group(2) or "").lower()
 
-    def _keys(self) -> str:
-        setting = self._get("partition_keys")
+    def _read_keys(self) -> str:
+        setting = self._find_setting("partition_keys")
         if setting is None or not setting.value:
             return ""
         keys = setting.value if isinstance(setting.value, list) else [setting.value]
@@ -181,8 +185,8 @@ class _ParallelReader(SettingsReader):
             return ""
         return ",".join(keys)
 
-    def _level(self) -> str:
-        setting = self._get("logging_level")
+    def _read_level(self) -> str:
+        setting = self._find_setting("logging_level")
         if setting is None or setting.value is None:
             return "INFO"
         if str(setting.value).upper() not in LEVELS:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Field, OutputSetting, Step
@@ -35,8 +36,7 @@ UNSUPPORTED_KINDS = {
 Default = TypeVar("Default", bound="int | None")
 
 
-@dataclass(slots=True)
-class Refusals:
+class Refusals(Struct):
     """All reasons why a pipeline cannot run here, in the order of discovery."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -74,8 +74,7 @@ def notice_unwritten_outputs(
             yield f"output `{name}` is not written to `{shorten(path)}`: {instead}"
 
 
-@dataclass(slots=True)
-class SettingsReader:
+class SettingsReader(Struct):
     """Reads the settings of a step, and collects the problems.
 
     ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.

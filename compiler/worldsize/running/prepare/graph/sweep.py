@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from worldsize.azureml import fields, literals
@@ -17,7 +16,7 @@ from worldsize.azureml.sweep import ALGORITHMS, BAYESIAN, POLICIES, SETTINGS
 from worldsize.base.problem import Problem
 from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 from worldsize.documents.yaml.nodes import Node
-from worldsize.running.model.sweep import (
+from worldsize.running.model.task import (
     Algorithm,
     EarlyTermination,
     Goal,
@@ -42,7 +41,6 @@ def read_sweep(
     return (None if reader.problems else plan), reader.problems
 
 
-@dataclass(slots=True)
 class _SweepReader(SettingsReader):
     def read(self) -> SweepPlan:
         algorithm, block = self._read_algorithm()

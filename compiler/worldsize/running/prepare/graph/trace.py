@@ -6,9 +6,11 @@ The outermost graph is the pipeline; each of its pipeline steps contains the gra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml import binding, graph
 from worldsize.azureml.binding import Expression
@@ -37,8 +39,7 @@ DEEPEST_TEXT = 20  # nested texts with bindings
 MAX_PARTS = 1000  # of one text
 
 
-@dataclass(slots=True, eq=False)
-class Scope:
+class Scope(Struct, eq=False):
     """One graph, and its position among the nested graphs."""
 
     job: Job  # the graph
@@ -83,7 +84,7 @@ def find_argument(inputs: Mapping[str, Field[Argument]], name: str) -> Field[Arg
     head, dot, _ = name.rpartition(".")
     while argument is None and dot:
         group = inputs.get(head)
-        argument = None if group is None else _member(group, name[len(head) + 1 :])
+        argument = None if group is None else _find_member(group, name[len(head) + 1 :])
         head, dot, _ = head.rpartition(".")
     return argument
 
@@ -101,7 +102,7 @@ def list_leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port])
     ]
 
 
-def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
+def _find_member(group: Field[Argument], rest: str) -> Field[Argument] | None:
     if isinstance(group.value, Binding):
         whole = group.value.expression
         inner = Expression(f"{whole.name}.{rest}", whole.start, whole.end, whole.name_start)
@@ -111,8 +112,7 @@ def _member(group: Field[Argument], rest: str) -> Field[Argument] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(Struct, frozen=True):
     """Why an input has no source here; the message continues ``input `x` of step `y` …``.
 
     ``at`` is the wrong path, if inputs only pass it on; ``address`` the one on the web that is not here,
@@ -126,8 +126,7 @@ class Reason:
     mode: Field[Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """No value: an optional input that is not set, here or in an outer graph."""
 
     of: str
@@ -141,8 +140,7 @@ Traced = Source | Absent | Reason | Unknown
 _Next = tuple[Scope, Argument]
 
 
-@dataclass(slots=True)
-class Tracer:
+class Tracer(Struct):
     """Traces arguments to their sources, each once."""
 
     assets: Assets
@@ -156,7 +154,7 @@ class Tracer:
         while isinstance(traced, tuple):
             scope, argument = traced
             if not isinstance(argument, Binding):
-                traced = self._value(scope, argument, is_data=is_data, depth=depth)
+                traced = self._trace_value(scope, argument, is_data=is_data, depth=depth)
                 continue
             key = (id(scope), argument.expression.name, is_data)
             if key in passed:
@@ -180,7 +178,7 @@ class Tracer:
             self.secrets |= {part.rendered for part in traced.parts if isinstance(part, Text)}
         return traced
 
-    def _value(self, scope: Scope, argument: Literal | Data, *, is_data: bool, depth: int) -> Traced:
+    def _trace_value(self, scope: Scope, argument: Literal | Data, *, is_data: bool, depth: int) -> Traced:
         if isinstance(argument, Data):
             value, is_data = argument.path.value if argument.path else None, True
             if value is None:
@@ -192,12 +190,12 @@ class Tracer:
         if not isinstance(value, str):
             return Text(value)
         if binding.find_expressions(value):
-            return self._text(scope, value, is_data=is_data, depth=depth)
+            return self._join_text(scope, value, is_data=is_data, depth=depth)
         type_ = argument.type if isinstance(argument, Data) else None
-        traced = self.data(scope, value, type_) if is_data else self._literal(value)
+        traced = self.data(scope, value, type_) if is_data else self._read_literal(value)
         return _add_declared(traced, argument) if isinstance(argument, Data) else traced
 
-    def _literal(self, value: str) -> Text | File:
+    def _read_literal(self, value: str) -> Text | File:
         """A literal, or the local path of an address that the map contains."""
         mapped = self.assets.local(value)
         return Text(value) if mapped is None else File(mapped)
@@ -220,7 +218,7 @@ class Tracer:
             )
         return File(path)
 
-    def _text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:
+    def _join_text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:
         """Join a text and the values of the bindings in it."""
         if depth > DEEPEST_TEXT:
             return Reason("is nested in too many texts", "bind it to the value itself")
@@ -238,9 +236,9 @@ class Tracer:
             if len(parts) > MAX_PARTS:
                 return Reason("is a text of too many parts", "bind it to the value itself")
         parts.append(Text(text[position:]))
-        return self._joined(scope, parts, is_data=is_data)
+        return self._merge_parts(scope, parts, is_data=is_data)
 
-    def _joined(self, scope: Scope, parts: list[Part], *, is_data: bool) -> Traced:
+    def _merge_parts(self, scope: Scope, parts: list[Part], *, is_data: bool) -> Traced:
         merged: list[Part] = []
         for part in parts:
             if isinstance(part, Text) and merged and isinstance(merged[-1], Text):

@@ -116,7 +116,7 @@ def files_below(path: Path) -> list[str]:
                 paths.append(entry.path)
             elif entry.is_dir() and (real := os.path.realpath(entry.path)) not in above:
                 waiting.append((entry.path, (*above, real)))
-    return sorted(paths, key=lambda each: PurePosixPath(each).parts)
+    return sorted(paths, key=lambda path: PurePosixPath(path).parts)
 
 
 def load(settings: Settings) -> Work:
@@ -152,8 +152,8 @@ def _rows(settings: Settings, files: list[str], frame: Any) -> Work:
         raise DriverError("there is nothing to do: the table has no row")
     missing = [key for key in keys if key not in frame.columns]
     if missing:
-        known = ", ".join(f"`{name}`" for name in frame.columns)
-        raise DriverError(f"`partition_keys` names `{missing[0]}`, but the columns are {known}")
+        names = ", ".join(f"`{name}`" for name in frame.columns)
+        raise DriverError(f"`partition_keys` names `{missing[0]}`, but the columns are {names}")
     if keys:
         columns = [frame[key].tolist() for key in keys]
         parted = by_key(keys, zip(*columns, strict=True))

@@ -266,7 +266,9 @@ class Pool:
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
-        for worker in [each for each in self._workers if each.deadline is not None and each.deadline <= now]:
+        for worker in [
+            worker for worker in self._workers if worker.deadline is not None and worker.deadline <= now
+        ]:
             self._lost(worker, f"took longer than {self._settings.timeout:g} s")
 
     def _failed(self, job: Job, reason: str) -> None:

@@ -73,7 +73,7 @@ def read(lines: Iterable[str]) -> Settings:
         arguments = shlex.split(values.get("program_arguments", ""))
     except ValueError as error:
         raise DriverError(f"`program_arguments` cannot be taken apart: {str(error).lower()}") from error
-    own = _own(arguments)
+    options = _own(arguments)
     keys = tuple(key for key in values.get("partition_keys", "").split(",") if key)
     count = int(values["mini_batch_error_threshold"])
     script = values["entry_script"]
@@ -85,16 +85,16 @@ def read(lines: Iterable[str]) -> Settings:
         workers=int(values["workers"]),
         mini_batch_size=values.get("mini_batch_size", ""),
         partition_keys=keys,
-        error_threshold=_stricter(int(values["error_threshold"]), own.error_threshold),
+        error_threshold=_stricter(int(values["error_threshold"]), options.error_threshold),
         mini_batch_error_threshold=_stricter(
-            _stricter(count, own.mini_batch_error_threshold), own.allowed_failed_count
+            _stricter(count, options.mini_batch_error_threshold), options.allowed_failed_count
         ),
-        allowed_failed_percent=own.allowed_failed_percent,
+        allowed_failed_percent=options.allowed_failed_percent,
         max_retries=int(values["max_retries"]),
         timeout=float(values["timeout"]),
         logging_level=values["logging_level"],
         append_row_to=_place(values.get("append_row_to", "")),
-        append_header=own.append_row_dataframe_header.lower() == "true",
+        append_header=options.append_row_dataframe_header.lower() == "true",
     )
 
 

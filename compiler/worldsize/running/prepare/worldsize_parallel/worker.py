@@ -101,9 +101,13 @@ def invoke(run: Callable[..., Any], batch: Any, context: MiniBatchContext) -> An
     """Call ``run`` with one argument or two, and check the type of its result."""
     parameters = inspect.signature(run).parameters.values()
     positional = [
-        each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        parameter
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    takes_two = len(positional) > 1 or any(each.kind == each.VAR_POSITIONAL for each in parameters)
+    takes_two = len(positional) > 1 or any(
+        parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters
+    )
     result = run(batch, context) if takes_two else run(batch)
     if not isinstance(result, (list, tuple)) and not hasattr(result, "__array__"):
         kind = type(result).__name__

@@ -8,26 +8,39 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.base import untrusted
-from worldsize.base.wording import plural
-from worldsize.documents.secrecy.masking import HIDDEN
+from worldsize.base.wording import describe_os_error, plural
+from worldsize.documents.secrecy.masking import HIDDEN, Mask
 from worldsize.documents.secrecy.names import is_secret
-from worldsize.running.api.execution import Services, execute
-from worldsize.running.environments.interpreters import make_interpreters
+from worldsize.running.engine.attempt import RunContext
+from worldsize.running.engine.hangs import HangWatcher
+from worldsize.running.engine.restarts import Restarting, RestartPolicy
+from worldsize.running.engine.schedule import Extensions, Schedule, catch_signals
+from worldsize.running.engine.sweep import make_sweeps
+from worldsize.running.environments.interpreters import Interpreters, make_interpreters
 from worldsize.running.launch.call import inherited_environment, make_interpreter_folder
-from worldsize.running.launch.redaction import hide_in_compiled
-from worldsize.running.launch.reserve import remove_abandoned_folders, remove_abandoned_mpi_folders
+from worldsize.running.launch.redaction import hide_in_compiled, redact_parameters
+from worldsize.running.launch.reserve import (
+    NODES_PREFIX,
+    remove_abandoned_folders,
+    remove_abandoned_mpi_folders,
+)
 from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS, Supervisor
+from worldsize.running.model.emulation import Emulate
+from worldsize.running.model.errors import ResumeError
 from worldsize.running.model.folder import HOME, RunFolder
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
-from worldsize.running.model.results import RunResult, View
+from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult, View
 from worldsize.running.model.source import Text
-from worldsize.running.nodes import namespaces
+from worldsize.running.model.task import Graph
 from worldsize.running.prepare.preparation import Prepared, prepare
+from worldsize.running.record.events import EventLog
 from worldsize.running.record.folder import (
     AliveError,
     create_run_folder,
@@ -36,11 +49,13 @@ from worldsize.running.record.folder import (
     private_files,
 )
 from worldsize.running.record.history import RunRecord, load_run
-from worldsize.running.record.request import RequestError, RunRequest, load_request, save_request
-from worldsize.running.record.tracking import Tracking
+from worldsize.running.record.reports import read_metrics, read_registrations
+from worldsize.running.record.request import RunRequest, load_request, save_request
+from worldsize.running.record.tracking import Tracking, run_tags
+from worldsize.running.reuse.step_cache import make_step_cache
 from worldsize.running.reuse.store import Store
 from worldsize.running.show.preview import preview_processes
-from worldsize.running.show.views import QuietView
+from worldsize.running.show.views import MaskedView, QuietView
 
 Target = str | os.PathLike[str]
 
@@ -55,25 +70,20 @@ def run(
     run_id: str | None = None,
     name_step: Callable[[str], str] | None = None,
     checked: bool = False,
+    emulate: Emulate | None = None,
 ) -> RunResult:
-    """Run a spec, a compiled pipeline or a native Azure ML pipeline or command job on this machine.
-
-    A spec is checked, planned and compiled first; what runs is the compiled pipeline. A plan for more
-    processes than there are GPUs (or cores) runs with as many as fit and more accumulation, so that the
-    global batch stays the same.
+    """Run a spec or job file on this machine; see :func:`worldsize.run`.
 
     Args:
         target: The spec or job file.
         options: How to run it.
         runs_dir: Where runs, MLflow's database and artifacts are kept.
-        track: Whether MLflow records the run; without MLflow installed it does not, and says so.
+        track: Whether MLflow records the run.
         view: Shows the run; by default nothing does.
         run_id: The id of the run, which names its folder and its run in MLflow; by default the time.
         name_step: Gives the id of a step's run in MLflow; by default MLflow chooses it.
         checked: Whether a job was checked before, by rules of the caller's choice.
-
-    Returns:
-        The finished run. A failed step does not raise: see :attr:`RunResult.state`.
+        emulate: Provides what the options may emulate.
 
     Raises:
         SpecError: The spec or job has errors. Nothing was started.
@@ -92,7 +102,9 @@ def run(
             services = stack.enter_context(
                 start_services(folder, home, lock, track=track, eager=eager, umask=umask)
             )
-            prepared = prepare(Path(target), folder.pipeline, options, track=track, checked=checked)
+            prepared = prepare(
+                Path(target), folder.pipeline, options, track=track, checked=checked, emulate=emulate
+            )
             interpreters = stack.enter_context(
                 make_interpreters(prepared.environments, home, services.supervisor, view.notice)
             )
@@ -115,7 +127,7 @@ def start_services(
     starts now, otherwise with the first step that runs.
     """
     remove_abandoned_mpi_folders()
-    remove_abandoned_folders(namespaces.PREFIX)
+    remove_abandoned_folders(NODES_PREFIX)
     with contextlib.ExitStack() as stack:
         tracking = stack.enter_context(Tracking(home, wanted=track))
         if eager:
@@ -124,7 +136,9 @@ def start_services(
         yield Services(home, tracking, stack.enter_context(Supervisor(environment, lock, umask)))
 
 
-def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tuple[Process, ...]]:
+def dry_run(
+    target: Target, options: RunOptions = RunOptions(), *, emulate: Emulate | None = None
+) -> dict[str, tuple[Process, ...]]:
     """The processes that :func:`run` would start, by step; nothing is started or kept.
 
     Raises:
@@ -132,18 +146,10 @@ def dry_run(target: Target, options: RunOptions = RunOptions()) -> dict[str, tup
         RunError: It cannot be run on this machine.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        prepared = prepare(Path(target), Path(temporary) / "pipeline", options)
+        prepared = prepare(Path(target), Path(temporary) / "pipeline", options, emulate=emulate)
         return preview_processes(
             prepared.tasks, prepared.machine, prepared.experiment, prepared.emulation.preview, prepared.mask
         )
-
-
-class ResumeError(Exception):
-    """A run cannot be resumed and is unchanged. ``help`` says what to do."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
 
 
 def resume(
@@ -152,27 +158,16 @@ def resume(
     settings: Mapping[str, str] | None = None,
     ask: Callable[[str], str] | None = None,
     view: View | None = None,
+    emulate: Emulate | None = None,
 ) -> RunResult:
-    """Resume a run: steps that have succeeded and whose outputs are unchanged do not run again.
-
-    The spec or pipeline is read again. A step that has changed runs again, and so do the steps that read its
-    outputs. If a spec is gone, its compiled pipeline in the run's folder is used. A step that was
-    interrupted starts from the beginning, but its output named ``checkpoints`` is kept.
+    """Resume the run in a folder; see :func:`worldsize.resume`.
 
     Args:
         root: The run's folder.
         settings: The secrets among the values that the run was given, which are not stored.
-        ask: Gives the value of a secret that ``settings`` lacks; without it the run cannot be resumed.
+        ask: Gives the value of a secret that ``settings`` lacks.
         view: Shows the run; by default nothing does.
-
-    Returns:
-        The finished run, as of :func:`worldsize.run`; its ``seconds`` are those since it was resumed.
-
-    Raises:
-        ResumeError: The run is active, has succeeded, or lacks a usable record.
-        SpecError: The pipeline has errors now.
-        RunError: The pipeline cannot be run on this machine now.
-        OSError: The run's folder cannot be read or written.
+        emulate: Provides what the options of the run may emulate.
     """
     began, view = time.monotonic(), view or QuietView()
     folder = RunFolder(Path(root).resolve())
@@ -182,16 +177,12 @@ def resume(
         earlier = load_run(folder.root, mine=True)
         if earlier.state == "succeeded":
             raise ResumeError(f"run `{folder.id}` has succeeded", "run the pipeline again to repeat it")
-        try:
-            request = load_request(folder)
-        except RequestError as error:
-            raise ResumeError(str(error), error.help) from None
-        request = _add_secrets(request, folder, dict(settings or {}), ask)
+        request = _add_secrets(load_request(folder), folder, dict(settings or {}), ask)
         home = folder.root.parent.parent
         services = stack.enter_context(
             start_services(folder, home, lock, track=request.track, eager=True, umask=umask)
         )
-        prepared = _prepare_again(request, folder, earlier)
+        prepared = _prepare_again(request, folder, earlier, emulate)
         hide_in_compiled(folder.pipeline, prepared.mask)
         interpreters = stack.enter_context(
             make_interpreters(prepared.environments, home, services.supervisor, view.notice)
@@ -241,7 +232,9 @@ def _hold_lock(root: Path) -> Iterator[int]:
         raise ResumeError(message, help_) from None
 
 
-def _prepare_again(request: RunRequest, folder: RunFolder, earlier: RunRecord) -> Prepared:
+def _prepare_again(
+    request: RunRequest, folder: RunFolder, earlier: RunRecord, emulate: Emulate | None
+) -> Prepared:
     target, options = request.target, request.options
     if (fault := untrusted.find_fault(target)) is not None:
         raise ResumeError(f"`{target}` cannot be read: {fault}", "put the file back")
@@ -251,7 +244,7 @@ def _prepare_again(request: RunRequest, folder: RunFolder, earlier: RunRecord) -
         # It contains the settings already, except for secrets.
         kept = {name: text for name, text in options.settings.items() if _is_secret(request, name)}
         target, options = folder.pipeline / "pipeline.yml", replace(options, settings=kept)
-    prepared = prepare(target, folder.pipeline, options, track=request.track)
+    prepared = prepare(target, folder.pipeline, options, track=request.track, emulate=emulate)
     if target != request.target:
         _refuse_masked(prepared, request.target)
     notices = [*prepared.notices]
@@ -281,3 +274,176 @@ def _refuse_masked(prepared: Prepared, spec: Path) -> None:
         if HIDDEN in task.environment_variables.values():
             message = f"`{spec}` is gone, and its copy does not contain the secrets of step `{task.name}`"
             raise ResumeError(message, "put it back")
+
+
+LONGEST_PARAMETER = 500  # characters; a longer text is data
+
+
+class Services(Struct, frozen=True):
+    """The processes that serve a run, and the folder that runs share."""
+
+    home: Path  # what runs share
+    tracking: Tracking  # the line to MLflow
+    supervisor: Supervisor  # forks the guards of the steps
+
+
+def execute(
+    prepared: Prepared,
+    folder: RunFolder,
+    services: Services,
+    *,
+    view: View,
+    began: float,
+    interpreters: Interpreters,
+    earlier: RunRecord | None = None,
+) -> RunResult:
+    """Run every step of a prepared pipeline.
+
+    ``began`` is the monotonic time at which the user began to wait; ``earlier`` is the record of a run that
+    is resumed.
+    """
+    view, tracking = MaskedView(view, prepared.mask), services.tracking
+    _describe_run(tracking, prepared, folder, again=earlier is not None)
+    with EventLog(folder.events, mask=prepared.mask) as log, _show(view, prepared.notices):
+        if earlier is not None and earlier.died is not None:
+            log.write("run_died", earlier.died)  # the files that tell when it did are written again
+        event = "run_started" if earlier is None else "run_resumed"
+        log.write(event, run=folder.id, pipeline=str(prepared.target), steps=list(prepared.tasks))
+        context = RunContext(
+            folder,
+            dict(prepared.code),
+            prepared.machine,
+            log,
+            services.supervisor,
+            experiment=prepared.experiment,
+            interpreters=interpreters,
+            places=prepared.emulation.places,
+            mask=prepared.mask,
+            environment=prepared.environments.mode,
+        )
+        with (
+            catch_signals() as interrupts,
+            make_extensions(
+                prepared, context, services, view, stopping=interrupts.happened, earlier=earlier
+            ) as extensions,
+        ):
+            steps = Schedule(
+                prepared.tasks,
+                context,
+                extensions,
+                view=view,
+                tracking=tracking,
+                interrupts=interrupts,
+                keep_going=prepared.graph.keep_going,
+            ).execute()
+        result = _make_result(prepared, folder, steps, interrupts.received)
+        result = replace(result, seconds=time.monotonic() - began)
+        _link_outputs(prepared.graph, folder, steps)
+        result = _finish_tracking(tracking, result, log)
+        log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
+        if log.fault is not None:
+            view.warn(f"the event log is incomplete: {describe_os_error(log.fault)}")
+    return result
+
+
+def _finish_tracking(tracking: Tracking, result: RunResult, log: EventLog) -> RunResult:
+    """Close the record in MLflow; the result says where it is and what it lacks."""
+    result = replace(result, tracking_uri=tracking.uri if tracking.started else None)
+    tracking.finish(result.state, result.metrics)
+    if tracking.unavailable:
+        result = replace(result, untracked=tracking.unavailable, record_incomplete=tracking.incomplete)
+        log.write("run_untracked", reason=tracking.unavailable, incomplete=tracking.incomplete)
+    return result
+
+
+def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, again: bool) -> None:
+    """Send the tracker what MLflow shows of the run."""
+    parameters = {
+        f"{task.name}.{name}": value
+        for task in prepared.tasks.values()
+        for name, value in redact_parameters(task.inputs, LONGEST_PARAMETER, prepared.mask).items()
+    }
+    name = prepared.job.display_name or prepared.job.name
+    tracking.begin(
+        prepared.experiment,
+        prepared.mask.text(str(name.value)) if name else folder.id,
+        lambda: run_tags(prepared.target, folder.id, prepared.target.absolute().parent),
+        parameters,
+        again=again,
+        run_id=folder.id if folder.name_step is not None else None,
+        name_step=folder.name_step,
+    )
+
+
+@contextlib.contextmanager
+def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
+    for text in notices:
+        view.notice(text)
+    with view:
+        yield
+
+
+def _make_result(
+    prepared: Prepared, folder: RunFolder, steps: Mapping[str, StepResult], signals: list[int]
+) -> RunResult:
+    states = {step.state for step in steps.values() if step.parent is None}
+    state: RunState = "succeeded" if states <= set(DONE) else "failed"
+    if signals and state == "failed":
+        state = "interrupted"
+    return RunResult(
+        id=folder.id,
+        folder=folder.root,
+        state=state,
+        steps=steps,
+        metrics=read_metrics(steps),
+        registrations=tuple(
+            _mask_registration(registration, prepared.mask) for registration in read_registrations(steps)
+        ),
+        notices=tuple(map(prepared.mask.text, prepared.notices)),
+        signal=signals[0] if signals else None,
+    )
+
+
+def _mask_registration(registration: Registration, mask: Mask) -> Registration:
+    """Mask the reason that a step wrote for not registering, which may quote its inputs."""
+    return replace(registration, reason=mask.text(registration.reason) if registration.reason else None)
+
+
+def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResult]) -> None:
+    """Link the outputs that the pipeline declares, which users look for first."""
+    for name, output in graph.outputs.items():
+        path = steps[output.step].outputs.get(output.port)
+        if path is not None and path.exists():
+            with contextlib.suppress(OSError):
+                folder.outputs.mkdir(exist_ok=True)
+                (folder.outputs / name).symlink_to(path)
+
+
+@contextlib.contextmanager
+def make_extensions(
+    prepared: Prepared,
+    context: RunContext,
+    services: Services,
+    view: View,
+    *,
+    stopping: Callable[[], bool],
+    earlier: RunRecord | None,
+) -> Iterator[Extensions]:
+    """Add what the options of a run ask for to its schedule, until the run ends."""
+    run, max_restarts = context.run, prepared.options.max_restarts
+    make_faults = prepared.emulation.make_faults
+    faults = make_faults(view.notice) if make_faults is not None else None
+    restarts = dict(prepared.restarts) if max_restarts is None else {}
+    if faults is not None and max_restarts is None:
+        restarts |= {name: max(restarts.get(name, 0), count) for name, count in faults.restarts.items()}
+    store = Store(services.home)
+    yield Extensions(
+        cache=make_step_cache(prepared, run, store, view.notice, stopping=stopping, earlier=earlier),
+        restarts=Restarting(RestartPolicy(max_restarts or 0, seed=run.id), restarts, view.notice),
+        watchers=[HangWatcher(view.notice), *([faults] if faults is not None else [])],
+        expansions=make_sweeps(
+            prepared.graph.sweeps, prepared.tasks, run, services.tracking, log=context.log
+        ),
+    )
+    for line in faults.report() if faults is not None else ():
+        view.notice(line)

@@ -1,6 +1,6 @@
 """Makes the namespaces of a step's nodes and passes them to the runner, which keeps them.
 
-This file is a separate program, started by :mod:`worldsize.running.nodes.namespaces`; it imports the
+This file is a separate program, started by :mod:`worldsize.lab.namespaces`; it imports the
 standard library only. Descriptor 0 is a socket to the runner. Each message on it is a JSON object: ``made``
 (the switch, or a node's name) with the descriptors of the namespaces, ``done``, or ``fault`` with a text.
 With a plan (a file, the first argument) it makes that; without one it reports what this machine can do

@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from worldsize.running.engine.attempt import Attempt
 from wstrain.health.heartbeat import HeartbeatRecord, Phase
@@ -34,9 +35,8 @@ _STATES = {
 }
 
 
-@dataclass(slots=True)
-class HangWatcher:
-    """Reports silent ranks, and stops a group in which all ranks hang; a ``steps.Watcher``."""
+class HangWatcher(Struct):
+    """Reports silent ranks, and stops a group in which all ranks hang; a ``schedule.Watcher``."""
 
     say: Callable[[str], None]  # tells the user
     _looked: float = 0.0
@@ -50,22 +50,22 @@ class HangWatcher:
         self._looked = now
         for attempt in attempts:
             if attempt.group is not None and attempt.began is not None and not attempt.stop_requested:
-                self._look(attempt, attempt.read_heartbeats(), now)
+                self._look_at(attempt, attempt.read_heartbeats(), now)
 
-    def _look(self, attempt: Attempt, heartbeats: Mapping[int, HeartbeatRecord], now: float) -> None:
-        self._tell_slow(attempt)
+    def _look_at(self, attempt: Attempt, heartbeats: Mapping[int, HeartbeatRecord], now: float) -> None:
+        self._report_slow(attempt)
         silent = {rank for rank, beat in heartbeats.items() if is_silent(beat, now)}
         for rank in sorted(silent):
             key = (attempt.task.name, attempt.number, rank)
             if key not in self._reported and is_certain(heartbeats[rank], now):
                 self._reported.add(key)
-                self._tell(attempt, heartbeats[rank])
+                self._report_silent(attempt, heartbeats[rank])
         late = [beat for beat in heartbeats.values() if is_late(beat, now)]
         if late and attempt.blame is None and attempt.group is not None and not attempt.group.done:
             attempt.blame = _describe_hang(heartbeats, silent, late, now)
             attempt.group.stop()
 
-    def _tell_slow(self, attempt: Attempt) -> None:
+    def _report_slow(self, attempt: Attempt) -> None:
         newest = attempt.progress.newest
         if newest is None or newest.slow_rank is None or newest.slow_ratio is None:
             return
@@ -76,7 +76,7 @@ class HangWatcher:
             self.say(f"{attempt.task.name}: {text}")
             attempt.context.log.write("rank_slow", step=attempt.task.name, reason=text)
 
-    def _tell(self, attempt: Attempt, beat: HeartbeatRecord) -> None:
+    def _report_silent(self, attempt: Attempt, beat: HeartbeatRecord) -> None:
         text = f"rank {beat.rank} does not run: it is {read_state(beat.pid)}, last seen {beat.description}"
         self.say(f"{attempt.task.name}: {text}")
         attempt.context.log.write("rank_silent", step=attempt.task.name, rank=beat.rank, reason=text)
@@ -95,7 +95,7 @@ def is_silent(beat: HeartbeatRecord, now: float) -> bool:
 
 def is_certain(beat: HeartbeatRecord, now: float) -> bool:
     """Whether a silent rank is stopped; one that holds Python's lock, as imports may, only seems so."""
-    state = _status(beat.pid).get("State", "?")[:1]
+    state = _read_status(beat.pid).get("State", "?")[:1]
     return state in _HALTED or now - beat.ticked_at > CERTAIN_SECONDS
 
 
@@ -106,7 +106,7 @@ def is_late(beat: HeartbeatRecord, now: float) -> bool:
 
 def read_state(pid: int) -> str:
     """The state of a process, as the kernel reports it."""
-    fields = _status(pid)
+    fields = _read_status(pid)
     return _STATES.get(fields.get("State", "?")[:1], "not heard of")
 
 
@@ -124,7 +124,7 @@ def read_stack(pid: int) -> list[str]:
             )
             if done.returncode == 0:
                 return done.stdout.splitlines()
-    fields = _status(pid)
+    fields = _read_status(pid)
     lines = [f"{name}: {fields[name]}" for name in ("State", "SigPnd", "VmRSS", "Threads") if name in fields]
     for name in ("wchan", "stack"):
         with contextlib.suppress(OSError):
@@ -133,7 +133,7 @@ def read_stack(pid: int) -> list[str]:
     return lines
 
 
-def _status(pid: int) -> dict[str, str]:
+def _read_status(pid: int) -> dict[str, str]:
     with contextlib.suppress(OSError):
         text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
         return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}

@@ -9,9 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
-from worldsize.facts import vm_sizes
+from msgspec import Struct
+from msgspec.structs import replace
+
+from worldsize.base.problem import HelpfulError
+from worldsize.running.model.emulation import Network
 
 # The processor moves the data of veth pairs: two cores reach about 11 Gbit/s between two namespaces (measured
 # with 1 MiB writes over one TCP connection), so a higher rate would have no effect.
@@ -39,16 +42,11 @@ SWITCH = "switch"
 MAX_NODES = 1000  # a bridge has 1023 ports
 
 
-class LinkError(ValueError):
-    """An invalid ``--link``. ``help`` says what to write."""
-
-    def __init__(self, message: str, help_: str) -> None:
-        super().__init__(message)
-        self.help = help_
+class OptionError(HelpfulError):
+    """An option is malformed, or asks for what cannot be emulated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """The limits of a node's link in each direction. None or 0 is unlimited."""
 
     bits_per_s: float | None = None
@@ -69,7 +67,7 @@ def parse_link(text: str) -> Link:
     """Parse ``--link``; ``none`` does not shape links.
 
     Raises:
-        LinkError: It is malformed or impossible.
+        OptionError: It is malformed or impossible.
     """
     if text.strip().lower() == "none":
         return UNSHAPED
@@ -77,7 +75,7 @@ def parse_link(text: str) -> Link:
     for word in (part.strip() for part in text.split(",")):
         name, value = _parse_part(word, text)
         if name in parts:
-            raise LinkError(f"`--link {text}` gives its {name} twice", _HELP)
+            raise OptionError(f"`--link {text}` gives its {name} twice", _HELP)
         parts[name] = value
     return Link(parts.get("rate"), parts.get("delay", 0.0), parts.get("loss", 0.0))
 
@@ -86,40 +84,27 @@ def _parse_part(word: str, text: str) -> tuple[str, float]:
     if matched := _RATE.fullmatch(word):
         value = float(matched[1]) * _PREFIX[matched[2].lower()]
         if value < MIN_BITS_PER_S:
-            raise LinkError(f"`--link {text}`: a rate of `{word}` moves nothing", "write at least `8kbit`")
+            raise OptionError(f"`--link {text}`: a rate of `{word}` moves nothing", "write at least `8kbit`")
         return "rate", value
     if matched := _DELAY.fullmatch(word):
         value = float(matched[1]) * _SECONDS[matched[2].lower()]
         if value > MAX_DELAY_S:
-            raise LinkError(
+            raise OptionError(
                 f"`--link {text}`: a delay of `{word}` is too long", f"write at most `{MAX_DELAY_S:g}s`"
             )
         return "delay", value
     if matched := _LOSS.fullmatch(word):
         value = float(matched[1]) / 100
         if value >= 1:
-            raise LinkError(
+            raise OptionError(
                 f"`--link {text}` loses every packet", "to cut a link, use `--drop-link node1@30s`"
             )
         return "loss", value
     subject = f"`--link {text}`: `{word}`" if word else f"`--link {text}` has an empty part, which"
-    raise LinkError(f"{subject} is not a rate, delay or loss", _HELP)
+    raise OptionError(f"{subject} is not a rate, delay or loss", _HELP)
 
 
-def find_vm_link(name: str | None) -> tuple[Link, str] | None:
-    """The link of an instance of a VM size, and its name; None if the catalogue has no figure."""
-    size = vm_sizes.lookup(name) if name else None
-    if size is None:
-        return None
-    if size.rdma and size.ib_gbps_per_node is not None:
-        return Link(size.ib_gbps_per_node * 1e9), f"InfiniBand of `{size.name}`"
-    if size.ethernet_gbps is not None:
-        return Link(size.ethernet_gbps * 1e9), f"Ethernet of `{size.name}`"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class FittedLink:
+class FittedLink(Struct, frozen=True):
     """The links of a step on this machine, and their description."""
 
     link: Link
@@ -127,13 +112,15 @@ class FittedLink:
 
 
 def fit_link(
-    option: Link | None, size: str | None, *, can_shape: bool = True, can_delay: bool = True
+    option: Link | None, network: Network | None, *, can_shape: bool = True, can_delay: bool = True
 ) -> FittedLink:
     """Fit the link that ``--link`` asks for, or that of the VM size, to this kernel.
 
     Rates are limited by ``tbf``, delay and loss are made by ``netem``.
     """
-    requested, source = (option, "`--link`") if option is not None else find_vm_link(size) or (UNSHAPED, "")
+    requested, source = (option, "`--link`") if option is not None else (UNSHAPED, "")
+    if option is None and network is not None:
+        requested, source = Link(network.gbps * 1e9), network.title
     link, missing = requested, []
     if link.bits_per_s is not None and link.bits_per_s > MAX_BITS_PER_S:
         missing.append(f"{format_rate(link.bits_per_s)} is more than this machine's processor moves")
@@ -187,7 +174,7 @@ def _packets_under_way(link: Link) -> int:
 def format_rate(bits_per_s: float) -> str:
     """``25 Gbit/s``."""
     prefix, size = next(
-        (each for each in (("G", 1e9), ("M", 1e6), ("k", 1e3)) if bits_per_s >= each[1]), ("", 1)
+        (prefix for prefix in (("G", 1e9), ("M", 1e6), ("k", 1e3)) if bits_per_s >= prefix[1]), ("", 1)
     )
     return f"{bits_per_s / size:,.4g} {prefix}bit/s"
 
@@ -199,8 +186,7 @@ def format_delay(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.4g} µs"
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """One instance of a step as a machine."""
 
     number: int

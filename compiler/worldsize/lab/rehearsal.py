@@ -16,15 +16,16 @@ import re
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from msgspec import Struct, field
+
 from worldsize.base import untrusted
 from worldsize.base.wording import plural
+from worldsize.lab.namespaces import Namespaces
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.task import CHECKPOINTS
-from worldsize.running.nodes.namespaces import Namespaces
 
 Kind = Literal["kill", "terminate", "stop", "slow", "cut"]
 
@@ -33,13 +34,13 @@ EARLIEST, LATEST = 0.05, 0.9  # of its training
 WHOLE_GROUP = 0.25  # of what is killed or terminated
 SECONDS: Mapping[Kind, tuple[float, float]] = {"stop": (2.0, 6.0), "slow": (4.0, 8.0), "cut": (2.0, 6.0)}
 
+SPARE_RESTARTS = 2  # in addition to those that the faults cause
 SETTLE_SECONDS = 1.0  # between the end of one fault and the next
 _CHECKPOINT = re.compile(r"step-(\d{8,})")
 _RESUMED = re.compile(r"resuming from checkpoint \S+: (\d+) steps done")
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedFault:
+class PlannedFault(Struct, frozen=True):
     """One planned fault."""
 
     # `kill` is SIGKILL, `terminate` SIGTERM, `stop` SIGSTOP for a while, `slow` half of the processor for a
@@ -83,6 +84,12 @@ def describe_schedule(seed: int, plans: Mapping[str, tuple[PlannedFault, ...]]) 
         yield from (f"  at {fault.share:4.0%} of the training: {fault.description}" for fault in faults)
 
 
+def count_restarts(plans: Mapping[str, Sequence[PlannedFault]]) -> dict[str, int]:
+    """The restarts that each step needs to get through its faults."""
+    ending = {step: sum(fault.ends_attempt for fault in faults) for step, faults in plans.items()}
+    return {step: count + SPARE_RESTARTS if count else 0 for step, count in ending.items()}
+
+
 def _draw_kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
     kinds: list[Kind] = ["kill", "terminate", "stop", "slow", *(["cut"] if cuts else [])]  # type: ignore[list-item]
     while True:
@@ -106,8 +113,7 @@ def _draw_fault(chance: random.Random, kind: Kind, share: float, world_size: int
     return PlannedFault(kind, share, tuple(range(world_size)) if everybody else (rank,), seconds)
 
 
-@dataclass(slots=True)
-class InjectedFault:
+class InjectedFault(Struct):
     """A fault that was injected."""
 
     fault: PlannedFault  # which
@@ -142,19 +148,18 @@ class InjectedFault:
         return self.lost is not None and self.lost <= self.allowed_loss
 
 
-@dataclass(slots=True)
-class Rehearsal:
-    """Injects the planned faults into running steps; a ``steps.Watcher``."""
+class Rehearsal(Struct):
+    """Injects the planned faults into running steps; a ``schedule.Watcher``."""
 
     plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it
-    networks: Namespaces | None  # where the nodes are; None where they are only processes
+    networks: Namespaces | None  # the nodes; None if instances are only processes
     say: Callable[[str], None]  # tells the user
     hits: list[InjectedFault] = field(default_factory=list)
     _next: dict[str, int] = field(default_factory=dict)
     _passing: dict[str, tuple[float, PlannedFault, tuple[int, ...]]] = field(
         default_factory=dict
     )  # until when
-    _last: dict[str, Attempt] = field(default_factory=dict)  # attempt that was seen of each step
+    _last: dict[str, Attempt] = field(default_factory=dict)  # the latest attempt of each step
     _quiet: dict[str, float] = field(default_factory=dict)  # no fault before this time
     _stopped: bool = False  # state of the duty cycle of slow ranks
 
@@ -162,7 +167,9 @@ class Rehearsal:
         """Inject the faults that are due, end temporary ones, and follow the progress of the steps."""
         now = time.monotonic()
         running = {
-            each.task.name: each for each in attempts if each.group is not None and not each.group.done
+            attempt.task.name: attempt
+            for attempt in attempts
+            if attempt.group is not None and not attempt.group.done
         }
         for name in [
             name for name, (until, *_) in self._passing.items() if until <= now or name not in running
@@ -271,7 +278,7 @@ def saved_step(checkpoints: Path) -> int:
         matches = [_CHECKPOINT.fullmatch(path.name) for path in checkpoints.iterdir()]
     except OSError:
         return 0
-    return max((int(each[1]) for each in matches if each), default=0)
+    return max((int(match[1]) for match in matches if match), default=0)
 
 
 def _count_done(attempt: Attempt) -> int:

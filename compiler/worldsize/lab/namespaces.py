@@ -12,15 +12,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from worldsize.running.launch.reserve import scratch_folder
-from worldsize.running.model.process import Call
-from worldsize.running.nodes import network
-from worldsize.running.nodes.network import (
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from worldsize.lab import network
+from worldsize.lab.network import (
     UNSHAPED,
     Link,
     Node,
@@ -29,13 +29,14 @@ from worldsize.running.nodes.network import (
     plug_command,
     uplink_commands,
 )
+from worldsize.running.launch.reserve import NODES_PREFIX, scratch_folder
+from worldsize.running.model.process import Call
 
 MAKER = Path(__file__).with_name("maker.py")
 ENTER = Path(__file__).with_name("enter.py")
 PATIENCE_SECONDS = 60.0  # for the next message of the maker
 STOPPED_SECONDS = 3.0  # of silence before the maker is continued, in case it is stopped
 KILL_SECONDS = 5.0
-PREFIX = "worldsize-nodes-"
 INSTALL = "Debian, Ubuntu: `apt-get install iproute2`"
 
 
@@ -43,8 +44,7 @@ class LostError(OSError):
     """The program that makes namespaces was killed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Abilities:
+class Abilities(Struct, frozen=True):
     """What this machine can emulate: None for a part that it can, else the reason why not."""
 
     nodes: tuple[str, str] | None = None
@@ -85,8 +85,7 @@ def _read_answer() -> dict[str, Any]:
         return dict(json.loads(maker.hear()[0]))
 
 
-@dataclass(slots=True)
-class StepNetwork:
+class StepNetwork(Struct):
     """The nodes of one running step. ``descriptors`` keep the namespaces alive, by name."""
 
     nodes: tuple[Node, ...]
@@ -100,7 +99,7 @@ class StepNetwork:
 
     def prefix(self, node: str) -> tuple[str, ...]:
         """The command prefix that starts a program on a node."""
-        return _prefix(str(self.table), node)
+        return _make_prefix(str(self.table), node)
 
     def pull(self, node: Node, *, plug: bool = False) -> None:
         """Cut a node's link, or restore it."""
@@ -109,26 +108,10 @@ class StepNetwork:
         if done.returncode != 0:
             raise OSError(0, f"the link of {node.name} cannot be changed: {done.stderr.strip()}")
 
-    def processes(self, node: Node) -> list[int]:
-        """The pids of all processes on a node."""
-        own = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
-        pids = []
-        for name in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
-            with contextlib.suppress(OSError):
-                if name.isdigit() and os.readlink(f"/proc/{name}/ns/net") == own:  # noqa: PTH115
-                    pids.append(int(name))
-        return pids
-
-    def kill(self, node: Node) -> int:
-        """Kill everything that runs on a node, until nothing does; the number of killed processes."""
-        killed: set[int] = set()
-        deadline = time.monotonic() + KILL_SECONDS
-        while (pids := self.processes(node)) and time.monotonic() < deadline:
-            for pid in pids:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            killed.update(pids)
-        return len(killed)
+    def kill(self, node: Node) -> None:
+        """Kill everything that runs on a node, until nothing does."""
+        namespace = f"net:[{os.fstat(self.descriptors[node.name]['net']).st_ino}]"
+        kill_processes(lambda pid: os.readlink(f"/proc/{pid}/ns/net") == namespace)  # noqa: PTH115
 
     def close(self) -> None:
         """Release the namespaces."""
@@ -138,7 +121,20 @@ class StepNetwork:
         self.descriptors.clear()
 
 
-def _prefix(table: str, node: str) -> tuple[str, ...]:
+def kill_processes(is_chosen: Callable[[int], bool]) -> None:
+    """Kill the processes that a test of their pids chooses, until there is none."""
+    deadline = time.monotonic() + KILL_SECONDS
+    killed = True
+    while killed and time.monotonic() < deadline:
+        killed = False
+        for pid in [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]:
+            with contextlib.suppress(OSError):
+                if is_chosen(pid):
+                    killed = True
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _make_prefix(table: str, node: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", str(ENTER), table, node)
 
 
@@ -152,7 +148,7 @@ def _place_on_nodes(call: Call, table: str) -> Call:
     return replace(
         call,
         hosts=tuple(node.address for node in joined),
-        prefixes=tuple(_prefix(table, node.name) for node in joined),
+        prefixes=tuple(_make_prefix(table, node.name) for node in joined),
     )
 
 
@@ -170,15 +166,17 @@ class Namespaces:
             yield call
             return
         with contextlib.ExitStack() as stack:
-            site = StepNetwork(make_nodes(call.instance_count), stack.enter_context(scratch_folder(PREFIX)))
+            site = StepNetwork(
+                make_nodes(call.instance_count), stack.enter_context(scratch_folder(NODES_PREFIX))
+            )
             stack.callback(site.close)
-            _make(site, self._links.get(call.step, UNSHAPED))
+            _make_network(site, self._links.get(call.step, UNSHAPED))
             self.sites[call.step] = site
             stack.callback(self.sites.pop, call.step)
             yield _place_on_nodes(call, str(site.table))
 
 
-def _make(site: StepNetwork, link: Link) -> None:
+def _make_network(site: StepNetwork, link: Link) -> None:
     hosts, plan = site.folder / "hosts", site.folder / "plan.json"
     hosts.write_text(network.hosts_file(site.nodes), encoding="utf-8")
     hosts.chmod(0o644)
@@ -215,8 +213,7 @@ def make_plan(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, An
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Maker:
+class Maker(Struct, frozen=True):
     """The program that makes namespaces, and the socket to it."""
 
     process: subprocess.Popen[bytes]

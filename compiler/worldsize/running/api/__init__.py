@@ -1,1 +1,0 @@
-"""Run a pipeline, resume a run, or show what would be started."""

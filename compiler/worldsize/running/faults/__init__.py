@@ -1,1 +1,0 @@
-"""Faults while steps run: detects hangs, and injects faults on purpose."""

@@ -22,7 +22,7 @@ from worldsize.adopting.project.inputs import leave_files, leave_paths_behind
 from worldsize.adopting.source.header import MARK
 from worldsize.adopting.source.reading import read_script
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.profile import describe_script
+from worldsize.adopting.training.profile import add_options, describe_script
 from worldsize.adopting.training.refusals import list_trainers
 from worldsize.scripts.module import Module
 
@@ -43,40 +43,40 @@ def adopt_script(path: Path, arguments: Sequence[str] = ()) -> Adoption:
 
 def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[str] = ()) -> Adoption:
     """The same for a script that has been read."""
+    script = Script(module, arguments)
     if MARK in module.text:  # adopted before
-        flags = tuple(each.flag for each in read_options(module).declared)
-        numbers = read_replaced(Script(module, arguments))
-        profile = describe_script(module, _tell_framework(module), flags, numbers)
+        options = read_options(module)
+        flags = tuple(option.flag for option in options.declared)
+        profile = add_options(describe_script(module, _tell_framework(module)), flags, read_replaced(script))
         profile = structs.replace(
-            profile, subcommand=read_options(module).subcommand, own_checkpoints=VARIABLE in module.text
+            profile, subcommand=options.subcommand, own_checkpoints=VARIABLE in module.text
         )
         return Adoption(profile, module.text, module.text, encoding=encoding)
-    script = Script(module, arguments)
-    framework = choose_framework(script)
-    known = describe_script(module, framework, (), {})
+    profile = describe_script(module, choose_framework(script))
     drop_magics(script)
     print_displays(script)
-    parser = _edit(script, known)
+    parser = _edit(script, profile)
     leave_files(script)
     leave_paths_behind(script, [each.flag.default for each in parser.options.declared])
     text, changes = script.finish()
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
-    profile = describe_script(module, framework, flags, {**defaults, **parser.numbers})
+    profile = add_options(profile, flags, {**defaults, **parser.numbers})
     profile = structs.replace(profile, subcommand=parser.options.subcommand, own_checkpoints=VARIABLE in text)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 
-def _edit(script: Script, known: ScriptProfile) -> Parser:
-    if known.framework == "lightning":
+def _edit(script: Script, profile: ScriptProfile) -> Parser:
+    if profile.framework == "lightning":
         return adopt_lightning(script)
-    if known.framework == "transformers":
+    if profile.framework == "transformers":
         return adopt_transformers(script)
-    if known.framework == "accelerate":
+    if profile.framework == "accelerate":
         return adopt_accelerate(script)
-    if known.framework == "keras":
+    if profile.framework == "keras":
         return adopt_keras(script)
-    return adopt_plain(script, random=known.has_dropout or known.random_augmentation or known.draws_noise)
+    draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
+    return adopt_plain(script, random=draws)
 
 
 def _tell_framework(module: Module) -> Framework:

@@ -30,8 +30,8 @@ from worldsize.resolving.step_costs import find_saving, read_tier
 
 if TYPE_CHECKING:
     from worldsize.api import Planned
+    from worldsize.api.forecast import StepForecast
     from worldsize.planning.memory.step_memory import Need
-    from worldsize.resolving.forecasts import StepForecast
 
 EPILOG = """\b
 Examples:

@@ -34,17 +34,17 @@ class SpecError(Exception):
         return text.render_text(self.diagnostics, self.sources, files=len(files), colour=colour)
 
 
-class OutputError(Exception):
+class HelpfulError(Exception):
+    """An error of which ``help`` says what to do."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:  # noqa: A002 - the word diagnostics use
+        super().__init__(message)
+        self.help = help
+
+
+class OutputError(HelpfulError):
     """The output folder cannot be written; it is as it was. ``help`` says what to do."""
 
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
 
-
-class PipelineError(Exception):
+class PipelineError(HelpfulError):
     """A pipeline in Python cannot be loaded, planned or written. ``help`` says what to do."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help

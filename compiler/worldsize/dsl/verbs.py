@@ -1,4 +1,4 @@
-"""`worldsize.check`, `plan`, `compile` and `run`, for files and for pipelines in Python."""
+"""`worldsize.check`, `plan`, `compile`, `run` and `submit`, for files and for pipelines in Python."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from worldsize.checking import Report
     from worldsize.documents.diagnostics import Severity
     from worldsize.planning.model import Plan
+    from worldsize.remote.submit import SubmitOptions, Submitted
     from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.running import RunOptions, RunResult
     from worldsize.running.model.results import View
@@ -114,6 +115,30 @@ def run(
     return running.run(
         find_file(target), options or running.RunOptions(), runs_dir=runs_dir, track=track, view=view
     )
+
+
+def submit(target: Target, options: SubmitOptions | None = None, *, view: View | None = None) -> Submitted:
+    """Submit a spec, a pipeline, a job, a schedule or a pipeline in Python to a workspace, and follow it.
+
+    Args:
+        target: The file, of which a spec is checked and compiled first; also ``"file.py:function"``, whose
+            code runs, or a pipeline job of azure-ai-ml.
+        options: The workspace, and how to submit.
+        view: Shows the steps of the job; by default nothing does.
+
+    Returns:
+        The job at its end, or as it was submitted; or the schedule. A job that failed does not raise.
+
+    Raises:
+        PipelineError: The pipeline cannot be loaded.
+        SpecError: The file has errors. Nothing was submitted.
+        RunError: A setting names no input, or its value does not fit. Nothing was submitted.
+        OutputError: The folder for the output cannot be written.
+        RemoteError: The file is nothing that can be submitted, or the workspace cannot be used.
+    """
+    from worldsize.remote import submit as submitting
+
+    return submitting.submit(find_file(target), options or submitting.SubmitOptions(), view=view)
 
 
 def plan(

@@ -220,3 +220,10 @@ def link_spans_instances(size: VmSize) -> bool:
 @cache
 def _buses() -> dict[str, dict[str, str]]:
     return {row["gpu_model"]: row for row in table.read_rows("gpu_links")}
+
+
+def explain_unknown_size(name: str, learned: Learned = NOT_LEARNED) -> tuple[str, str]:
+    """The sentence and the help for a VM size that nobody describes."""
+    near = suggest(name, learned)
+    help_ = f"did you mean `{near}`?" if near else "`worldsize catalogue` lists those that are known"
+    return f"`{name}` is not a VM size that Worldsize knows", help_

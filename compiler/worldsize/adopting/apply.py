@@ -121,19 +121,13 @@ def adopt(
         UnknownSizeError: ``instance_type`` is not a VM size.
         OSError: A file cannot be read, or a process cannot be started.
     """
-    script, output = Path(script), None if output is None else Path(output)
+    output = None if output is None else Path(output)
     size = find_size(instance_type) if instance_type else choose_size(instance_count)
-    adoption, arguments = adopt_script(script, arguments), tuple(arguments)
-    if data is not None:
-        adoption = replace(adoption, profile=choose_data_option(adoption.profile, arguments))
-        arguments = add_data(adoption.profile, arguments, Path(data))
-    place = find_data(adoption.profile, script, arguments) if data is None else Path(data)
-    request = ProjectRequest(
-        adoption, script, Target(size, instance_count), place and place.absolute(), arguments
-    )
+    request = _make_request(Path(script), data, Target(size, instance_count), tuple(arguments))
     lacking = _check_places(request, output, writes=write)
-    missing = explain_missing(adoption.profile, place, arguments)
-    skipped = missing if prove else "`--no-run`" if missing is None else f"`--no-run`; {missing}"
+    skipped = explain_missing(request.adoption.profile, request.data, request.arguments)
+    if not prove:
+        skipped = "`--no-run`" if skipped is None else f"`--no-run`; {skipped}"
     if show is not None:
         show(Prepared(request, skipped, lacking))
     proof = None if skipped is not None else _prove(request, steps, seconds)
@@ -154,6 +148,19 @@ def _finish(request: ProjectRequest, proof: Proof | None, output: Path | None, *
         return adopted
     project = beside if output is None else make_project(request, output, beside=False)
     return replace(adopted, written=_write(request, project, edits=writes))
+
+
+def _make_request(
+    script: Path, data: Place | None, target: Target, arguments: tuple[str, ...]
+) -> ProjectRequest:
+    adoption = adopt_script(script, arguments)
+    if data is None:
+        place = find_data(adoption.profile, script, arguments)
+    else:
+        place = Path(data)
+        adoption = replace(adoption, profile=choose_data_option(adoption.profile, arguments))
+        arguments = add_data(adoption.profile, arguments, place)
+    return ProjectRequest(adoption, script, target, place and place.absolute(), arguments)
 
 
 def _check_places(request: ProjectRequest, output: Path | None, *, writes: bool) -> tuple[str, ...]:

@@ -22,8 +22,6 @@ from worldsize.remote.jobs import RemoteJob, find_studio
 from worldsize.remote.states import run_state
 from worldsize.remote.submit import FollowInterruptError, SubmitOptions, Submitted, preview, submit
 from worldsize.remote.targets import Target
-from worldsize.serving.errors import ServiceError
-from worldsize.serving.schedules import triggers
 from worldsize.spec import due_times
 
 EPILOG = """\b
@@ -146,6 +144,9 @@ def show_schedule(submitted: Submitted, *, as_json: bool) -> None:
 
 def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
     """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
+    from worldsize.serving.errors import ServiceError  # with starlette, which not all have installed
+    from worldsize.serving.schedules import triggers
+
     now = datetime.now(timezone.utc)
     try:
         read = triggers.read_trigger(trigger, now)

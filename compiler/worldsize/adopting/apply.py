@@ -6,17 +6,17 @@ import difflib
 import importlib.util
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize import api, checking
 from worldsize.adopting.adopt import adopt_script
-from worldsize.adopting.model import Adoption
+from worldsize.adopting.model import Adoption, ScriptProfile
 from worldsize.adopting.options.arguments import add_data
-from worldsize.adopting.project.existing import place_project
 from worldsize.adopting.project.files import (
     CODE,
     Project,
@@ -30,14 +30,17 @@ from worldsize.adopting.project.missing_packages import list_missing
 from worldsize.adopting.project.spec import CONDA_FILE, Target, choose_size, find_size
 from worldsize.adopting.proving.prove import SECONDS, STEPS, Measured, Proof, Request
 from worldsize.adopting.proving.prove import prove as prove_adoption
+from worldsize.adopting.source.reading import MOST_BYTES
 from worldsize.api import Planned
 from worldsize.base import untrusted
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error
 from worldsize.checking import Report
+from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import HelpfulError, OutputError, SpecError
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 
 Place = str | os.PathLike[str]
 
@@ -313,3 +316,43 @@ def _match_lines(adoption: Adoption) -> dict[int, int]:
         for block in matcher.get_matching_blocks()
         for offset in range(block.size)
     } or {1: 1}
+
+
+def place_project(request: ProjectRequest) -> Project:
+    """The project of a script where its spec is already, else beside the script."""
+    profile, script = request.adoption.profile, request.script
+    folder = profile.find_folder(script).absolute()
+    spec = find_spec(profile, script)
+    if spec is None:
+        return make_project(request, profile.find_folder(script), beside=True)
+    home = spec.parent if script.is_absolute() else Path(os.path.relpath(spec.parent))
+    named = replace(request, name=spec.stem)
+    return make_project(named, home, beside=spec.parent == folder)
+
+
+def find_spec(profile: ScriptProfile, script: Path) -> Path | None:
+    """The spec with a step that starts the script: in its folder, or in the one above, as `-o` leaves it."""
+    folder = profile.find_folder(script).absolute()
+    started = profile.module or script.absolute().relative_to(folder).as_posix()
+    for home in (folder, folder.parent):
+        for path in sorted(home.glob("*.yml")):
+            if path.is_file() and path.stat().st_size <= MOST_BYTES and _starts(path, folder, started):
+                return path
+    return None
+
+
+def _starts(path: Path, folder: Path, started: str) -> bool:
+    for step in _list_steps(yaml.load(str(path)).root):
+        code, command = step.get("code"), step.get("command")
+        if isinstance(code, Scalar) and isinstance(command, Scalar):
+            is_here = (path.parent / code.text).resolve() == folder.resolve()
+            if is_here and started in command.text.split():
+                return True
+    return False
+
+
+def _list_steps(root: Any) -> Iterator[Mapping]:
+    steps = root.get("steps") if isinstance(root, Mapping) else None
+    for _, step in steps.items() if isinstance(steps, Mapping) else ():
+        if isinstance(step, Mapping):
+            yield step

@@ -118,23 +118,15 @@ def run(
 
 
 def submit(target: Target, options: SubmitOptions | None = None, *, view: View | None = None) -> Submitted:
-    """Submit a spec, a pipeline, a job, a schedule or a pipeline in Python to a workspace, and follow it.
+    """Submit what :func:`run` takes, or a schedule, to a workspace in Azure, and follow the job to its end.
 
-    Args:
-        target: The file, of which a spec is checked and compiled first; also ``"file.py:function"``, whose
-            code runs, or a pipeline job of azure-ai-ml.
-        options: The workspace, and how to submit.
-        view: Shows the steps of the job; by default nothing does.
-
-    Returns:
-        The job at its end, or as it was submitted; or the schedule. A job that failed does not raise.
+    A job that failed does not raise.
 
     Raises:
         PipelineError: The pipeline cannot be loaded.
-        SpecError: The file has errors. Nothing was submitted.
-        RunError: A setting names no input, or its value does not fit. Nothing was submitted.
-        OutputError: The folder for the output cannot be written.
-        RemoteError: The file is nothing that can be submitted, or the workspace cannot be used.
+        SpecError: The file has errors. Nothing was submitted; as with the next two.
+        RunError: A setting names no input, or its value does not fit.
+        RemoteError: The file cannot be submitted, or the workspace cannot be used.
     """
     from worldsize.remote import submit as submitting
 

@@ -121,10 +121,7 @@ def preview(
 ) -> dict[str, Any]:
     """The requests that :func:`submit` would send, and what it would upload; nothing is sent.
 
-    Names of the workspace that are not known stand in angle brackets.
-
-    Raises:
-        SpecError, RunError, OutputError, RemoteError: As :func:`submit`.
+    Names of the workspace that are not known stand in angle brackets. It raises what :func:`submit` does.
     """
     try:
         names = options.find_workspace()

@@ -25,7 +25,6 @@ from worldsize.api.advice import (
 )
 from worldsize.base.wording import format_memory
 from worldsize.cli import (
-    advice_document,
     advice_plot,
     advice_table,
     common,
@@ -143,8 +142,8 @@ def command(
     if plot_file is not None:
         _draw(advised, plot_file)
     if as_json:
-        steps = [advice_document.describe_advice(*step) for step in advised.steps]
-        common.say(json.dumps({"format": advice_document.FORMAT, "steps": steps}, indent=2))
+        steps = [advice_table.describe_advice(*step) for step in advised.steps]
+        common.say(json.dumps({"format": advice_table.FORMAT, "steps": steps}, indent=2))
     else:
         common.say("\n\n".join(advice_table.render_advice(*step) for step in advised.steps))
     for step in advised.steps:

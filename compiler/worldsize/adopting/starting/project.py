@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
@@ -19,6 +18,7 @@ from worldsize.adopting.project.files import (
     ProjectRequest,
     find_existing,
     make_project,
+    name_spec,
     relative_path,
     write_files,
 )
@@ -139,13 +139,13 @@ def init(
         check_inside(path, folder)
         sizes = _choose_sizes(find_clusters(path, folder), instance_type, ask)
         return _write(folder, surround_pipeline(folder, path, sizes), force=force)
-    usual = make_name(path.stem if path is not None else folder.absolute().name)
+    usual = name_spec(path.stem if path is not None else folder.absolute().name, "project")
     if name is None:
         name = ask(Question("Name", usual, str)) if ask else usual
     if instance_type is None:
         size = choose_size(instance_count)
         instance_type = ask(Question("VM size", size, find_size)) if ask else size
-    answers = Answers(make_name(name), find_size(instance_type), instance_count, label)
+    answers = Answers(name_spec(name, "project"), find_size(instance_type), instance_count, label)
     if kind == "script":
         assert path is not None
         return replace(_write(folder, _adopt(folder, path, answers), force=force), script=path)
@@ -313,12 +313,6 @@ def _find_way(source: Path, suffix: str) -> str | None:
         return None
     read = _PANDAS[suffix].format(source.name)
     return f"write a CSV: `pandas.{read}.to_csv({source.with_suffix('.csv').name!r}, index=False)`"
-
-
-def make_name(text: str) -> str:
-    """A name for a spec: lower case, with underscores."""
-    name = re.sub(r"\W+", "_", text.lower(), flags=re.ASCII).strip("_")
-    return name if name[:1].isalpha() else f"project_{name}".rstrip("_")
 
 
 def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | None, answers: Answers) -> Start:

@@ -10,6 +10,11 @@ The verbs of the command line, typed::
     result = worldsize.run("pipelines/digits_ddp.yml", worldsize.RunOptions(processes=2))
     result = worldsize.resume(result.folder)          # continue a stopped run
     speed = worldsize.estimate("estimate.yml").estimate  # of a workload on a cluster
+    advised = worldsize.advise("pipelines/digits_ddp.yml", deadline=3600)  # clusters by time and cost
+    job = worldsize.submit("pipelines/digits_ddp.yml").job  # in a workspace in Azure
+
+A project starts with ``worldsize.init("folder", source="table.csv")``, or with a training script for one GPU:
+``worldsize.adopt("train.py", output="folder")``.
 
 ``worldsize.components`` loads the built-in components for an azure-ai-ml ``@dsl.pipeline``; its job, or
 ``"file.py:function"``, is planned, checked, compiled and run by the same verbs.
@@ -26,12 +31,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from worldsize import components
+    from worldsize.adopting.apply import adopt
+    from worldsize.adopting.starting.project import init
     from worldsize.api import Compiled, estimate
+    from worldsize.api.advice import advise
+    from worldsize.api.forecast import Estimated
     from worldsize.checking import Report
     from worldsize.documents.errors import OutputError, PipelineError, SpecError
     from worldsize.dsl.run import resume, run
-    from worldsize.dsl.verbs import check, compile, plan  # noqa: A004 - the verbs, as users say them
-    from worldsize.resolving.forecasts import Estimated
+    from worldsize.dsl.verbs import check, compile, plan, submit  # noqa: A004 - the verbs, as users say them
+    from worldsize.remote.submit import SubmitOptions
     from worldsize.running import ResumeError, RunOptions, RunResult
 
 # An installed package has one copy of the components' shared code: beside the components, which upload it.
@@ -49,23 +58,33 @@ __all__ = [
     "RunOptions",
     "RunResult",
     "SpecError",
+    "SubmitOptions",
+    "adopt",
+    "advise",
     "check",
     "compile",
     "components",
     "estimate",
+    "init",
     "plan",
     "resume",
     "run",
+    "submit",
 ]
 
 _HOMES = {
+    "adopt": "worldsize.adopting.apply",
+    "advise": "worldsize.api.advice",
+    "init": "worldsize.adopting.starting.project",
+    "submit": "worldsize.dsl.verbs",
+    "SubmitOptions": "worldsize.remote.submit",
     "check": "worldsize.dsl.verbs",
     "Report": "worldsize.checking",
     "plan": "worldsize.dsl.verbs",
     "compile": "worldsize.dsl.verbs",
     "Compiled": "worldsize.api",
     "estimate": "worldsize.api",
-    "Estimated": "worldsize.resolving.forecasts",
+    "Estimated": "worldsize.api.forecast",
     "run": "worldsize.dsl.run",
     "resume": "worldsize.dsl.run",
     "ResumeError": "worldsize.running",

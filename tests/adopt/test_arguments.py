@@ -11,9 +11,9 @@ from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import Flag, ScriptProfile
 from worldsize.adopting.options.arguments import add_data, find_given, write_arguments
 from worldsize.adopting.options.declared import read_options
+from worldsize.adopting.project.inputs import choose_data_option
 from worldsize.adopting.project.spec import find_reference
 from worldsize.adopting.source.reading import read_script
-from worldsize.cli.adopt_data import choose_data_option
 
 SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
 

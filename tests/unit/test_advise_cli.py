@@ -11,10 +11,9 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from worldsize import api
+from worldsize.api.advice import Request, is_as_advised, make_question, read_asked
 from worldsize.base import resources
-from worldsize.cli.advice_question import Request, make_question, read_asked
 from worldsize.cli.advice_table import _times
-from worldsize.cli.advise import is_as_advised
 from worldsize.cli.main import main
 from worldsize.documents import yaml
 from worldsize.facts import vm_sizes
@@ -206,9 +205,9 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
     path = tmp_path / "spec.yml"
     text = SPEC.replace("train_ddp", uses).replace("batch_size: 16", "batch_size: 64")
     path.write_text(text if uses == "train_ddp" else text.replace(", strategy: fsdp", ""), encoding="utf-8")
-    asked = read_asked(path, Request(None, None, 2, None, None, "westeurope", keep_layout=False), None)
+    asked = read_asked(path, Request(max_instances=2, region="westeurope"), None)
     subject, spec = asked.subjects[0], api.plan_spec(path).planned.spec
-    question = make_question(asked, subject, Request(None, None, 2, None, None, None, keep_layout=False))
+    question = make_question(asked, subject, Request(max_instances=2))
     size = vm_sizes.lookup("Standard_NC64as_T4_v3")
     assert size is not None
     cluster = clusters.make_cluster(size, 2)

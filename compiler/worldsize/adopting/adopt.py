@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,9 +10,8 @@ from msgspec import structs
 
 from worldsize.adopting.distributing.passing import VARIABLE
 from worldsize.adopting.distributing.plain_loop import adopt_plain
-from worldsize.adopting.libraries.frameworks import choose_framework
 from worldsize.adopting.libraries.keras import adopt_keras
-from worldsize.adopting.libraries.notebooks import drop_magics, print_displays
+from worldsize.adopting.libraries.notebooks import drop_magics, print_displays, refuse_magics
 from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers
 from worldsize.adopting.model import Adoption, Framework, ScriptProfile
 from worldsize.adopting.options.configuration import read_replaced
@@ -20,10 +20,10 @@ from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.project.inputs import leave_files, leave_paths_behind
 from worldsize.adopting.source.header import MARK
-from worldsize.adopting.source.reading import read_script
+from worldsize.adopting.source.reading import list_modules_beside, read_beside, read_script
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.profile import describe_script
-from worldsize.adopting.training.refusals import list_trainers
+from worldsize.adopting.training.profile import add_options, describe_script
+from worldsize.adopting.training.refusals import list_fits, list_trainers, refuse_games
 from worldsize.scripts.module import Module
 
 
@@ -43,40 +43,40 @@ def adopt_script(path: Path, arguments: Sequence[str] = ()) -> Adoption:
 
 def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[str] = ()) -> Adoption:
     """The same for a script that has been read."""
+    script = Script(module, arguments)
     if MARK in module.text:  # adopted before
-        flags = tuple(each.flag for each in read_options(module).declared)
-        numbers = read_replaced(Script(module, arguments))
-        profile = describe_script(module, _tell_framework(module), flags, numbers)
+        options = read_options(module)
+        flags = tuple(option.flag for option in options.declared)
+        profile = add_options(describe_script(module, _tell_framework(module)), flags, read_replaced(script))
         profile = structs.replace(
-            profile, subcommand=read_options(module).subcommand, own_checkpoints=VARIABLE in module.text
+            profile, subcommand=options.subcommand, own_checkpoints=VARIABLE in module.text
         )
         return Adoption(profile, module.text, module.text, encoding=encoding)
-    script = Script(module, arguments)
-    framework = choose_framework(script)
-    known = describe_script(module, framework, (), {})
+    profile = describe_script(module, choose_framework(script))
     drop_magics(script)
     print_displays(script)
-    parser = _edit(script, known)
+    parser = _edit(script, profile)
     leave_files(script)
     leave_paths_behind(script, [each.flag.default for each in parser.options.declared])
     text, changes = script.finish()
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
-    profile = describe_script(module, framework, flags, {**defaults, **parser.numbers})
+    profile = add_options(profile, flags, {**defaults, **parser.numbers})
     profile = structs.replace(profile, subcommand=parser.options.subcommand, own_checkpoints=VARIABLE in text)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 
-def _edit(script: Script, known: ScriptProfile) -> Parser:
-    if known.framework == "lightning":
+def _edit(script: Script, profile: ScriptProfile) -> Parser:
+    if profile.framework == "lightning":
         return adopt_lightning(script)
-    if known.framework == "transformers":
+    if profile.framework == "transformers":
         return adopt_transformers(script)
-    if known.framework == "accelerate":
+    if profile.framework == "accelerate":
         return adopt_accelerate(script)
-    if known.framework == "keras":
+    if profile.framework == "keras":
         return adopt_keras(script)
-    return adopt_plain(script, random=known.has_dropout or known.random_augmentation or known.draws_noise)
+    draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
+    return adopt_plain(script, random=draws)
 
 
 def _tell_framework(module: Module) -> Framework:
@@ -89,3 +89,110 @@ def _tell_framework(module: Module) -> Framework:
     if module.called("Accelerator"):
         return "accelerate"
     return "keras" if "tensorflow" in tops and module.called("fit") else "torch"
+
+
+_DISTRIBUTED = (
+    "init_process_group", "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard",
+    "init_device_mesh",
+    "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy", "DistributedSampler",
+    "Fabric", "init_rpc",
+)  # fmt: skip
+_PACKAGES = {
+    "horovod": "Horovod",
+    "deepspeed": "DeepSpeed",
+    "torch_xla": "PyTorch/XLA",
+    "ray": "Ray",
+    "fairscale": "FairScale",
+    "colossalai": "Colossal-AI",
+}
+_OTHERS = {
+    "jax": "JAX",
+    "flax": "JAX",
+    "sklearn": "scikit-learn",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "mxnet": "MXNet",
+    "paddle": "PaddlePaddle",
+    "fastai": "fastai",
+    "ignite": "Ignite",
+}
+
+
+def choose_framework(script: Script) -> Framework:
+    """The library whose loop trains.
+
+    Raises:
+        AdoptError: The script is distributed already, or nothing here can train in several processes.
+    """
+    module = script.module
+    tops: dict[str, ast.stmt] = {}
+    for name, level, statement in module.imports:
+        if not level:
+            tops.setdefault(name.partition(".")[0], statement)
+    _refuse_whole(script, tops)
+    refuse_games(script, tops)
+    if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
+        return "lightning"
+    if {"transformers", "trl"} & tops.keys() and list_trainers(module):
+        return "transformers"
+    if "accelerate" in tops and module.called("Accelerator"):
+        return "accelerate"
+    if {"tensorflow", "keras", "tf_keras"} & tops.keys() and list_fits(module):
+        return "keras"
+    if "torch" in tops and module.callers.get("backward"):
+        return "torch"
+    _refuse_other_loops(script, tops)
+    for call in module.called("LightningCLI"):
+        message = "`LightningCLI` makes the Trainer, and reads its options itself"
+        help_ = "write a step for it: `fit --trainer.devices 4 --trainer.num_nodes 2` divides the rows"
+        raise script.refuse(call, message, help_)
+    beside = _find_trainer_beside(script)
+    if beside is not None:
+        statement, path = beside
+        help_ = f"adopt reads one file: move the loop of `{path}` into this script, or adopt `{path}`"
+        raise script.refuse(statement, f"the training loop is in another module, `{path}`", help_)
+    message = "no training loop: nothing calls `backward()`, `Trainer(…).fit` or `model.fit`"
+    raise script.refuse(None, message, "name the script that trains the model")
+
+
+def _refuse_other_loops(script: Script, tops: dict[str, ast.stmt]) -> None:
+    """Refuse the training loops of libraries that are not adopted."""
+    module = script.module
+    if "tensorflow" in tops and (tapes := module.called("GradientTape")):
+        help_ = "override `train_step` of a `keras.Model` and call `fit`, which adopt reads"
+        raise script.refuse(tapes[0], "this script trains in a loop of its own on `GradientTape`", help_)
+    if "tensorflow" in tops and (
+        sessions := module.called("Session", "InteractiveSession", "MonitoredSession")
+    ):
+        help_ = "move it to `tf.keras`: https://www.tensorflow.org/guide/migrate"
+        raise script.refuse(sessions[0], "this script trains in a session of TensorFlow 1", help_)
+    for name, shown in _OTHERS.items():
+        if name in tops and "torch" not in tops:
+            help_ = "PyTorch, Lightning, Hugging Face and Keras are; run this one as a step as it is"
+            raise script.refuse(tops[name], f"this script trains with {shown}, which is not adopted", help_)
+
+
+def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
+    """The import of a module beside the script that calls `backward`, and its path."""
+    for _, statement, path in list_modules_beside(script.module):
+        module = read_beside(path)
+        if module is not None and module.called("backward", "GradientTape", "fit"):
+            return statement, path.relative_to(Path(script.module.source.path).parent).as_posix()
+    return None
+
+
+def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
+    module: Module = script.module
+    refuse_magics(script)
+    for name, shown in _PACKAGES.items():
+        if name in tops:
+            help_ = "write a step for it as it is: `worldsize check` judges it there"
+            raise script.refuse(tops[name], f"this script is distributed already, with {shown}", help_)
+    for word in _DISTRIBUTED:
+        calls = module.called(word)
+        if calls:
+            help_ = "write a step for it as it is: `worldsize check` judges it there"
+            raise script.refuse(calls[0], f"this script is distributed already: it uses `{word}`", help_)
+    calls = module.called("mp.spawn", "multiprocessing.spawn")
+    if calls:
+        raise script.refuse(calls[0], "this script starts processes itself", "train in one process first")

@@ -72,6 +72,6 @@ class Problem(Struct, frozen=True):
 class HelpfulError(Exception):
     """An error whose ``help`` says what to do."""
 
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
+    def __init__(self, message: str, help: str | None = None) -> None:  # noqa: A002 - the word diagnostics use
         super().__init__(message)
         self.help = help

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import Any
 
 import click
 
-from worldsize import api
-from worldsize.base import untrusted
+from worldsize.api.advice import (
+    AdviceError,
+    Advised,
+    AdvisedStep,
+    NotExpressibleError,
+    WrongChoiceError,
+    advise,
+    edit_spec,
+    write_spec,
+)
 from worldsize.base.wording import format_memory
-from worldsize.cli import advice_document, advice_plot, advice_table, common, measured_runs, pictures
-from worldsize.cli.advice_question import Request, describe_present, make_question, read_asked
+from worldsize.cli import (
+    advice_plot,
+    advice_table,
+    common,
+    measured_runs,
+    pictures,
+    price_commands,
+)
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.documents import yaml
-from worldsize.documents.errors import SpecError
-from worldsize.facts.prices import suggest_region
+from worldsize.documents.errors import OutputError, SpecError
+from worldsize.facts.prices import PriceFileError, suggest_region
 from worldsize.fixing import unified_diff
-from worldsize.fixing.apply import Change, Setting, SettingError, replace_content, set_values
 from worldsize.planning.advising.clusters import make_cluster
 from worldsize.planning.advising.front import rank_by_money, rank_by_time
-from worldsize.planning.advising.model import Advice, Limits, Option, Subject
-from worldsize.planning.advising.search import advise, try_other_batches
-from worldsize.planning.model import Plan
-from worldsize.resolving.advice_settings import explain_refusal, list_settings
+from worldsize.planning.advising.model import Shortage
 from worldsize.resolving.measured_case import UnusableRunError
-
-if TYPE_CHECKING:
-    from worldsize.cli.advice_question import Asked
-    from worldsize.facts.vm_sizes import VmSize
-    from worldsize.planning.advising.model import Advice, OtherBatch, Shortage, Subject
-    from worldsize.resolving.measured_case import MeasuredRun
-
-    Result = tuple[Subject, float, Advice, list[OtherBatch]]
-    from worldsize.checking import CheckedSpec
 
 EPILOG = """\b
 Examples:
@@ -86,6 +87,16 @@ def _parse_amount(_context: click.Context, parameter: click.Parameter, text: str
     return value
 
 
+def _split(_context: click.Context, _parameter: click.Parameter, text: str | None) -> list[str] | None:
+    """The names of a list with commas."""
+    if text is None:
+        return None
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    if not names:
+        raise click.UsageError("a list of names is empty")
+    return names
+
+
 @click.command(epilog=EPILOG)
 @click.argument("file", type=common.SpecPath("a spec or the file of a workload"))
 @click.option("--deadline", metavar="TIME", callback=_parse_duration, help="Longest time, such as 24h or 3d.")
@@ -93,8 +104,10 @@ def _parse_amount(_context: click.Context, parameter: click.Parameter, text: str
     "--budget", metavar="MONEY", callback=_parse_amount, help="Highest cost, in the prices' currency."
 )
 @click.option("--max-instances", type=click.IntRange(1, 1024), default=16, show_default=True)
-@click.option("--sizes", metavar="SIZE,…", help="Only these VM sizes.")
-@click.option("--tiers", metavar="TIER,…", help="dedicated, low_priority, or both.  [default: both]")
+@click.option("--sizes", metavar="SIZE,…", callback=_split, help="Only these VM sizes.")
+@click.option(
+    "--tiers", metavar="TIER,…", callback=_split, help="dedicated, low_priority, or both.  [default: both]"
+)
 @click.option("--samples", metavar="N", callback=_parse_amount, help="Samples to train with in all.")
 @click.option("--tokens", metavar="N", callback=_parse_amount, help="Tokens to train with in all.")
 @click.option("--region", metavar="NAME", help="The region of the prices, such as westeurope.")
@@ -107,113 +120,100 @@ def _parse_amount(_context: click.Context, parameter: click.Parameter, text: str
 def command(
     file: Path,
     *,
-    deadline: float | None,
-    budget: float | None,
-    max_instances: int,
-    sizes: str | None,
-    tiers: str | None,
-    samples: float | None,
-    tokens: float | None,
-    region: str | None,
-    step: str | None,
     runs: tuple[str, ...],
     home: Path,
     azure: WorkspaceChoice | None,
-    keep_layout: bool,
     as_json: bool,
     plot_file: Path | None,
     apply: bool,
+    **options: Any,
 ) -> None:
     """Find the clusters on which a training is fastest and cheapest."""
-    if samples is not None and tokens is not None:
+    if options["samples"] is not None and options["tokens"] is not None:
         raise click.UsageError("`--samples` and `--tokens` exclude each other")
-    if apply and deadline is None and budget is None:
+    if apply and options["deadline"] is None and options["budget"] is None:
         raise click.UsageError("`--apply` needs `--deadline` or `--budget`, which say what is meant")
 
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    request = Request(sizes, tiers, max_instances, samples, tokens, region, keep_layout)
+    with _exit_on_refusal():
+        advised = advise(file, runs=measured_runs.read_runs(runs, home, azure), **options)
+    if apply and advised.checked is None:
+        common.refuse(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
+    if plot_file is not None:
+        _draw(advised, plot_file)
+    if as_json:
+        steps = [advice_table.describe_advice(*step) for step in advised.steps]
+        common.say(json.dumps({"format": advice_table.FORMAT, "steps": steps}, indent=2))
+    else:
+        common.say("\n\n".join(advice_table.render_advice(*step) for step in advised.steps))
+    for step in advised.steps:
+        if not step.advice.front:
+            common.refuse(*_explain_nothing(step, advised))
+    if apply:
+        with _exit_on_refusal():
+            _apply(advised)
+
+
+@contextlib.contextmanager
+def _exit_on_refusal() -> Iterator[None]:
+    """Turn what is wrong with the file or the question into a message and an exit status."""
     try:
-        asked = read_asked(file, request, step)
+        yield
+    except WrongChoiceError as error:
+        raise click.UsageError(str(error)) from None
     except SpecError as error:
         common.refuse_spec(error)
-    if apply and asked.read.checked is None:
-        common.refuse(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
-    limits = Limits(deadline, budget)
-    try:
-        measured = measured_runs.read_runs(runs, home, azure)
-        results = _advise(asked, request, limits, measured)
+    except (AdviceError, OutputError) as error:
+        common.refuse(str(error), error.help)
+    except PriceFileError as error:
+        common.refuse(str(error), price_commands.REMOVE_FILE)
     except UnusableRunError as error:
         common.refuse(str(error))
-    if plot_file is not None:
-        _draw(results, limits, plot_file)
-    if as_json:
-        steps = [advice_document.describe_advice(*result) for result in results]
-        common.say(json.dumps({"format": advice_document.FORMAT, "steps": steps}, indent=2))
-    else:
-        common.say("\n\n".join(advice_table.render_advice(*result) for result in results))
-    for subject, _, advice, _ in results:
-        _refuse_nothing(subject, advice, asked)
-    if apply:
-        apply_advice(file, asked, [(subject, advice) for subject, _, advice, _ in results])
 
 
-def _advise(asked: Asked, request: Request, limits: Limits, runs: Sequence[MeasuredRun]) -> list[Result]:
-    """The advice for each training of the file; calibrated by the runs that trained it."""
-    results = []
-    for subject in asked.subjects:
-        question = make_question(asked, subject, request, runs)
-        advice = advise(question, limits, describe_present(question, subject))
-        others = try_other_batches(question, subject.rate, limits) if advice.front else []
-        results.append((subject, question.samples, advice, others))
-    return results
-
-
-def _draw(results: list[Result], limits: Limits, file: Path) -> None:
+def _draw(advised: Advised, file: Path) -> None:
     """Draw every training that some cluster is within the limits of; of the others there is an error."""
-    advised = [
-        advice_plot.Advised(subject.name, advice, limits) for subject, _, advice, _ in results if advice.front
+    drawn = [
+        advice_plot.Advised(step.subject.name, step.advice, advised.limits)
+        for step in advised.steps
+        if step.advice.front
     ]
-    if advised:
-        pictures.save_picture(advice_plot.make_picture(advised), file)
+    if drawn:
+        pictures.save_picture(advice_plot.make_picture(drawn), file)
 
 
-def _refuse_nothing(subject: Subject, advice: Advice, asked: Asked) -> None:
-    """Exit if no cluster is within the limits, with the reason."""
-    if advice.front:
-        return
-    found = advice.found
+def _explain_nothing(step: AdvisedStep, advised: Advised) -> tuple[str, str]:
+    """Why no cluster is within the limits, and what to do."""
+    subject, found, prices = step.subject, step.advice.found, advised.prices
     if found.options:
         fastest, cheapest = min(found.options, key=rank_by_time), min(found.options, key=rank_by_money)
-        common.refuse(
+        beside = f"the cheapest is {advice_table.summarise(cheapest)}"
+        return (
             f"no cluster trains `{subject.name}` within the limits",
-            f"the fastest is {advice_table.summarise(fastest)};"
-            f" the cheapest is {advice_table.summarise(cheapest)}",
+            f"the fastest is {advice_table.summarise(fastest)}; {beside}",
         )
     if found.unpriced:
-        near = suggest_region(asked.prices.region, asked.prices.refreshed)
-        other = (
-            f"did you mean `{near}`?"
-            if near not in (None, asked.prices.region)
-            else "name another `--region`"
-        )
-        common.refuse(
-            f"no price in {asked.prices.region} is known of the sizes on which `{subject.name}` fits",
+        near = suggest_region(prices.region, prices.refreshed)
+        is_other = near not in (None, prices.region)
+        other = f"did you mean `{near}`?" if is_other else "name another `--region`"
+        return (
+            f"no price in {prices.region} is known of the sizes on which `{subject.name}` fits",
             f"{other}; `worldsize catalogue --prices` reads today's prices",
         )
     if found.shortage is not None:
-        common.refuse(*_describe_shortage(subject.name, found.shortage, asked.sizes))
+        return _describe_shortage(subject.name, found.shortage, advised)
     if not found.considered and not found.precise:
         precision = subject.case.training.precision
-        common.refuse(f"no GPU of these sizes computes in {precision}", "name other `--sizes`")
-    common.refuse(
+        return f"no GPU of these sizes computes in {precision}", "name other `--sizes`"
+    return (
         f"no cluster of these sizes keeps the global batch of {subject.case.global_batch}",
         "choose a global batch that more numbers of GPUs divide, or raise `--max-instances`",
     )
 
 
-def _describe_shortage(name: str, shortage: Shortage, sizes: Sequence[VmSize]) -> tuple[str, str]:
+def _describe_shortage(name: str, shortage: Shortage, advised: Advised) -> tuple[str, str]:
     """The smallest need beside the largest GPU."""
-    made = [cluster for size in sizes if (cluster := make_cluster(size, 1)) is not None]
+    made = [cluster for size in advised.sizes if (cluster := make_cluster(size, 1)) is not None]
     largest = max(made, key=lambda cluster: cluster.gpu.memory_bytes)
     where = f"{shortage.cluster.instance_count} × {shortage.cluster.instance_type}"
     layout = advice_table.describe_layout(shortage.training)
@@ -225,92 +225,23 @@ def _describe_shortage(name: str, shortage: Shortage, sizes: Sequence[VmSize]) -
     return message, "raise `--max-instances` to shard the model over more GPUs, or make it smaller"
 
 
-_MARK = "\ufeff".encode()
-
-
-def apply_advice(file: Path, asked: Asked, advised: Sequence[tuple[Subject, Advice]]) -> None:
-    """Put the chosen options into the spec that was asked about.
-
-    Exits, with the file as it was, if an option cannot be expressed in it.
-    """
-    checked = asked.read.checked
-    assert checked is not None
-    before = untrusted.read_bytes(file)
-    document, chosen = yaml.load(file, before), []
-    for subject, advice in advised:
-        if advice.chosen is not None:
-            chosen.append((subject, advice.chosen))
-            document = _edit(document, checked, subject, advice.chosen)
-    after = _plan(document, chosen, checked)
-    text = document.text
-    if b"\r\n" in before:
-        text = "\r\n".join(text.replace("\r\n", "\n").split("\n"))
-    data = (_MARK if before.startswith(_MARK) else b"") + text.encode()
-    if after.report.diagnostics:
-        common.show_findings(after.report.diagnostics, after.report.sources)
-    if data == before:
-        common.say("\nthe spec says this already")
-        return
-    common.say("\n" + unified_diff(Change(str(file), before, data)), nl=False)
-    reason = replace_content(file, before, data)
-    if reason is not None:
-        common.refuse(
-            f"`{file}` cannot be written: {reason}", "check the permissions of the file and its folder"
-        )
-
-
-def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, option: Option) -> yaml.Document:
-    spec = checked.planned.spec
-    reason = explain_refusal(spec, subject, option)
-    if reason is not None:
-        _refuse(reason, subject, option, [])
-    settings = [Setting(*each) for each in list_settings(spec, subject, option)]
+def _apply(advised: Advised) -> None:
+    """Write what the limits ask for into the spec, and show the diff."""
     try:
-        return yaml.load(document.path, set_values(document, settings))
-    except SettingError as error:
-        _refuse(str(error), subject, option, settings)
-
-
-def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: CheckedSpec) -> CheckedSpec:
-    """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
-    try:
-        checked = api.plan_spec(document.path, document)
+        edited = edit_spec(advised)
+        if edited.warnings:
+            common.show_findings(edited.warnings, edited.sources)
+        if edited.change.before == edited.change.after:
+            common.say("\nthe spec says this already")
+            return
+        common.say("\n" + unified_diff(edited.change), nl=False)
+        write_spec(edited)
     except SpecError as error:
         common.say("error: with the option the spec has errors; it is unchanged", err=True)
         common.refuse_spec(error)
-    for subject, option in chosen:
-        if not is_as_advised(checked.plan, subject, option):
-            _refuse("its plan is another one than was advised", subject, option, [])
-    advised = {subject.name for subject, _ in chosen}
-    for name, step in before.plan.steps.items():
-        if name not in advised and checked.plan.steps[name].topology != step.topology:
-            common.refuse(f"step `{name}` would change too; the spec is unchanged", "separate the two steps")
-    return checked
-
-
-def is_as_advised(plan: Plan, subject: Subject, option: Option) -> bool:
-    """Whether a plan has the cluster, the degrees and the batches of an option."""
-    step, training, cluster = plan.steps[subject.name], option.training, option.cluster
-    topology, batches = step.topology, step.training
-    if batches is None:
-        return False
-    have = (
-        (topology.instance_type, topology.instance_count, topology.world_size),
-        (topology.tensor_parallel_size, topology.pipeline_parallel_size),
-        (batches.batch_size_per_device, batches.gradient_accumulation_steps, batches.global_batch_size),
-    )
-    return have == (
-        (option.instance_type, cluster.instance_count, cluster.world_size),
-        (training.tensor_parallel, training.pipeline_parallel),
-        (training.micro_batch, training.accumulation, subject.case.global_batch),
-    )
-
-
-def _refuse(reason: str, subject: Subject, option: Option, settings: Sequence[Setting]) -> NoReturn:
-    """Exit, and say what to write by hand."""
-    wanted = ", ".join(f"`{setting.shown()}`" for setting in settings)
-    if not wanted:
-        layout = advice_table.describe_layout(option.training)
-        wanted = f"{advice_table.show_instances(option)}, tier {option.tier}, {layout}"
-    message = f"the option cannot be written into step `{subject.name}`: {reason}"
-    common.refuse(message, f"the spec is unchanged; write by hand: {wanted}")
+    except NotExpressibleError as error:
+        wanted = ", ".join(f"`{setting.shown()}`" for setting in error.settings)
+        if not wanted:
+            option, layout = error.option, advice_table.describe_layout(error.option.training)
+            wanted = f"{advice_table.show_instances(option)}, tier {option.tier}, {layout}"
+        common.refuse(str(error), f"the spec is unchanged; write by hand: {wanted}")

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 import click
 
 from worldsize import api
+from worldsize.api.forecast import describe_estimated
 from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import SpecError
-from worldsize.emit.forecast import describe_estimated
 from worldsize.facts.prices import PriceFileError
 from worldsize.resolving.measured_case import UnusableRunError
 
 if TYPE_CHECKING:
-    from worldsize.resolving.forecasts import Estimated
+    from worldsize.api.forecast import Estimated
 
 EPILOG = """\b
 Examples:

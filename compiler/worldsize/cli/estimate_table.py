@@ -10,10 +10,10 @@ from worldsize.cli.quantities import show_interval, show_share
 from wstrain.plan_inputs import COMPILE_PAYS_SECONDS
 
 if TYPE_CHECKING:
+    from worldsize.api.forecast import Estimated, StepForecast
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Cost
     from worldsize.planning.estimates.model import Case, Estimate, Interval, StepTime
-    from worldsize.resolving.forecasts import Estimated, StepForecast
     from worldsize.resolving.step_costs import StepCost
 
 _CENT = 0.01

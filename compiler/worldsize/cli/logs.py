@@ -13,9 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
+from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
 from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.remote import jobs, logs
+from worldsize.running.launch.logs import Follower
+from worldsize.running.record import history
+from worldsize.running.record.folder import is_alive
+from worldsize.running.record.history import load_run
 
 if TYPE_CHECKING:
     from worldsize.remote.logs import RemoteLogs
@@ -105,8 +111,6 @@ def command(
 
 def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | None]:
     """The folder of the run, and the step; a word may name a step of the newest run."""
-    from worldsize.running.record import history
-
     if step is None and run != "last":
         with contextlib.suppress(LookupError):
             newest = history.find_run(home, "last")
@@ -117,8 +121,6 @@ def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | Non
 
 
 def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
-    from worldsize.remote import jobs, logs  # only for a job in Azure
-
     job = jobs.read_job(rest, run)
     record = job.record
     if record.reason and not any(each.started for each in record.steps.values()):
@@ -130,8 +132,6 @@ def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
 
 
 def _open_local(root: Path, step: str | None, attempt: int | None) -> _LocalLogs:
-    from worldsize.running.record.history import load_run
-
     steps = list(load_run(root).steps)
     if step is None or not (root / "steps" / step).is_dir():
         step = _choose_step(root.name, step, steps)
@@ -155,8 +155,6 @@ def _choose_step(run: str, step: str | None, steps: list[str]) -> str:
     if step is None:
         common.refuse(f"which step of `{run}`?", f"its steps are {quoted_list(steps)}")
     if step not in steps:
-        from worldsize.base.suggest import did_you_mean  # only for a typo
-
         help_ = did_you_mean(step, steps) if steps else "its event log contains no step"
         common.refuse(f"run `{run}` has no step `{step}`", help_)
     return step
@@ -187,8 +185,6 @@ class _LocalLogs:
 
     def followers(self) -> Mapping[str, _Follower]:
         """A reader of each file; read after the state, so that nothing before the end is missing."""
-        from worldsize.running.launch.logs import Follower
-
         self.has_ended = self._folder.name.startswith("attempt-") or self._read_end()
         for path in self._folder.glob("*.log"):
             if path.stem not in self._followers:
@@ -196,9 +192,6 @@ class _LocalLogs:
         return self._followers
 
     def _read_end(self) -> bool:
-        from worldsize.running.record.folder import is_alive
-        from worldsize.running.record.history import load_run
-
         alive = is_alive(self._root)
         record = load_run(self._root).steps.get(self._step)
         ended = record is not None and record.state in ("succeeded", "reused", "failed", "stopped")

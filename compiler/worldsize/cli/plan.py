@@ -29,9 +29,9 @@ from worldsize.resolving.measured_case import UnusableRunError
 from worldsize.resolving.step_costs import find_saving, read_tier
 
 if TYPE_CHECKING:
+    from worldsize.api.forecast import StepForecast
     from worldsize.checking import CheckedSpec
     from worldsize.planning.memory.step_memory import Need
-    from worldsize.resolving.forecasts import StepForecast
 
 EPILOG = """\b
 Examples:

@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worldsize.base.wording import plural
+from worldsize.checking import settings
 from worldsize.cli import common, workspace_options
+from worldsize.facts import prices, vm_sizes
+from worldsize.facts import prices as facts
+from worldsize.remote import prices as remote
 
 if TYPE_CHECKING:
     from worldsize.checking.settings import Settings
@@ -23,8 +27,6 @@ REMOVE_FILE = "remove the file; `worldsize catalogue --prices` writes a new one"
 
 def read_project_prices(project: Settings, region: str | None) -> PriceList:
     """The prices of a project, in the user's region or else its own; exits if its file is wrong."""
-    from worldsize.facts import prices
-
     try:
         return prices.read_price_list(region or project.region, locate_file(project))
     except prices.PriceFileError as error:
@@ -55,8 +57,6 @@ def describe_prices(prices: PriceList, size: VmSize) -> dict[str, Any]:
 
 def describe_list(prices: PriceList, sizes: Sequence[VmSize]) -> str:
     """The sentence below the table: what the prices are, where, of which day."""
-    from worldsize.facts import prices as facts
-
     found = [prices.find(size.name, tier) for size in sizes for tier in facts.TIERS]
     days = sorted({price.as_of.isoformat() for price in found if price is not None})
     if days:
@@ -74,9 +74,6 @@ def describe_list(prices: PriceList, sizes: Sequence[VmSize]) -> str:
 
 def refresh_prices(region: str | None, currency: str) -> None:
     """Read the prices of all sizes that are not retired into the project's file; exits if that fails."""
-    from worldsize.checking import settings
-    from worldsize.facts import vm_sizes
-
     project = settings.read_project_settings(Path.cwd())
     known = read_project_prices(project, region)
     _refuse_unwritable(known.region, currency)
@@ -84,8 +81,6 @@ def refresh_prices(region: str | None, currency: str) -> None:
     sizes = [vm_sizes.lookup(name, learned) for name in vm_sizes.names(learned)]
     names = [size.name for size in sizes if size is not None and size.status != "retired"]
     with workspace_options.exit_on_remote_error():
-        from worldsize.remote import prices as remote
-
         read = remote.read_prices(names, known.region, currency.upper(), say=_note)
         if not read:
             help_ = "check the name with `az account list-locations`"

@@ -11,6 +11,7 @@ import click
 from worldsize.base.wording import describe_os_error
 from worldsize.cli import common, completion, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.remote import jobs
 from worldsize.reporting.charts import can_draw
 from worldsize.reporting.page import NO_PICTURES, render_page
 from worldsize.reporting.read_run import read_job, read_run
@@ -47,8 +48,6 @@ def command(
     run: str, home: Path, azure: WorkspaceChoice | None, *, output: Path | None, as_json: bool
 ) -> None:
     """Write a run as one page: graph, timeline, curves, plan against actual, metrics, environment."""
-    from worldsize.remote import jobs  # only for a job in Azure
-
     if azure is not None:
         with azure.connect() as rest:
             facts = read_job(jobs.read_job(rest, run))

@@ -14,6 +14,7 @@ from worldsize.base.wording import format_duration
 from worldsize.cli import common, runs_filter, speed_view, workspace_options
 from worldsize.cli.runs_filter import Filter
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.remote import jobs
 from worldsize.reporting.curves import read_run_metrics
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
@@ -103,8 +104,6 @@ def command(
 
 def _list_jobs(rest: Rest, count: int | None, wanted: Filter, *, as_json: bool) -> None:
     """List the jobs of a workspace; a filter reads all of them, and their metrics only if it asks for any."""
-    from worldsize.remote import jobs  # only for a job in Azure
-
     found = {job.name: job for job in jobs.list_jobs(rest, None if wanted.asks else count)}
     chosen = wanted.choose((job.record for job in found.values()), lambda run: found[run.id].run_metrics())
     shown = chosen if count is None else chosen[-count:]

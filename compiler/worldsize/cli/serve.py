@@ -100,7 +100,6 @@ def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs:
     from worldsize.serving.front.server import open_workspace
     from worldsize.serving.front.tunnel import UpstreamError, find_upstream
     from worldsize.serving.home import HomeInUseError
-    from worldsize.tracking.database import SchemaError
 
     try:
         upstream = find_upstream(settings.environment) if settings.proxy else None
@@ -110,7 +109,7 @@ def _serve(settings: Settings, words: tuple[str, ...], umask: int, *, keep_jobs:
         common.refuse(str(error), "unset it, or give --no-proxy")
     except HomeInUseError as error:
         _refuse_second(settings, str(error))
-    except (OSError, sqlite3.DatabaseError, SchemaError, NotAsWrittenError) as error:
+    except (OSError, sqlite3.DatabaseError, NotAsWrittenError) as error:
         _refuse_opening(settings, error)
 
 
@@ -162,13 +161,12 @@ def _print_environment(settings: Settings) -> None:
     from worldsize.serving.front.environment import format_exports
     from worldsize.serving.front.server import describe_client
     from worldsize.serving.home import HomeInUseError
-    from worldsize.tracking.database import SchemaError
 
     try:
         variables, running = describe_client(settings)
     except HomeInUseError as error:
         _refuse_second(settings, str(error))
-    except (OSError, sqlite3.DatabaseError, SchemaError, NotAsWrittenError) as error:
+    except (OSError, sqlite3.DatabaseError, NotAsWrittenError) as error:
         _refuse_opening(settings, error)
     for line in format_exports(variables):
         click.echo(line)

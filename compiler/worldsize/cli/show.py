@@ -17,6 +17,7 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import SPEED
+from worldsize.remote import jobs
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
@@ -52,8 +53,6 @@ A step is indented below the steps that it needs, which follow `<-`.
 @workspace_options.of_azure
 def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: bool) -> None:
     """Show a run: its steps, their states, times, parameters, metrics and outputs."""
-    from worldsize.remote import jobs  # only for a job in Azure
-
     if azure is not None:
         with azure.connect() as rest:
             job = jobs.read_job(rest, run)

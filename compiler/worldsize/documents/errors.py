@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from worldsize.base.problem import HelpfulError
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 
@@ -16,7 +17,7 @@ class SpecError(Exception):
     """
 
     def __init__(self, diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
-        from worldsize.documents.secrecy import masking
+        from worldsize.documents.secrecy import masking  # most verbs meet no error
 
         super().__init__()
         masked, shown = masking.mask_findings(diagnostics, sources)
@@ -34,17 +35,9 @@ class SpecError(Exception):
         return text.render_text(self.diagnostics, self.sources, files=len(files), colour=colour)
 
 
-class OutputError(Exception):
-    """The output folder cannot be written; it is unchanged. ``help`` is the way out."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
+class OutputError(HelpfulError):
+    """The output folder cannot be written; it is as it was. ``help`` says what to do."""
 
 
-class PipelineError(Exception):
-    """A pipeline in Python cannot be loaded, planned or written. ``help`` is the way out."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
+class PipelineError(HelpfulError):
+    """A pipeline in Python cannot be loaded, planned or written. ``help`` says what to do."""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from worldsize.checking import CheckedSpec, Report
     from worldsize.documents.diagnostics import Severity
     from worldsize.planning.model import Plan
+    from worldsize.remote.submit import SubmitOptions, Submitted
     from worldsize.resolving.measured_case import MeasuredRun
+    from worldsize.running.model.results import View
 
 _EXAMPLE = "`digits()` in place of `digits`"
 Target = Any  # a path, a reference `file.py:function`, or a pipeline job
@@ -74,6 +76,22 @@ def check(
         texts=texts,
     )
     return point_report_into_python(leave_out_repeated(report))
+
+
+def submit(target: Target, options: SubmitOptions | None = None, *, view: View | None = None) -> Submitted:
+    """Submit what :func:`run` takes, or a schedule, to a workspace in Azure, and follow the job to its end.
+
+    A job that failed does not raise.
+
+    Raises:
+        PipelineError: The pipeline cannot be loaded.
+        SpecError: The file has errors. Nothing was submitted; as with the next two.
+        RunError: A setting names no input, or its value does not fit.
+        RemoteError: The file cannot be submitted, or the workspace cannot be used.
+    """
+    from worldsize.remote import submit as submitting
+
+    return submitting.submit(find_file(target), options or submitting.SubmitOptions(), view=view)
 
 
 def plan(

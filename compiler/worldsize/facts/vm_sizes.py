@@ -274,3 +274,10 @@ def _kind(size: VmSize) -> tuple[str, bool, bool]:
     """What programs and owners rely on: the vendor, Arm processors (GB200, GB300), confidential memory."""
     model = size.gpu_model
     return model.partition(" ")[0], "GB200" in model or "GB300" in model, "confidential" in model
+
+
+def explain_unknown_size(name: str, learned: Learned = NOT_LEARNED) -> tuple[str, str]:
+    """The sentence and the help for a VM size that nobody describes."""
+    near = suggest(name, learned)
+    help_ = f"did you mean `{near}`?" if near else "`worldsize catalogue` lists those that are known"
+    return f"`{name}` is not a VM size that Worldsize knows", help_

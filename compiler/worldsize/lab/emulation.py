@@ -90,7 +90,7 @@ class _Reader(Struct, frozen=True):
     tasks: Mapping[str, Task]
     problems: list[Problem]
 
-    def refuse(self, message: str, help_: str) -> None:
+    def refuse(self, message: str, help_: str | None) -> None:
         """Report a reason not to run."""
         self.problems.append(Problem("run-refused", COMMAND_LINE, message, help_))
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from worldsize.base.problem import HelpfulError
+
 MISSING = "Azure's client is not installed"
 INSTALL = "pip install 'worldsize[azure]'"
 _LOG_IN = (
@@ -22,12 +24,8 @@ _ABSENT = re.compile(r"\(x\) Asset (?P<name>[\w.-]+) does not exist in workspace
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class RemoteError(Exception):
+class RemoteError(HelpfulError):
     """A workspace cannot be found, reached or used. ``help`` says what to do."""
-
-    def __init__(self, message: str, help: str | None = None) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
 
 
 @contextlib.contextmanager

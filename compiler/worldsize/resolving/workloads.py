@@ -11,7 +11,7 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import plural, quoted_list
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.gpus import Gpu
-from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
+from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize, explain_unknown_size
 from worldsize.planning.estimates.clusters import describe_cluster
 from worldsize.planning.estimates.model import (
     Case,
@@ -108,13 +108,6 @@ def _find_size(values: Values, problems: list[Problem], learned: Learned) -> VmS
         message, help_ = explain_unknown_size(located.value, learned)
         problems.append(Problem("spec-value-not-allowed", located.span, message, help_))
     return size
-
-
-def explain_unknown_size(name: str, learned: Learned = NOT_LEARNED) -> tuple[str, str]:
-    """The sentence and the help for a VM size that nobody describes."""
-    near = vm_sizes.suggest(name, learned)
-    help_ = f"did you mean `{near}`?" if near else "`worldsize catalogue` lists those that are known"
-    return f"`{name}` is not a VM size that Worldsize knows", help_
 
 
 def _find_gpu(located: Located[Any], size: VmSize | None, problems: list[Problem]) -> Gpu | None:

@@ -25,7 +25,7 @@ _MIGRATIONS = ("store", "db_migrations", "versions")
 _REVISION = re.compile(r'^(revision|down_revision) = "(\w+)"$', re.MULTILINE)
 
 
-class SchemaError(Exception):
+class SchemaError(sqlite3.DatabaseError):
     """The installed MLflow cannot open a database, because that of another version has written it."""
 
 

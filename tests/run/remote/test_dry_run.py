@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.cli.submit import _fold_uploads
+from worldsize.remote.submit import fold_uploads
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(90)]
 
@@ -116,7 +116,7 @@ def test_a_workspace_that_cannot_be_reached_is_one_message(tmp_path: Path) -> No
 def test_many_files_of_one_folder_are_counted() -> None:
     data = [f"LocalUpload/1a2b/pictures/{number}.png" for number in range(1600)]
     code = ["LocalUpload/3c4d/src/train.py"]
-    assert _fold_uploads([*data, *code]) == ["LocalUpload/1a2b/ (1600 files)", *code]
+    assert fold_uploads([*data, *code]) == ["LocalUpload/1a2b/ (1600 files)", *code]
 
 
 def test_a_component_behind_a_label_is_sent(tmp_path: Path) -> None:

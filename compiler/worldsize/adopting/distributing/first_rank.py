@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
 from worldsize.adopting.distributing.log_files import SINK, log_on_first_rank
-from worldsize.adopting.distributing.mlflow_runs import keep_run_of_job, start_run_once
 from worldsize.adopting.distributing.opening import FILE, open_on_first_rank, opens_to_write
 from worldsize.adopting.distributing.savers_beside import saves_beside
-from worldsize.adopting.distributing.together import Together, is_together, list_computed, take_out
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call
@@ -334,3 +333,151 @@ def _disable_bars(script: Script, header: Header) -> None:
         behind = max((*call.args, *call.keywords), key=script.end, default=None)
         if behind is not None:
             script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)
+
+
+Together: TypeAlias = Collection[str]  # functions, or methods of a model
+_TRAINING = ("tensorflow", "keras", "tf_keras", "lightning", "pytorch_lightning", "transformers", "trl")
+_RESULTS = {
+    "evaluate": "metrics",
+    "validate": "metrics",
+    "test": "metrics",
+    "predict": "predictions",
+    "compute": "result",
+}
+_TOGETHER = "all processes compute it, and the first one shows it"
+_COMPUTED = ("callback_metrics", "logged_metrics", "progress_bar_metrics")
+_UNSURE = (ast.Lambda, ast.BoolOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.DictComp)
+
+
+def is_together(script: Script, statement: ast.AST, together: Together) -> bool:
+    """Whether a statement calls what all processes have to call: `model.save(…)`, and not `np.save(…)`."""
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+    return any(_joins(script, each, together) for each in calls) or bool(list_computed(script, statement))
+
+
+def list_computed(script: Script, node: ast.AST) -> list[ast.Attribute]:
+    """Where a hook of Lightning reads the metrics of the trainer: all processes compute them then."""
+    return [
+        each
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute)
+        and each.attr in _COMPUTED
+        and isinstance(script.module.parents.get(script.scope(each)), ast.ClassDef)
+    ]
+
+
+def _joins(script: Script, call: ast.Call, together: Together) -> bool:
+    """Whether all processes have to make a call."""
+    func = call.func
+    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if last == "compute" and isinstance(func, ast.Attribute):  # of torchmetrics, over all processes
+        return any(name.partition(".")[0] == "torchmetrics" for name, _, _ in script.module.imports)
+    return last in together and not _saves_alone(script, call)
+
+
+def take_out(script: Script, statement: ast.stmt, together: Together) -> bool:
+    """Compute above a statement what all processes have to: the first one prints or writes the result."""
+    call = getattr(statement, "value", None)
+    if not script.has_own_line(statement):
+        return False
+    if computed := list_computed(script, statement):
+        return _compute_above(script, statement, computed)
+    if not isinstance(call, ast.Call):
+        return False
+    all_ = [each for each in ast.walk(call) if isinstance(each, ast.Call) and _joins(script, each, together)]
+    outer = [each for each in all_ if not any(up in all_ for up, _ in script.module.ancestors(each))]
+    sure = {
+        each for part in (*call.args, *(word.value for word in call.keywords)) for each in _walk_sure(part)
+    }
+    told = all(script.written(each) == ast.unparse(each) for each in outer if each in _list_filled(call))
+    if call in outer or not told or not sure.issuperset(outer):
+        return False
+    for node in outer:
+        called = script.written(node.func).rpartition(".")[2]
+        name = script.new_name(_RESULTS.get(called, f"{called}_result"))
+        script.move_before(node, statement, name, _TOGETHER)
+    return True
+
+
+def _list_filled(call: ast.Call) -> set[ast.AST]:
+    """What is filled into texts, whose place Python does not always tell."""
+    texts = (each for each in ast.walk(call) if isinstance(each, ast.JoinedStr))
+    return {inner for each in texts for inner in ast.walk(each)}
+
+
+def _compute_above(script: Script, statement: ast.stmt, computed: list[ast.Attribute]) -> bool:
+    """Read the metrics of the trainer once, by a name."""
+    texts = {ast.unparse(each) for each in computed}
+    if len(texts) > 1 or any(script.written(each) not in texts for each in computed):
+        return False
+    name = script.new_name("metrics")
+    script.insert_before(statement, [f"{name} = {texts.pop()}"], None, _TOGETHER)
+    for each in computed:
+        script.replace(each, name, None, _TOGETHER)
+    return True
+
+
+def _walk_sure(part: ast.expr) -> Iterator[ast.Call]:
+    """The calls in an expression that it makes once, and in any case."""
+    if isinstance(part, _UNSURE):
+        return
+    if isinstance(part, ast.Call):
+        yield part
+    for child in ast.iter_child_nodes(part):
+        if isinstance(child, ast.keyword):
+            yield from _walk_sure(child.value)
+        elif isinstance(child, ast.expr):
+            yield from _walk_sure(child)
+
+
+def _saves_alone(script: Script, call: ast.Call) -> bool:
+    """Whether a function of a module saves what is no model of the library that trains."""
+    top, _, last = script.module.name_of(call.func).partition(".")
+    root = call.func
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    imported = isinstance(root, ast.Name) and root.id in script.module.names
+    return imported and top not in _TRAINING and last.rpartition(".")[2] in ("save", "save_model")
+
+
+_MLFLOW_OUTPUT = "the first process logs for all"
+_JOB = "a job has a run already, in an experiment of its own"
+_ALONE = '"MLFLOW_RUN_ID" not in os.environ'
+
+
+def start_run_once(script: Script, header: Header) -> None:
+    """Start a run of MLflow on the first process only: there would be one for each."""
+    test = header.names.is_first
+    for call in script.module.called("mlflow.start_run"):
+        above = script.module.parents.get(call)
+        target = above.targets[0] if isinstance(above, ast.Assign) else getattr(above, "optional_vars", None)
+        if not isinstance(above, ast.withitem | ast.Assign):
+            continue
+        if target is not None and _reads_part(script, script.written(target)):
+            help_ = f"start it only where `{test}`, and let the others do without it"
+            script.leave(call, "every process starts a run of MLflow here", help_)
+            continue
+        other = "None"
+        if isinstance(above, ast.withitem):
+            header.imports["import contextlib"] = None
+            other = "contextlib.nullcontext()"
+        script.insert_behind(call, f" if {test} else {other}", "WS904", _MLFLOW_OUTPUT)
+
+
+def _reads_part(script: Script, name: str) -> bool:
+    """Whether a part of what has a name is kept, or given to what every process calls."""
+    return any(
+        script.written(node.value) == name and not isinstance(script.statement(node), ast.Expr)
+        for node in script.module.kinds.get(ast.Attribute, ())
+    )
+
+
+def keep_run_of_job(script: Script, header: Header) -> None:
+    """Leave the experiment and the server that a job has: its run is not found in others."""
+    for call in script.module.called("mlflow.set_experiment", "mlflow.set_tracking_uri"):
+        statement = script.module.parents.get(call)
+        if isinstance(statement, ast.Expr) and script.has_own_line(statement):
+            header.imports["import os"] = None
+            makes = script.module.name_of(call.func).endswith("set_experiment")
+            test = f"{header.names.is_first} and {_ALONE}" if makes else _ALONE
+            script.enclose([statement], f"if {test}:", "WS904" if makes else None, _JOB)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
-from worldsize.adopting.distributing.accumulation import sync_once
-from worldsize.adopting.distributing.devices import may_use_gpu, refuse_several_gpus, use_own_gpu
-from worldsize.adopting.distributing.downloads import wait_for_downloads
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import join_group
-from worldsize.adopting.distributing.loading import load_everywhere
-from worldsize.adopting.distributing.losses import add_up_sums
+from worldsize.adopting.distributing.loading import above_tests, load_everywhere
 from worldsize.adopting.distributing.metrics import reduce_metrics
 from worldsize.adopting.distributing.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
 from worldsize.adopting.distributing.paths import place_files
@@ -24,15 +21,19 @@ from worldsize.adopting.distributing.randomness import (
 from worldsize.adopting.distributing.resuming import resume_from_checkpoints
 from worldsize.adopting.distributing.rows import divide_rows
 from worldsize.adopting.distributing.savers_beside import leave_paths_beside
-from worldsize.adopting.distributing.wrapping import WRAP, wrap_model, write_wrap
+from worldsize.adopting.distributing.wrapping import WRAP, Wrapped, wrap_model, write_wrap
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.beside import list_imported_beside
-from worldsize.adopting.source.header import start_header, write_header
+from worldsize.adopting.source.header import Header, start_header, write_header
+from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
+from worldsize.adopting.source.tracing import Tracer, is_under
+from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
-from worldsize.adopting.training.search import find_training
+from worldsize.adopting.training.search import Training, find_owner, find_training
+from worldsize.scripts.bindings import Scope
+from worldsize.scripts.module import constant_value, keyword_argument, variable_writes
 
 
 def adopt_plain(script: Script, *, random: bool) -> Parser:
@@ -110,3 +111,286 @@ def _leave_norm(script: Script) -> None:
 
 def _is_norm(name: str) -> bool:
     return name.rpartition(".")[2].startswith("BatchNorm")
+
+
+_REASON = "gradients travel once an optimizer step, as with `no_sync`"
+
+
+def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
+    """Average the gradients once an optimizer step, where several batches are accumulated."""
+    loop = training.batch_loop
+    names = {
+        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    _sync_last(script, training, wrapped)
+    if not isinstance(loop, ast.For):
+        return
+    names -= {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
+            continue
+        steps = any(_steps_optimizer(script, training, inner) for inner in ast.walk(node))
+        counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
+        known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
+        if steps and counts and known and "\n" not in script.written(node.test):
+            _sync_when(script, loop, wrapped, script.written(node.test))
+            return
+
+
+def _steps_optimizer(script: Script, training: Training, node: ast.AST) -> bool:
+    """Whether a call steps the optimizer, and not only a scheduler."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "step":
+        return False
+    return script.written(find_owner(node)) == script.written(training.optimizer_name)
+
+
+def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
+    """The same for ``for micro_step in range(steps):`` inside of a step."""
+    inner = next(iter(script.module.ancestors(training.backward)), (None, None))[0]
+    while inner is not None and not isinstance(inner, ast.For | ast.While | ast.FunctionDef | ast.Module):
+        inner = script.module.parents.get(inner)
+    if (
+        not isinstance(inner, ast.For)
+        or inner is training.batch_loop
+        or not isinstance(inner.target, ast.Name)
+    ):
+        return
+    counted = inner.iter
+    is_range = isinstance(counted, ast.Call) and getattr(counted.func, "id", "") == "range"
+    if isinstance(counted, ast.Call) and is_range and len(counted.args) == 1:
+        last = script.written(counted.args[0])
+        simple = isinstance(counted.args[0], ast.Name | ast.Attribute)
+        if simple and inner.target.id != "_" and is_under(script, inner, training.batch_loop):
+            _sync_when(script, inner, wrapped, f"{inner.target.id} == {last} - 1")
+
+
+def _sync_when(script: Script, loop: ast.For, wrapped: Wrapped, test: str) -> None:
+    scope = script.scope(loop)
+    name = wrapped.name if isinstance(scope, ast.Module) else wrapped.parameters.get(scope, wrapped.name)
+    line = f"{name}.require_backward_grad_sync = {test}"
+    script.insert_before(loop.body[0], [line], "WS918", _REASON)
+
+
+_GPU = re.compile(r"cuda|gpu|torch\.accelerator|current_accelerator|\bmps\b|\bxpu\b", re.IGNORECASE)
+_NUMBER = re.compile(r"device|gpu|gpu_id|cuda_id|device_id|cuda_device")
+_DEVICE_REASON = "each process uses the GPU of its local rank, which `set_device` makes the current one"
+
+
+def refuse_several_gpus(script: Script) -> None:
+    """Refuse a script that spreads one model over GPUs itself."""
+    for node in script.module.kinds.get(ast.Constant, ()):
+        if isinstance(node.value, str) and re.fullmatch(r"cuda:[1-9]", node.value):
+            help_ = "train on one GPU first: each process gets its own"
+            raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
+
+
+def may_use_gpu(script: Script, parser: Parser) -> bool:
+    """Whether the script, or a module beside it, names a GPU; else it trains on the processor."""
+    if any(each.name in ("device", "accelerator") for each in parser.options.declared):
+        return True
+    beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
+    modules = [script.module, *(each for each in beside if each is not None)]
+    return any(module.holding(_GPU.search) for module in modules)
+
+
+def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
+    """Take the numbers of GPUs out: ``cuda`` is the GPU that the process has chosen."""
+    module = script.module
+    for node in module.kinds.get(ast.Constant, ()):
+        if isinstance(node.value, str) and re.fullmatch(r"cuda:0", node.value):
+            written = script.written(node)
+            script.replace(node, written.replace("cuda:0", "cuda"), "WS905", _DEVICE_REASON)
+    for name, call in module.calls:
+        if name.endswith(".cuda") and len(call.args) == 1 and constant_value(call.args[0]) == 0:
+            script.replace(call.args[0], "", "WS905", _DEVICE_REASON)
+        elif name.endswith("cuda.set_device") and call.args:
+            script.replace(call.args[0], header.names.local_rank, "WS905", _DEVICE_REASON)
+        elif name == "torch.device" and [constant_value(each) for each in call.args] == ["cuda", 0]:
+            script.replace(call.args[1], header.names.local_rank, "WS905", _DEVICE_REASON)
+    for variable, _, statement in variable_writes(module):
+        if variable == "CUDA_VISIBLE_DEVICES":
+            script.delete(statement, "WS905", "every process would see the same GPU")
+    _use_numbered_gpu(script, header)
+    _set_option(script, header, parser)
+    _drop_data_parallel(script)
+
+
+def _use_numbered_gpu(script: Script, header: Header) -> None:
+    """``gpu_id = 0`` of a script."""
+    for node in script.module.kinds.get(ast.Assign, ()):
+        name = getattr(node.targets[0], "id", "")
+        if _NUMBER.fullmatch(name) and type(constant_value(node.value)) is int:
+            script.replace(node.value, header.names.local_rank, "WS905", _DEVICE_REASON)
+
+
+def _set_option(script: Script, header: Header, parser: Parser) -> None:
+    """``--gpu 0`` of a script: its value is the local rank wherever it is read.
+
+    Raises:
+        AdoptError: Where its value is kept cannot be told.
+    """
+    for each in parser.options.declared:
+        if not _NUMBER.fullmatch(each.name) or not isinstance(each.flag.default, int | None):
+            continue
+        if isinstance(each.node, ast.Call) and keyword_argument(each.node, "action") is not None:
+            continue  # `--gpu` alone: whether there is one
+        value = parser.place.format(each.name)
+        if parser.function is not None or parser.name:
+            line = f"    {value} = {header.names.local_rank}  # each process uses the GPU of its local rank"
+            parser.then += ["if torch.cuda.is_available():", line]
+        elif each.flag.type == "int":
+            help_ = "keep what is parsed in a variable, `args = parser.parse_args()`"
+            message = f"`{each.flag.option}` names a GPU, and every process would take the same"
+            raise script.refuse(each.node, message, help_)
+
+
+def _drop_data_parallel(script: Script) -> None:
+    reason = "one process per GPU takes the place of `DataParallel`"
+    names: set[str] = set()
+    for call in script.module.called("nn.DataParallel", "DataParallel"):
+        if not call.args:
+            continue
+        model = script.written(call.args[0])
+        statement = script.statement(call)
+        names.add(model)
+        if isinstance(statement, ast.Assign) and script.written(statement.targets[0]) == model:
+            script.delete(statement, "WS915", reason)
+        else:
+            if isinstance(statement, ast.Assign):
+                names.add(script.written(statement.targets[0]))
+            script.replace(call, model, "WS915", reason)
+    for node in script.module.kinds.get(ast.Attribute, ()) if names else ():
+        if node.attr == "module" and script.written(node.value) in names:
+            script.replace(node, script.written(node.value), "WS915", reason)
+
+
+_DOWNLOAD_REASON = "the other processes of a node wait until the first has the files"
+
+
+def wait_for_downloads(script: Script, header: Header) -> list[ast.stmt]:
+    """Let one process of each node come first to ``download=True``; the statements that need the group."""
+    found: list[ast.stmt] = []
+    for _, call in script.module.calls:
+        if constant_value(keyword_argument(call, "download")) is not True:
+            continue
+        statement = script.statement(call)
+        if statement in found:
+            continue
+        plain = isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and script.has_own_line(
+            statement
+        )
+        if plain and above_tests(script, statement) is statement:
+            found.append(statement)
+        else:
+            script.leave(
+                call, "all processes download this at the same time", "assign it to a variable first"
+            )
+    rank = header.names.local_rank
+    for run in _list_runs(script, found):
+        script.insert_before(run[0], [f"if {rank} != 0:", "    dist.barrier()"], None, _DOWNLOAD_REASON)
+        script.insert_after(run[-1], [f"if {rank} == 0:", "    dist.barrier()"], None, _DOWNLOAD_REASON)
+    return found
+
+
+def _list_runs(script: Script, statements: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """Those that follow each other in a block, in their order."""
+    runs: list[list[ast.stmt]] = []
+    for statement in sorted(statements, key=lambda each: each.lineno):
+        block = script.block(statement)
+        place = block.index(statement)
+        if place and runs and runs[-1][-1] is block[place - 1]:
+            runs[-1].append(statement)
+        else:
+            runs.append([statement])
+    return runs
+
+
+_LOSS_REASON = "the gradients are averaged, and this loss is a sum over the rows of all processes"
+_DEPTH = 10
+
+
+def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Header) -> None:
+    """Multiply a loss that is a sum over rows by the number of processes.
+
+    Raises:
+        AdoptError: The loss adds a sum and a mean, which no common factor keeps.
+    """
+    assert isinstance(training.backward.func, ast.Attribute)
+    loss = training.backward.func.value
+    scaled = isinstance(loss, ast.Call) and script.module.name_of(loss.func).endswith("scale")
+    if isinstance(loss, ast.Call) and scaled and loss.args:
+        loss = loss.args[0]
+    kinds = _judge(script, tracer, loss, script.scope(loss), _DEPTH)
+    if "sum" not in kinds and kinds != {"added"}:
+        return
+    if "mean" in kinds:
+        help_ = "use the same `reduction` for all of its parts: a mean needs no change"
+        raise script.refuse(loss, "this loss adds a sum over the rows and a mean over them", help_)
+    product = f"{script.written(loss)} * {header.names.world_size}"
+    atom = isinstance(loss, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+    text = product if atom else f"({script.written(loss)}) * {header.names.world_size}"
+    script.replace(loss, text if scaled else f"({text})", None, _LOSS_REASON)
+    if find_optimizer_name(script.module) == "sgd":
+        message = "this loss is a sum over rows: its gradients grow with the batch, as the planned rate does"
+        script.leave(loss, message, 'take the mean, `reduction="mean"`, and find its learning rate')
+
+
+def _judge(script: Script, tracer: Tracer, node: ast.expr, scope: Scope, depth: int) -> set[str]:
+    """How the parts of a loss are reduced: `sum`, `added` by a call of `sum`, `mean`, or `other`."""
+    if not depth or isinstance(node, ast.Constant):
+        return set()
+    if isinstance(node, ast.UnaryOp):
+        return _judge(script, tracer, node.operand, scope, depth - 1)
+    if isinstance(node, ast.BinOp):
+        if isinstance(node.op, ast.Div) and not _is_number(tracer, node.right, scope):
+            return {"mean"}
+        left = _judge(script, tracer, node.left, scope, depth - 1)
+        return left | (
+            set() if isinstance(node.op, ast.Div) else _judge_factor(script, tracer, node, scope, depth)
+        )
+    if isinstance(node, ast.Call):
+        return _judge_call(script, tracer, node, depth)
+    value, where = tracer.follow(node, scope, 1)
+    return {"other"} if value is node else _judge(script, tracer, value, where, depth - 1)
+
+
+def _judge_factor(script: Script, tracer: Tracer, node: ast.BinOp, scope: Scope, depth: int) -> set[str]:
+    """The second part of a sum or a product; the weight of a product is no loss."""
+    kinds = _judge(script, tracer, node.right, scope, depth - 1)
+    return kinds - {"other"} if isinstance(node.op, ast.Mult) else kinds
+
+
+def _is_number(tracer: Tracer, node: ast.expr, scope: Scope) -> bool:
+    value, _ = tracer.follow(node, scope)
+    name = getattr(node, "id", getattr(node, "attr", ""))
+    return isinstance(value, ast.Constant) or "accum" in name.lower()
+
+
+def _judge_call(script: Script, tracer: Tracer, call: ast.Call, depth: int) -> set[str]:
+    name = script.module.name_of(call.func)
+    last = name.rpartition(".")[2]
+    function = tracer.function(call)
+    if function is not None and function.name != "__init__":
+        values = tracer.returns(function)
+        return _judge(script, tracer, values[-1], function, depth - 1) if values else {"other"}
+    if last == "sum":
+        whole = len(call.args) + len(call.keywords) == int(name == "torch.sum")
+        return {"added"} if whole and "parameters" not in ast.unparse(call) else {"other"}
+    if last == "mean":
+        return {"mean"}
+    made: ast.expr = call
+    if isinstance(call.func, ast.Name | ast.Attribute):
+        followed, _ = tracer.follow(call.func, script.scope(call))
+        made = followed if isinstance(followed, ast.Call) else call
+    if isinstance(made, ast.Call):
+        return {_read_reduction(made, script.module.name_of(made.func))}
+    return {"other"}
+
+
+def _read_reduction(call: ast.Call, name: str) -> str:
+    """What a loss function, or the class of one, does with the rows."""
+    reduction = constant_value(keyword_argument(call, "reduction"))
+    if reduction == "sum" or constant_value(keyword_argument(call, "size_average")) is False:
+        return "sum"
+    is_loss = name.lower().endswith(("loss", "entropy", "entropy_with_logits", "kl_div"))
+    return "mean" if is_loss and reduction in (None, "mean", "batchmean") else "other"

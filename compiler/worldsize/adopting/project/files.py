@@ -60,7 +60,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     profile = adoption.profile
     source = profile.find_folder(script)
     inside = script.absolute().relative_to(source.absolute()).as_posix()
-    name = request.name or name_spec(script)
+    name = request.name or name_spec(script.stem)
     local = list_local_modules(source, script.name)
     text = adoption.text.encode(adoption.encoding)
     files: dict[str, bytes] = {}
@@ -113,10 +113,10 @@ def _name_ignored(data: Path | None, folder: Path) -> str | None:
     return path.removeprefix("./") or None if path.startswith("./") else None
 
 
-def name_spec(script: Path) -> str:
-    """A name for the spec, from that of the script."""
-    name = re.sub(r"\W+", "_", script.stem.lower(), flags=re.ASCII).strip("_")
-    return name if name[:1].isalpha() else f"train_{name}".rstrip("_")
+def name_spec(text: str, prefix: str = "train") -> str:
+    """A name for a spec: lower case, with underscores, and behind a prefix if it would start with a digit."""
+    name = re.sub(r"\W+", "_", text.lower(), flags=re.ASCII).strip("_")
+    return name if name[:1].isalpha() else f"{prefix}_{name}".rstrip("_")
 
 
 def relative_path(path: Path, folder: Path) -> str:

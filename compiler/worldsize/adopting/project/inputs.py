@@ -8,10 +8,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from worldsize.adopting.model import Adoption, Flag, ScriptProfile
-from worldsize.adopting.options.arguments import find_given
+from worldsize.adopting.options.arguments import find_given, read_arguments
 from worldsize.adopting.source.reading import MOST_BYTES
 from worldsize.adopting.source.script import Script
 from worldsize.documents import yaml
@@ -184,3 +184,39 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # no name of a file
         return False
+
+
+def choose_data_option(profile: ScriptProfile, arguments: Sequence[str]) -> ScriptProfile:
+    """The script with an option for its data: if none is named so, the only one that needs a value."""
+    given = read_arguments(profile.flags, arguments, profile.subcommand)
+    named = [argument.flag for argument in given if argument.is_named]
+    lacking = [
+        each
+        for each in profile.flags
+        if each.required and each.role is None and each.type == "str" and each not in named
+    ]
+    if profile.flag("data") is not None or len(lacking) != 1:
+        return profile
+    taking = structs.replace(lacking[0], role="data")
+    return structs.replace(
+        profile, flags=tuple(taking if each is lacking[0] else each for each in profile.flags)
+    )
+
+
+def find_data(profile: ScriptProfile, script: Path, arguments: Sequence[str] = ()) -> Path | None:
+    """The data that the option for it names, where that lies here."""
+    flag = profile.flag("data")
+    return find_path(profile, flag, script, arguments) if flag is not None else None
+
+
+def explain_missing(profile: ScriptProfile, data: Path | None, arguments: Sequence[str]) -> str | None:
+    """Why a script has no data to train on here; None if it has, or needs none that is known."""
+    flag = profile.flag("data")
+    given = find_given(flag, profile.flags, arguments, profile.subcommand)
+    if flag is None or data is not None or given is not None:
+        return None
+    if flag.required:
+        return f"`{flag.option}` has no default: name the data with `--data PATH`"
+    if flag.default:
+        return f"its data `{flag.default}` is not here: name it with `--data PATH`"
+    return None

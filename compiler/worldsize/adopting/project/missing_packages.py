@@ -3,14 +3,43 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
-from worldsize.adopting.project.files import Project
+from msgspec import Struct
+
+from worldsize.adopting.project.files import Project, write_files
 from worldsize.adopting.project.spec import CONDA_FILE
+from worldsize.base import untrusted
+from worldsize.base.wording import describe_os_error
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+class Completed(Struct, frozen=True):
+    """An environment that was written before, and what the script needs by now."""
+
+    lines: tuple[str, ...]  # packages with their pins that it did not install
+    reason: str | None  # why they could not be added
+    unknown: tuple[str, ...]  # modules of no package here, which it does not name
+
+
+def complete_environment(project: Project) -> Completed:
+    """Add the packages that the conda file on the disk does not install."""
+    lines, reason = tuple(list_missing(project).values()), None
+    unknown = tuple(list_unknown(project))
+    if lines:
+        before = untrusted.read_bytes(project.folder / CONDA_FILE)
+        after = add_packages(before, lines)
+        if after is None:
+            return Completed(lines, "it has no list of pip", unknown)
+        try:
+            write_files(project.folder, {}, {project.folder / CONDA_FILE: (before, after)})
+        except OSError as error:
+            reason = describe_os_error(error)
+    return Completed(lines, reason, unknown)
 
 
 def list_missing(project: Project) -> dict[str, str]:
@@ -33,7 +62,7 @@ def list_unknown(project: Project) -> list[str]:
     return [each for each in project.unknown if _normalise(each) not in found]
 
 
-def add_packages(content: bytes, lines: list[str]) -> bytes | None:
+def add_packages(content: bytes, lines: Iterable[str]) -> bytes | None:
     """A conda file with more lines at the end of its list of pip; None if it has none."""
     text = content.decode()
     listed = [each for each in _list_pip(yaml.load(CONDA_FILE, text).root) if each.span.end_line]

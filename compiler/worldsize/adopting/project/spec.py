@@ -14,7 +14,7 @@ from worldsize.adopting.project.environment import Environment
 from worldsize.adopting.proving.prove import Measured
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
-from worldsize.facts import optimizers
+from worldsize.facts import optimizers, vm_sizes
 
 CONDA_FILE = "conda.yml"
 CLUSTER = "gpu-cluster"
@@ -32,6 +32,22 @@ class Target(Struct, frozen=True):
 
     instance_type: str = INSTANCE_TYPE
     instance_count: int = 1
+
+
+class UnknownSizeError(ValueError):
+    """A name is not that of a VM size."""
+
+
+def find_size(name: str) -> str:
+    """The VM size as the catalogue writes it.
+
+    Raises:
+        UnknownSizeError: There is no such size.
+    """
+    size = vm_sizes.lookup(name)
+    if size is None:
+        raise UnknownSizeError(": ".join(vm_sizes.explain_unknown_size(name)))
+    return size.name
 
 
 def choose_size(instance_count: int) -> str:

@@ -67,6 +67,11 @@ class Proof(Struct, frozen=True):
     batch: int | None = None
     note: str | None = None  # what it has not tried
 
+    @property
+    def holds(self) -> bool:
+        """Whether the curves agree, or differ for a known cause."""
+        return self.comparison is not None and self.comparison.verdict != "different"
+
 
 def prove(request: Request, launch: Launch = launch_training) -> Proof:
     """Run both sides in copies of the script's folder, and compare their losses.

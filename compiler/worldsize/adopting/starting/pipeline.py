@@ -11,51 +11,46 @@ from worldsize.azureml.ignore import find_ignore_file
 from worldsize.azureml.job import read_compute, read_job
 from worldsize.azureml.model import Step
 from worldsize.azureml.references import local_path
+from worldsize.base.problem import HelpfulError
 from worldsize.checking import discover
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
-class UnknownSourceError(Exception):
-    """No project can be started from a path. ``help`` says from which one can."""
-
-    def __init__(self, message: str, help: str) -> None:  # noqa: A002 - the word diagnostics use
-        super().__init__(message)
-        self.help = help
+class StartError(HelpfulError):
+    """No project can be started so. ``help`` says what to do."""
 
 
 def check_pipeline(path: Path) -> None:
     """Refuse YAML that is not Azure ML's.
 
     Raises:
-        UnknownSourceError: Nothing starts from it.
+        StartError: Nothing starts from it.
     """
     document = yaml.load(path)
     if document.root is None and document.problems:
         problem = document.problems[0]
         what = f"`{path}` cannot be read, in line {problem.span.line}: {problem.message}"
-        raise UnknownSourceError(what, f"mend it: `worldsize check {shlex.quote(str(path))}` shows the place")
+        raise StartError(what, f"mend it: `worldsize check {shlex.quote(str(path))}` shows the place")
     kind = discover.recognise_kind(document, named=True)
     if kind in ("spec", "settings"):
         what = f"`{path}` is {'a spec' if kind == 'spec' else 'the settings of a project'} already"
-        raise UnknownSourceError(what, "there is nothing to start: `worldsize check` checks the project")
+        raise StartError(what, "there is nothing to start: `worldsize check` checks the project")
     if kind is None:
         what = f"`{path}` is not Azure ML YAML: it has neither `$schema`, nor what a job or a component has"
-        raise UnknownSourceError(what, "name the pipeline, the job or the component to start from")
+        raise StartError(what, "name the pipeline, the job or the component to start from")
 
 
 def check_inside(path: Path, folder: Path) -> None:
     """Refuse a pipeline outside of the folder, whose settings would not hold for it.
 
     Raises:
-        UnknownSourceError: It lies elsewhere.
+        StartError: It lies elsewhere.
     """
     if folder.absolute().resolve() not in path.absolute().resolve().parents:
         what = f"`{path}` is not in `{folder}`, whose settings would not hold for it"
         place = shlex.quote(str(path.parent))
-        raise UnknownSourceError(
-            what, f"start around it: `worldsize init {place} --from {shlex.quote(str(path))}`"
-        )
+        raise StartError(what, f"start around it: `worldsize init {place} --from {shlex.quote(str(path))}`")
 
 
 def find_clusters(path: Path, folder: Path) -> list[str]:

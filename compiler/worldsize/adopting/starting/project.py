@@ -1,34 +1,50 @@
-"""The files of a new project, by what it starts from."""
+"""`worldsize.init`: starts a project from data, a script or a pipeline, and writes its files."""
 
 from __future__ import annotations
 
-import re
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.adopting.project.files import CODE, relative_path
-from worldsize.adopting.project.spec import most_instances
-from worldsize.adopting.starting import files
-from worldsize.adopting.starting.pipeline import UnknownSourceError, check_pipeline, find_clusters, find_code
-from worldsize.adopting.starting.spec import (
-    CPU_CLUSTER,
-    CPU_SIZE,
-    GPU_CLUSTER,
-    Start,
-    describe_start,
-    start_example,
-    start_pictures,
-    start_table,
+from worldsize.adopting.adopt import adopt_script
+from worldsize.adopting.project.files import (
+    CODE,
+    ProjectRequest,
+    find_existing,
+    make_project,
+    name_spec,
+    relative_path,
+    write_files,
 )
-from worldsize.adopting.starting.table import find_settings
+from worldsize.adopting.project.inputs import find_data
+from worldsize.adopting.project.spec import Target, choose_size, find_size, most_instances
+from worldsize.adopting.starting import files
+from worldsize.adopting.starting.pipeline import (
+    StartError,
+    check_inside,
+    check_pipeline,
+    find_clusters,
+    find_code,
+)
+from worldsize.adopting.starting.table import find_labels, find_settings
 from worldsize.azureml import yaml_dump
-from worldsize.data.tables import Table
+from worldsize.azureml.model import Field
+from worldsize.azureml.yaml_dump import Flow
+from worldsize.base import untrusted
+from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import describe_os_error, quoted_list
+from worldsize.checking import check_spec
+from worldsize.data.tables import Table, read_table
+from worldsize.documents import yaml
+from worldsize.documents.errors import OutputError, SpecError
+from worldsize.facts import vm_sizes
+from wsshards.errors import UserError
 from wsshards.regular_files import list_files
 from wssources.formats import PICTURES, TABLES
 
@@ -44,10 +60,32 @@ _PANDAS = {
 }
 
 
+class Question(NamedTuple):
+    """What a project needs to know from its user."""
+
+    text: str
+    usual: str  # the answer that is taken if there is no other; empty is one
+    read: Callable[[str], Any]  # raises StartError or UnknownSizeError for an answer that is wrong
+
+
+Ask = Callable[[Question], Any] | None
+
+
+class Started(Struct, frozen=True):
+    """A project that was written."""
+
+    folder: Path
+    spec: str | None  # the one to run, in the folder
+    written: tuple[Path, ...]
+    kept: tuple[Path, ...]  # files that exist, and were not replaced
+    notes: tuple[str, ...]  # sentences about the data
+    script: Path | None = None  # that was adopted
+
+
 class NewProject(Struct, frozen=True):
     """The files of a project by their paths in its folder; ``spec`` is the one to run, if there is one."""
 
-    files: dict[str, str]
+    files: dict[str, bytes]
     spec: str | None
 
 
@@ -61,17 +99,196 @@ class Answers(Struct, frozen=True):
     why: str = "as given"
 
 
+def init(
+    folder: str | os.PathLike[str] = ".",
+    *,
+    source: str | os.PathLike[str] | None = None,
+    label: str | None = None,
+    name: str | None = None,
+    instance_type: str | None = None,
+    instance_count: int = 1,
+    force: bool = False,
+    ask: Ask = None,
+) -> Started:
+    """Start a project: write a spec, settings with clusters, an ignore file and a workflow that checks it.
+
+    Args:
+        folder: Of the project.
+        source: A table, a folder of pictures, a script, or an Azure ML pipeline, which stays as it is; None
+            or ``-`` for an example.
+        label: The column of a table that is to be predicted; by default that with the name of one.
+        name: Of the spec; by default that of the source.
+        instance_type: The VM size that trains; of a pipeline, that of its clusters.
+        instance_count: Of the job that trains.
+        force: Whether to replace files that exist.
+        ask: Asks for what was left out; without it the usual answers are taken.
+
+    Raises:
+        StartError: No project can be started from the source.
+        AdoptError: The source is a script that cannot be adopted.
+        OutputError: The spec exists already, or a file cannot be written. Nothing was written.
+        UnknownSizeError: ``instance_type`` is not a VM size.
+        SpecError: Worldsize itself is at fault.
+        OSError: A file cannot be read.
+    """
+    folder = Path(folder)
+    path = _choose_source(source, ask)
+    kind = find_kind(path)
+    if kind == "pipeline":
+        assert path is not None
+        check_inside(path, folder)
+        sizes = _choose_sizes(find_clusters(path, folder), instance_type, ask)
+        return _write(folder, surround_pipeline(folder, path, sizes), force=force)
+    usual = name_spec(path.stem if path is not None else folder.absolute().name, "project")
+    if name is None:
+        name = ask(Question("Name", usual, str)) if ask else usual
+    if instance_type is None:
+        size = choose_size(instance_count)
+        instance_type = ask(Question("VM size", size, find_size)) if ask else size
+    answers = Answers(name_spec(name, "project"), find_size(instance_type), instance_count, label)
+    if kind == "script":
+        assert path is not None
+        return replace(_write(folder, _adopt(folder, path, answers), force=force), script=path)
+    return _start_from_data(kind, folder, path, answers, ask, force=force)
+
+
+def _start_from_data(
+    kind: Kind, folder: Path, path: Path | None, answers: Answers, ask: Ask, *, force: bool
+) -> Started:
+    try:
+        table = None
+        if kind == "table":
+            assert path is not None
+            table = read_table(path)
+            answers = _choose_label(table, answers, ask)
+        start = make_start(kind, folder, path, table, answers)
+    except UserError as error:
+        raise StartError(str(error.message), error.help) from None
+    made = make_files(folder, path, start, answers)
+    _check(folder, made)
+    notes = start.said
+    if table is not None and answers.why not in ("as given", "as chosen"):
+        notes = (f"the label is `{answers.label}`, {answers.why}: `--label` chooses another column", *notes)
+    return replace(_write(folder, made, force=force), notes=notes)
+
+
+def _choose_source(source: str | os.PathLike[str] | None, ask: Ask) -> Path | None:
+    """What the project starts from, asked for until it is something; None is an example."""
+
+    def read(text: str) -> Path | None:
+        path = None if text == "-" else Path(_unquote(text)).expanduser()
+        find_kind(path)
+        return path
+
+    if source is None and ask is not None:
+        text = "Start from (a table, a folder of pictures, train.py, pipeline.yml, - example)"
+        path: Path | None = ask(Question(text, "-", read))
+        return path
+    return None if source in (None, "-") else Path(str(source)).expanduser()
+
+
+def _unquote(text: str) -> str:
+    """A path as terminals paste it, between quotation marks."""
+    text = text.strip()
+    quoted = len(text) > 2 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if quoted else text
+
+
+def _choose_sizes(clusters: Sequence[str], size: str | None, ask: Ask) -> dict[str, str | None]:
+    """The VM sizes of a pipeline's clusters: only the user knows them."""
+    if size is not None:
+        return dict.fromkeys(clusters, find_size(size))
+
+    def read(text: str) -> str | None:
+        return find_size(text) if text.strip() else None
+
+    text = "VM size of the cluster `{}` (empty if you do not know it)"
+    return {name: ask(Question(text.format(name), "", read)) for name in clusters} if ask else {}
+
+
+def _choose_label(table: Table, answers: Answers, ask: Ask) -> Answers:
+    """The label, as given, by its name, or asked for."""
+
+    def read(text: str) -> str:
+        if text not in table.columns:
+            raise StartError(f"`{table.path.name}` has no column `{text}`")
+        return text
+
+    if answers.label is not None:
+        if answers.label not in table.columns:
+            columns = f"its columns are {quoted_list(table.columns)}"
+            hint = did_you_mean(answers.label, table.columns) or columns
+            raise StartError(f"`{table.path.name}` has no column `{answers.label}`", hint)
+        return answers
+    labels = find_labels(table)
+    if ask and labels:
+        question = Question(f"Label (of {quoted_list(table.columns)})", labels[0].name, read)
+        return replace(answers, label=ask(question), why="as chosen")
+    if len(labels) == 1:
+        return replace(answers, label=labels[0].name, why=labels[0].reason)
+    names = quoted_list([label.name for label in labels])
+    raise StartError(
+        f"several columns of `{table.path.name}` may be the label: {names}",
+        "choose one with `--label COLUMN`",
+    )
+
+
+def _adopt(folder: Path, script: Path, answers: Answers) -> NewProject:
+    """The files of a project around an adopted script."""
+    adoption = adopt_script(script)
+    target = Target(answers.instance_type, answers.instance_count)
+    data = find_data(adoption.profile, script)
+    request = ProjectRequest(adoption, script, target, data, name=answers.name)
+    made = make_project(request, folder, beside=False)
+    clusters = {GPU_CLUSTER: (answers.instance_type, most_instances(answers.instance_count))}
+    around = _encode({**_surround(clusters), f"{CODE}/{files.IGNORED}": files.write_ignored()})
+    return NewProject(made.files | around, made.spec)
+
+
+def _check(folder: Path, made: NewProject) -> None:
+    """Refuse to write a spec that has errors: they are those of the data, and shown without its places."""
+    assert made.spec is not None
+    path = folder / made.spec
+    try:
+        check_spec(path, yaml.load(path, made.files[made.spec].decode()))
+    except SpecError as error:
+        if any(finding.code == "WS000" for finding in error.diagnostics):
+            raise
+        first = next(finding for finding in error.diagnostics if finding.severity == "error")
+        message = f"the data has faults; nothing is written: {first.message} [{first.code}]"
+        raise StartError(message, first.help) from None
+
+
+def _write(folder: Path, made: NewProject, *, force: bool) -> Started:
+    """Write the files. One that exists is kept, unless ``force``; a spec that exists is in the way."""
+    existing = find_existing(folder, made.files)
+    if not force and (made.spec in existing or len(existing) == len(made.files)):
+        help_ = "choose another `--name`, or replace what exists with `--force`"
+        message = f"`{folder / (made.spec or existing[0])}` exists already; nothing is written"
+        raise OutputError(message, help_ if made.spec else "`--force` replaces it")
+    new = {name: content for name, content in made.files.items() if name not in existing}
+    old = existing if force else []
+    try:
+        replaced = {folder / name: (untrusted.read_bytes(folder / name), made.files[name]) for name in old}
+        write_files(folder, new, replaced)
+    except OSError as error:
+        raise OutputError(f"`{error.filename}` cannot be written: {describe_os_error(error)}") from None
+    written = [folder / name for name in made.files if force or name not in existing]
+    kept = [] if force else [folder / name for name in existing]
+    return Started(folder, made.spec, tuple(written), tuple(kept), ())
+
+
 def find_kind(source: Path | None) -> Kind:
     """What a path is, by its name and content; None is the example.
 
     Raises:
-        UnknownSourceError: No project starts from it.
+        StartError: No project starts from it.
     """
     if source is None:
         return "example"
     help_ = "start from a table (CSV, JSON Lines, Parquet), a folder of pictures, a script, or a pipeline"
     if not source.exists():
-        raise UnknownSourceError(f"`{source}` does not exist", help_)
+        raise StartError(f"`{source}` does not exist", help_)
     suffix = source.suffix.lower()
     if source.is_dir():
         if _list_pictures(source):
@@ -79,7 +296,7 @@ def find_kind(source: Path | None) -> Kind:
         tables = sorted(each for each in source.iterdir() if each.suffix.lower() in TABLES)
         if tables:
             help_ = f"name one of its tables: `--from {shlex.quote(str(tables[0]))}`"
-        raise UnknownSourceError(f"`{source}` contains no pictures", help_)
+        raise StartError(f"`{source}` contains no pictures", help_)
     if suffix == ".py":
         return "script"
     if suffix in (".yml", ".yaml"):
@@ -87,9 +304,7 @@ def find_kind(source: Path | None) -> Kind:
         return "pipeline"
     if suffix in TABLES and TABLES[suffix] != "npz":
         return "table"
-    raise UnknownSourceError(
-        f"`{source}` is nothing that a project starts from", _find_way(source, suffix) or help_
-    )
+    raise StartError(f"`{source}` is nothing that a project starts from", _find_way(source, suffix) or help_)
 
 
 def _find_way(source: Path, suffix: str) -> str | None:
@@ -98,12 +313,6 @@ def _find_way(source: Path, suffix: str) -> str | None:
         return None
     read = _PANDAS[suffix].format(source.name)
     return f"write a CSV: `pandas.{read}.to_csv({source.with_suffix('.csv').name!r}, index=False)`"
-
-
-def make_name(text: str) -> str:
-    """A name for a spec: lower case, with underscores."""
-    name = re.sub(r"\W+", "_", text.lower(), flags=re.ASCII).strip("_")
-    return name if name[:1].isalpha() else f"project_{name}".rstrip("_")
 
 
 def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | None, answers: Answers) -> Start:
@@ -133,13 +342,7 @@ def make_files(folder: Path, source: Path | None, start: Start, answers: Answers
     path = "" if source is None else relative_path(source.absolute(), folder.absolute())
     ignored = files.write_ignored(*([path.removeprefix("./")] if path.startswith("./") else []))
     text = yaml_dump.dump(document, header=files.SPEC_SCHEMA)
-    return NewProject({spec: text, **_surround(clusters), files.IGNORED: ignored}, spec)
-
-
-def surround_script(answers: Answers) -> dict[str, str]:
-    """The files around an adopted script."""
-    clusters = {GPU_CLUSTER: (answers.instance_type, most_instances(answers.instance_count))}
-    return {**_surround(clusters), f"{CODE}/{files.IGNORED}": files.write_ignored()}
+    return NewProject(_encode({spec: text, **_surround(clusters), files.IGNORED: ignored}), spec)
 
 
 def surround_pipeline(folder: Path, pipeline: Path, sizes: dict[str, str | None]) -> NewProject:
@@ -151,7 +354,7 @@ def surround_pipeline(folder: Path, pipeline: Path, sizes: dict[str, str | None]
     ignored = {
         (Path(each) / files.IGNORED).as_posix(): files.write_ignored() for each in find_code(pipeline, folder)
     }
-    return NewProject({**_surround(clusters), **ignored}, None)
+    return NewProject(_encode({**_surround(clusters), **ignored}), None)
 
 
 def _surround(clusters: Mapping[str, tuple[str | None, int | None]]) -> dict[str, str]:
@@ -159,3 +362,91 @@ def _surround(clusters: Mapping[str, tuple[str | None, int | None]]) -> dict[str
         files.SETTINGS: files.write_settings(clusters),
         files.WORKFLOW: files.write_workflow(version("worldsize")),
     }
+
+
+def _encode(texts: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: text.encode() for name, text in texts.items()}
+
+
+GPU_CLUSTER, CPU_CLUSTER = "gpu-cluster", "cpu-cluster"
+CPU_SIZE = "Standard_D16s_v5"
+_SPLIT = "a fifth is held out for validation"
+_ADAM = {"optimizer": "adamw"}
+
+
+class Start(Struct, frozen=True):
+    """What a project trains."""
+
+    name: str
+    shard: dict[str, Any]  # the inputs of `shard_data`, with comments where a choice was made
+    model: str
+    train: dict[str, Any] = {}
+    epochs: int = 20
+    rows: int | None = None  # of the data, where they are known
+    said: tuple[str, ...] = ()  # about the data, that is not in the spec
+
+
+def choose_batch(rows: int | None, world_size: int) -> int:
+    """The batch size of one process: usually 32, less where an epoch would have fewer than four steps."""
+    batch = 32
+    while rows is not None and batch > 1 and batch * world_size * 4 > rows * 4 // 5:
+        batch //= 2
+    return batch
+
+
+def describe_start(start: Start, instance_type: str, instance_count: int) -> dict[str, Any]:
+    """The spec of a project: shard, train, evaluate, register."""
+    most = most_instances(instance_count)
+    gpu = Flow(target=f"azureml:{GPU_CLUSTER}", instance_type=instance_type, max_instances=most)
+    cpu = Flow(target=f"azureml:{CPU_CLUSTER}", instance_type=CPU_SIZE, max_instances=1)
+    count = {"instance_count": instance_count} if instance_count > 1 else {}
+    train = Flow(model=start.model, epochs=start.epochs, **_ADAM, **start.train)
+    size = vm_sizes.lookup(instance_type)
+    world_size = max(1, size.devices if size is not None else 1) * instance_count
+    reference = Flow(batch_size=choose_batch(start.rows, world_size), learning_rate=0.001)
+    return {
+        "name": start.name,
+        "compute": {"gpu": gpu, "cpu": cpu},
+        "steps": {
+            "shard": {
+                "uses": "shard_data",
+                "compute": "cpu",
+                "with": start.shard,
+            },
+            "train": {
+                "uses": "train_ddp",
+                "compute": "gpu",
+                **count,
+                "with": train,
+                "scale": Field(Flow(reference=reference), comment="what works on one GPU"),
+            },
+            "evaluate": Flow(uses="evaluate", compute="cpu"),
+            "register": Flow(uses="register", compute="cpu", **{"with": Flow(model_name=start.name)}),
+        },
+    }
+
+
+def start_example(name: str) -> Start:
+    """A small data set of ours, to be replaced by the user's."""
+    why = "1,797 handwritten digits; for a table of your own: `worldsize init --from data.csv`"
+    return Start(name, {"source": Field("builtin:digits", comment=why)}, "cnn")
+
+
+def start_pictures(name: str, path: str, rows: int) -> Start:
+    """A folder of pictures, a folder for each class."""
+    data = Field(Flow(type="uri_folder", path=path), comment=f"a folder for each class; {_SPLIT}")
+    return Start(name, {"data": data}, "cnn", {"augmentation": "light"}, epochs=10, rows=rows)
+
+
+def start_table(
+    name: str, path: str, label: str, why: str, settings: Mapping[str, Field[str]], *, rows: int
+) -> Start:
+    """A table with a label; ``settings`` are further inputs of ``shard_data``."""
+    shard: dict[str, Any] = {
+        "data": Field(Flow(type="uri_file", path=path), comment=_SPLIT),
+        "label": Field(label, comment=why),
+    }
+    shard |= settings
+    if "text" in settings:
+        return Start(name, shard, "gpt", rows=rows)
+    return Start(name, shard, "mlp", {"early_stopping_patience": 5}, rows=rows)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from msgspec import structs
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.beside import read_with_beside
@@ -29,29 +31,22 @@ _TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]|Config$|Model$")
 _SAMPLER = ("sampler", "batch_sampler")
 
 
-def describe_script(
-    module: Module, framework: Framework, flags: tuple[Flag, ...], numbers: dict[str, float | None]
-) -> ScriptProfile:
-    """The profile of a script; ``numbers`` are those that the analysis of its loop has found.
+def describe_script(module: Module, framework: Framework) -> ScriptProfile:
+    """The profile of a script, without its options and numbers, which :func:`add_options` adds.
 
     What a model or a dataset does is looked for in the modules beside the script too.
     """
     modules = read_with_beside(module)
     words = {word for each in modules for word in _list_words(each)}
     has_transformers = any(map(_uses_transformers, modules))
-    batch, epochs = numbers.get("batch_size"), numbers.get("epochs")
     return ScriptProfile(
         path=module.source.path,
         framework=framework,
-        flags=flags,
         imports=tuple(sorted({name for each in modules for name in list_imports(each)})),
         needs=tuple(sorted({need for each in modules for need in list_needs(each)})),
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, list_last_names("writes"), "w"),
         optimizer=find_optimizer_name(module),
-        batch_size=None if batch is None else int(batch),
-        learning_rate=numbers.get("learning_rate"),
-        epochs=None if epochs is None else int(epochs),
         warms_up=re.search(r"warm_?up", module.text, re.IGNORECASE) is not None,
         has_attention=_says(words, _ATTENTION) or has_transformers,
         has_batch_norm=_says(words, _NORM),
@@ -68,6 +63,20 @@ def describe_script(
             "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
         ),
         saves=any(find_call(name, "writes") for name, _ in module.calls),
+    )
+
+
+def add_options(
+    profile: ScriptProfile, flags: tuple[Flag, ...], numbers: Mapping[str, float | None]
+) -> ScriptProfile:
+    """The profile with the options of the adopted script, and the numbers that its loop trains with."""
+    batch, epochs = numbers.get("batch_size"), numbers.get("epochs")
+    return structs.replace(
+        profile,
+        flags=flags,
+        batch_size=None if batch is None else int(batch),
+        learning_rate=numbers.get("learning_rate"),
+        epochs=None if epochs is None else int(epochs),
     )
 
 

@@ -1,18 +1,38 @@
-"""Times and costs as plain values for JSON, rounded to what counts; null where a quantity is unknown."""
+"""What the commands about time and cost answer; also for JSON: rounded, and null where it is unknown."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, to_builtins
 
 from worldsize.facts.prices import Price
 from worldsize.planning.cost import Cost
-from worldsize.planning.estimates.model import Estimate, Interval
-from worldsize.resolving.forecasts import Estimated, StepForecast
+from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
+from worldsize.planning.estimates.model import Case, Estimate, Interval
 from worldsize.resolving.step_costs import StepCost
+from worldsize.resolving.step_estimates import StepEstimate
 
 _DIGITS = 5
+
+
+class Estimated(Struct, frozen=True):
+    """What an estimate file asks, and the answer; None where a rate is unknown, as ``unknown`` says."""
+
+    case: Case
+    estimate: Estimate | None
+    cost: StepCost
+    region: str  # of the prices
+    unknown: str | None
+    calibration: Calibration = NOT_CALIBRATED  # by measured runs
+
+
+class StepForecast(Struct, frozen=True):
+    """The time and the cost of one training step of a spec."""
+
+    time: StepEstimate
+    cost: StepCost | None  # None where the time is unknown
+    region: str
 
 
 def describe_estimated(estimated: Estimated) -> dict[str, Any]:

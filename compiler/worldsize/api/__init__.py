@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
+from worldsize.api.forecast import Estimated, StepForecast
 from worldsize.azureml.copying import allow_everything
 from worldsize.azureml.model import Job
 from worldsize.base.source import Source
@@ -31,7 +32,6 @@ from worldsize.planning.memory import step_memory
 from worldsize.planning.model import Plan
 from worldsize.resolving import imported_model, rows
 from worldsize.resolving.estimate_case import explain_unknown, resolve_case
-from worldsize.resolving.forecasts import Estimated, StepForecast
 from worldsize.resolving.measured_case import calibrate_from_runs
 from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
 from worldsize.resolving.step_estimates import estimate_steps
@@ -171,7 +171,7 @@ def plan_document(
     forecasts: Mapping[str, StepForecast] | None = None,
 ) -> dict[str, Any]:
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with memory, time and cost."""
-    from worldsize.emit.forecast import describe_forecast
+    from worldsize.api.forecast import describe_forecast
     from worldsize.emit.plan_file import FORMAT, describe_step
 
     steps = {name: describe_step(step) for name, step in plan.steps.items()}

@@ -1,0 +1,405 @@
+"""`worldsize.advise`: the clusters on which the trainings of a file are fastest and cheapest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from worldsize import api
+from worldsize.base import untrusted
+from worldsize.base.problem import HelpfulError
+from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import quoted_list
+from worldsize.checking import CheckedSpec, settings
+from worldsize.documents import yaml
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.diagnostics.snippet import Sources
+from worldsize.documents.errors import OutputError
+from worldsize.facts import vm_sizes
+from worldsize.facts.prices import TIERS, PriceList, Tier, read_price_list
+from worldsize.facts.vm_sizes import Learned, VmSize, explain_unknown_size
+from worldsize.fixing.apply import Change, Setting, SettingError, replace_content, set_values
+from worldsize.planning.advising import clusters
+from worldsize.planning.advising.model import Advice, Choice, Limits, Option, OtherBatch, Question, Subject
+from worldsize.planning.advising.options import make_option
+from worldsize.planning.advising.search import advise as find_clusters
+from worldsize.planning.advising.search import try_other_batches
+from worldsize.planning.estimates.calibration import Calibration
+from worldsize.planning.estimates.model import Transformer
+from worldsize.planning.model import Plan
+from worldsize.resolving.advice_settings import explain_refusal, list_settings
+from worldsize.resolving.advice_subjects import describe_file, read_steps
+from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
+from worldsize.spec import is_spec
+
+_MARK = "\ufeff".encode()
+
+
+class AdviceError(HelpfulError):
+    """There is no advice for a file, or it cannot be applied. ``help`` says what to do."""
+
+
+class WrongChoiceError(ValueError):
+    """What is asked for contradicts itself, or names what does not exist."""
+
+
+class NotExpressibleError(Exception):
+    """A spec cannot say what is advised for a step; ``settings`` are what it would have to say."""
+
+    def __init__(self, reason: str, subject: Subject, option: Option, settings: Sequence[Setting]) -> None:
+        super().__init__(f"the option cannot be written into step `{subject.name}`: {reason}")
+        self.option = option
+        self.settings = settings
+
+
+class Request(Struct, frozen=True):
+    """What may be chosen, and how much is trained."""
+
+    sizes: Sequence[str] | None = None
+    tiers: Sequence[str] | None = None
+    max_instances: int = 16
+    samples: float | None = None
+    tokens: float | None = None
+    region: str | None = None
+    keep_layout: bool = False
+
+
+class Read(Struct, frozen=True):
+    """The trainings of a file for which clusters can be compared; ``unknown`` says why of the others."""
+
+    subjects: tuple[Subject, ...]
+    unknown: Mapping[str, str]
+    checked: CheckedSpec | None  # of a spec; None for an estimate file
+
+
+class Asked(Struct, frozen=True):
+    """The trainings of a file; ``read`` is all of it."""
+
+    subjects: tuple[Subject, ...]
+    prices: PriceList
+    sizes: tuple[VmSize, ...]
+    tiers: tuple[Tier, ...]
+    read: Read
+    learned: Learned
+
+
+class AdvisedStep(NamedTuple):
+    """The advice for one training."""
+
+    subject: Subject
+    samples: float  # to train with in all
+    advice: Advice
+    others: Sequence[OtherBatch]  # what other global batches would mean
+
+
+class Advised(Struct, frozen=True):
+    """The advice for the trainings of a file, and what it was chosen from."""
+
+    file: Path
+    steps: tuple[AdvisedStep, ...]
+    limits: Limits
+    prices: PriceList
+    sizes: tuple[VmSize, ...]
+    checked: CheckedSpec | None  # of a spec; None for an estimate file
+
+
+class EditedSpec(Struct, frozen=True):
+    """A spec that says what was advised; nothing is written."""
+
+    change: Change
+    warnings: tuple[Diagnostic, ...]
+    sources: Sources
+
+
+def advise(
+    file: str | os.PathLike[str],
+    *,
+    deadline: float | None = None,
+    budget: float | None = None,
+    max_instances: int = 16,
+    sizes: Sequence[str] | None = None,
+    tiers: Sequence[Tier] | None = None,
+    samples: float | None = None,
+    tokens: float | None = None,
+    region: str | None = None,
+    runs: Sequence[MeasuredRun] = (),
+    keep_layout: bool = False,
+    step: str | None = None,
+) -> Advised:
+    """Find the clusters on which the trainings of a spec, or of an estimate file, are fastest and cheapest.
+
+    Args:
+        file: The spec, or the file of a workload.
+        deadline: The longest time, in seconds.
+        budget: The highest cost, in the currency of the prices.
+        max_instances: The most instances of a cluster.
+        sizes: Only these VM sizes; by default those that Azure sells to anyone.
+        tiers: ``dedicated``, ``low_priority``, or by default both.
+        samples: To train with in all; by default what the spec says.
+        tokens: The same for text.
+        region: Of the prices; by default that of ``worldsize.yml``, else East US.
+        runs: That trained this, by which the times are calibrated.
+        keep_layout: Whether strategy, degrees and recomputation stay as they are.
+        step: Only this step of a spec.
+
+    Returns:
+        The advice; that of a step has an empty front if no cluster is within the limits.
+
+    Raises:
+        AdviceError: Nothing in the file trains, or nothing says for how long.
+        WrongChoiceError: A tier does not exist, or ``tokens`` does not go with the workload.
+        SpecError: The file has errors.
+        PriceFileError: The prices that the project has read from Azure cannot be read again.
+        UnusableRunError: A run tells nothing of the training.
+    """
+    if samples is not None and tokens is not None:
+        raise WrongChoiceError("`samples` and `tokens` exclude each other")
+    request = Request(sizes, tiers, max_instances, samples, tokens, region, keep_layout)
+    asked, limits = read_asked(Path(file), request, step), Limits(deadline, budget)
+    steps = tuple(_advise_step(asked, subject, request, limits, runs) for subject in asked.subjects)
+    return Advised(Path(file), steps, limits, asked.prices, asked.sizes, asked.read.checked)
+
+
+def _advise_step(
+    asked: Asked, subject: Subject, request: Request, limits: Limits, runs: Sequence[MeasuredRun]
+) -> AdvisedStep:
+    question = make_question(asked, subject, request, runs)
+    advice = find_clusters(question, limits, describe_present(question, subject))
+    others = try_other_batches(question, subject.rate, limits) if advice.front else []
+    return AdvisedStep(subject, question.samples, advice, others)
+
+
+def read_asked(file: Path, request: Request, step: str | None) -> Asked:
+    """Read the file and the project's settings.
+
+    Raises:
+        SpecError: The file has errors.
+        AdviceError: A name is unknown, or nothing trains.
+    """
+    project = settings.read_project_settings(file.parent)
+    sizes = _choose_sizes(request.sizes, project.vm_sizes)
+    tiers = _choose_tiers(request.tiers)
+    prices = read_price_list(request.region or project.region, Path(os.path.relpath(project.prices_file)))
+    read = _read_subjects(file)
+    return Asked(_select(read, step), prices, sizes, tiers, read, project.vm_sizes)
+
+
+def _read_subjects(file: Path) -> Read:
+    """The trainings of a spec, or that of an estimate file."""
+    document = yaml.load(file)
+    if not is_spec(document):
+        return Read((describe_file(file.stem, api.estimate(file).case),), {}, None)
+    checked = api.plan_spec(file, document)
+    subjects, unknown = read_steps(checked.planned, checked.plan)
+    return Read(subjects, unknown, checked)
+
+
+def _select(read: Read, step: str | None) -> tuple[Subject, ...]:
+    """The trainings that are asked about."""
+    chosen = tuple(subject for subject in read.subjects if step in (None, subject.name))
+    if not chosen:
+        raise _explain_none(read, step)
+    return chosen
+
+
+def _explain_none(read: Read, step: str | None) -> AdviceError:
+    """Why no training of the file can be asked about."""
+    reasons = [f"`{name}`: {why}" for name, why in read.unknown.items() if step in (None, name)]
+    if reasons:
+        return AdviceError("; ".join(reasons), "`worldsize advise FILE` also takes an estimate file")
+    if step is not None:
+        names = [*(subject.name for subject in read.subjects), *read.unknown]
+        return AdviceError(f"no step `{step}` trains", did_you_mean(step, names))
+    return AdviceError("no step trains", "a step that trains has `scale:`")
+
+
+def make_question(
+    asked: Asked, subject: Subject, request: Request, runs: Sequence[MeasuredRun] = ()
+) -> Question:
+    """The question about one training, calibrated by runs of it.
+
+    Raises:
+        AdviceError: Nothing says how long it is.
+        UnusableRunError: A run tells nothing of the training.
+    """
+    case = subject.case
+    training = case.training
+    kept = (training.tensor_parallel, training.pipeline_parallel)
+    choice = Choice(
+        sizes=asked.sizes,
+        max_instances=request.max_instances,
+        tiers=asked.tiers,
+        shardings=subject.shardings,
+        divides_layers=subject.divides_layers,
+        combines_sharding=subject.combines_sharding,
+        recomputes=subject.recomputes,
+        automatic_precision=subject.automatic_precision,
+    )
+    if request.keep_layout:
+        sharding = ((training.strategy, training.zero_stage),)
+        choice = replace(choice, shardings=sharding, recomputes=(training.recomputation,), degrees=kept)
+    return Question(
+        workload=case.workload,
+        training=training,
+        global_batch=case.global_batch,
+        samples=_count_samples(subject, request),
+        choice=choice,
+        find_price=asked.prices.find,
+        checkpoint_seconds=subject.checkpoint_seconds,
+        input_samples_per_s=case.cluster.input_samples_per_s,
+        calibration=_calibrate(asked, subject, runs),
+    )
+
+
+def _calibrate(asked: Asked, subject: Subject, runs: Sequence[MeasuredRun]) -> Calibration:
+    read = asked.read
+    own = choose_runs(runs, subject.name, [*(each.name for each in read.subjects), *read.unknown])
+    return calibrate_from_runs(subject.case.workload, own, asked.learned)
+
+
+def describe_present(question: Question, subject: Subject) -> Option | None:
+    """What the user has now, with its time and money."""
+    return make_option(question, subject.case.cluster, subject.case.training, subject.tier)
+
+
+def _count_samples(subject: Subject, request: Request) -> float:
+    if request.samples is not None:
+        return request.samples
+    workload = subject.case.workload
+    if request.tokens is not None:
+        if not isinstance(workload, Transformer):
+            raise WrongChoiceError(f"`--tokens` counts text, but `{subject.name}` trains on samples")
+        return request.tokens / workload.sequence_length
+    if subject.samples is None:
+        raise AdviceError(
+            f"nothing says how long the training of `{subject.name}` is",
+            "add `--samples N` or `--tokens N`; a spec says it by its epochs and `scale.rows`",
+        )
+    return subject.samples
+
+
+def _choose_sizes(names: Sequence[str] | None, learned: Learned) -> tuple[VmSize, ...]:
+    if names is None:
+        return tuple(clusters.list_sizes())
+    return tuple(_find_size(name, learned) for name in dict.fromkeys(names))
+
+
+def _find_size(name: str, learned: Learned) -> VmSize:
+    size = vm_sizes.lookup(name, learned)
+    if size is None:
+        raise AdviceError(*explain_unknown_size(name, learned))
+    if not clusters.is_usable(size):
+        known = [size.name for size in clusters.list_known_sizes()]
+        raise AdviceError(
+            f"`{size.name}` is not a size to advise: {_explain_unusable(size)}",
+            f"choose of {quoted_list(known, 30)}",
+        )
+    return size
+
+
+def _explain_unusable(size: VmSize) -> str:
+    if size.status != "current":
+        return f"it is {size.status}"
+    if size.is_growth_restricted:
+        return "Azure gives no more of it to new subscriptions"
+    if not size.gpus:
+        return "it has no GPU"
+    if size.gpus != size.devices:
+        return f"it has a share of {size.gpu_model}"
+    return f"no speed is known of {size.gpu_model or 'its GPUs'}"
+
+
+def _choose_tiers(names: Sequence[str] | None) -> tuple[Tier, ...]:
+    if names is None:
+        return TIERS
+    for name in names:
+        if name not in TIERS:
+            raise WrongChoiceError(f"`{name}` is not a tier: {did_you_mean(name, TIERS)}")
+    return tuple(tier for tier in TIERS if tier in names)
+
+
+def edit_spec(advised: Advised) -> EditedSpec:
+    """Put the chosen options into the spec that was asked about; nothing is written.
+
+    Raises:
+        AdviceError: The file is not a spec, or another step would change too.
+        NotExpressibleError: An option cannot be expressed in the spec.
+        SpecError: With the options the spec has errors.
+    """
+    file, checked = advised.file, advised.checked
+    if checked is None:
+        raise AdviceError(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
+    before = untrusted.read_bytes(file)
+    document, chosen = yaml.load(file, before), []
+    for subject, _, advice, _ in advised.steps:
+        if advice.chosen is not None:
+            chosen.append((subject, advice.chosen))
+            document = _edit(document, checked, subject, advice.chosen)
+    after = _plan(document, chosen, checked)
+    text = document.text
+    if b"\r\n" in before:
+        text = "\r\n".join(text.replace("\r\n", "\n").split("\n"))
+    data = (_MARK if before.startswith(_MARK) else b"") + text.encode()
+    return EditedSpec(Change(str(file), before, data), after.report.diagnostics, after.report.sources)
+
+
+def write_spec(edited: EditedSpec) -> None:
+    """Write an edited spec.
+
+    Raises:
+        OutputError: It cannot be written, or has changed. It is as it was.
+    """
+    change = edited.change
+    reason = replace_content(Path(change.path), change.before, change.after)
+    if reason is not None:
+        help_ = "check the permissions of the file and its folder"
+        raise OutputError(f"`{change.path}` cannot be written: {reason}", help_)
+
+
+def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, option: Option) -> yaml.Document:
+    spec = checked.planned.spec
+    reason = explain_refusal(spec, subject, option)
+    if reason is not None:
+        raise NotExpressibleError(reason, subject, option, [])
+    settings = [Setting(*each) for each in list_settings(spec, subject, option)]
+    try:
+        return yaml.load(document.path, set_values(document, settings))
+    except SettingError as error:
+        raise NotExpressibleError(str(error), subject, option, settings) from None
+
+
+def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: CheckedSpec) -> CheckedSpec:
+    """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
+    checked = api.plan_spec(document.path, document)
+    for subject, option in chosen:
+        if not is_as_advised(checked.plan, subject, option):
+            raise NotExpressibleError("its plan is another one than was advised", subject, option, [])
+    advised = {subject.name for subject, _ in chosen}
+    for name, step in before.plan.steps.items():
+        if name not in advised and checked.plan.steps[name].topology != step.topology:
+            message = f"step `{name}` would change too; the spec is unchanged"
+            raise AdviceError(message, "separate the two steps")
+    return checked
+
+
+def is_as_advised(plan: Plan, subject: Subject, option: Option) -> bool:
+    """Whether a plan has the cluster, the degrees and the batches of an option."""
+    step, training, cluster = plan.steps[subject.name], option.training, option.cluster
+    topology, batches = step.topology, step.training
+    if batches is None:
+        return False
+    have = (
+        (topology.instance_type, topology.instance_count, topology.world_size),
+        (topology.tensor_parallel_size, topology.pipeline_parallel_size),
+        (batches.batch_size_per_device, batches.gradient_accumulation_steps, batches.global_batch_size),
+    )
+    return have == (
+        (option.instance_type, cluster.instance_count, cluster.world_size),
+        (training.tensor_parallel, training.pipeline_parallel),
+        (training.micro_batch, training.accumulation, subject.case.global_batch),
+    )

@@ -1,0 +1,198 @@
+"""`worldsize.submit`: checks, compiles and submits to a workspace in Azure, and follows the job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from worldsize.base.wording import plural
+from worldsize.remote import client, jobs, recording, targets, watch
+from worldsize.remote.errors import RemoteError, explain_errors
+from worldsize.remote.jobs import RemoteJob
+from worldsize.remote.names import WorkspaceNames, find_workspace
+from worldsize.remote.rest import Rest
+from worldsize.remote.targets import Target
+from worldsize.running.model.results import View
+from worldsize.running.show.views import QuietView
+
+MOST_FILES = 200  # of one folder that a dry run names
+Show = Callable[[Target | RemoteJob | str], None]
+
+
+class SubmitOptions(Struct, frozen=True):
+    """How to submit.
+
+    Args:
+        subscription: Of the workspace; what is left out of the three names comes from the environment or
+            ``config.json``.
+        group: Its resource group.
+        workspace: Its name.
+        settings: Other values of inputs, by name, or by ``STEP.NAME``.
+        output: The folder that keeps what a spec compiles to.
+        name: Of the job, or of the schedule.
+        experiment: Instead of that in the file.
+        schedule: Whether to create or replace the schedule instead of starting a job.
+        create_compute: Whether to create the clusters that the workspace lacks.
+        wait: Whether to follow the job to its end.
+        download: A folder for outputs and logs after the end.
+        cancel_on_interrupt: Whether Ctrl-C also cancels the job.
+    """
+
+    subscription: str | None = None
+    group: str | None = None
+    workspace: str | None = None
+    settings: Mapping[str, str] = {}
+    output: Path | None = None
+    name: str | None = None
+    experiment: str | None = None
+    schedule: bool = False
+    create_compute: bool = False
+    wait: bool = True
+    download: Path | None = None
+    cancel_on_interrupt: bool = False
+
+    def find_workspace(self) -> WorkspaceNames:
+        """The names of the workspace.
+
+        Raises:
+            RemoteError: One is missing.
+        """
+        return find_workspace(self.subscription, self.group, self.workspace)
+
+
+class Submitted(Struct, frozen=True):
+    """A job or a schedule in a workspace."""
+
+    name: str
+    workspace: WorkspaceNames
+    properties: Mapping[str, Any]  # of the schedule, or of the job when it was submitted, as Azure has them
+    job: RemoteJob | None = None  # at its end; None if it was not followed
+
+
+class FollowInterruptError(KeyboardInterrupt):
+    """Ctrl-C ended the view of a job, which goes on unless it is canceled."""
+
+    def __init__(self, name: str, workspace: WorkspaceNames, *, canceled: bool) -> None:
+        super().__init__()
+        self.name = name
+        self.workspace = workspace
+        self.canceled = canceled
+
+
+def submit(
+    file: str | os.PathLike[str],
+    options: SubmitOptions,
+    *,
+    view: View | None = None,
+    show: Show = lambda _: None,
+) -> Submitted:
+    """Submit a spec, a pipeline, a job or a schedule to a workspace, and follow the job.
+
+    Args:
+        file: The file; a spec is compiled.
+        options: How to submit it.
+        view: Shows the steps of the job; by default nothing does.
+        show: Called with the checked target before anything is sent, with sentences on what is done, and with
+            the job at its end, before its outputs are downloaded.
+
+    Raises:
+        SpecError: The file has errors. Nothing was submitted.
+        RunError: A setting names no input, or its value does not fit. Nothing was submitted.
+        OutputError: The folder for the output cannot be written.
+        RemoteError: The file is nothing that can be submitted, or the workspace cannot be used.
+        FollowInterruptError: Ctrl-C, while the job was followed.
+    """
+    names = options.find_workspace()
+    with _load_target(file, options, fill=targets.make_filler(names)) as target:
+        show(target)
+        with explain_errors(names.shown):
+            return _send(names, target, options, view or QuietView(), show)
+
+
+def preview(
+    file: str | os.PathLike[str], options: SubmitOptions, *, show: Show = lambda _: None
+) -> dict[str, Any]:
+    """The requests that :func:`submit` would send, and what it would upload; nothing is sent.
+
+    Names of the workspace that are not known stand in angle brackets. It raises what :func:`submit` does.
+    """
+    try:
+        names = options.find_workspace()
+    except RemoteError:
+        names = WorkspaceNames(
+            options.subscription or "<subscription>",
+            options.group or "<resource group>",
+            options.workspace or "<workspace>",
+        )
+    with _load_target(file, options) as target:
+        show(target)
+        with explain_errors(names.shown), recording.recording() as recorder:
+            _send_target(client.make_client(names, recording.StaticCredential()), target, options)
+    return {
+        "workspace": names.id,
+        "computes": target.compute_names,
+        "uploads": fold_uploads(recorder.uploads),
+        "requests": recorder.requests,
+    }
+
+
+@contextlib.contextmanager
+def _load_target(file: str | os.PathLike[str], options: SubmitOptions, **fill: Any) -> Iterator[Target]:
+    with tempfile.TemporaryDirectory(prefix="worldsize-") as temporary:
+        out = options.output or Path(temporary) / "pipeline"
+        yield targets.load_target(Path(file), out, options.settings, schedule=options.schedule, **fill)
+
+
+def _send_target(ml_client: Any, target: Target, options: SubmitOptions) -> str:
+    send = client.submit_schedule if target.is_schedule else client.submit_job
+    return send(ml_client, target, options.name, options.experiment)
+
+
+def fold_uploads(paths: Sequence[str]) -> list[str]:
+    """The files that are uploaded; of a folder with many, such as one of data, how many."""
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folders.setdefault("/".join(path.split("/")[:2]), []).append(path)
+    folded = []
+    for folder, files in folders.items():
+        folded += files if len(files) <= MOST_FILES else [f"{folder}/ ({plural(len(files), 'file')})"]
+    return folded
+
+
+def _send(names: WorkspaceNames, target: Target, options: SubmitOptions, view: View, show: Show) -> Submitted:
+    rest = Rest(names)
+    targets.check_registered(rest, target)
+    missing = client.find_missing(rest, target.compute_names)
+    client.require_creatable(target, missing, create=options.create_compute)
+    ml_client = client.make_client(names, rest.credential)
+    for cluster in missing:
+        show(f"creating compute `{cluster}`")
+        client.create_computes(ml_client, target, [cluster])
+    if not target.is_schedule:
+        show(f"submitting to {names.shown}")
+    name = _send_target(ml_client, target, options)
+    if target.is_schedule:
+        return Submitted(name, names, rest.manage(f"/schedules/{quote(name)}")["properties"])
+    if not options.wait:
+        return Submitted(name, names, rest.manage(f"/jobs/{name}")["properties"])
+    try:
+        with view:
+            properties = rest.manage(f"/jobs/{name}")["properties"]
+            studio = jobs.find_studio(properties)
+            view.notice(f"job {name}" + (f"  {studio}" if studio else ""))
+            job = watch.watch_job(rest, name, view)
+        show(job)
+        if options.download is not None:
+            client.download(ml_client, name, options.download)
+    except KeyboardInterrupt:
+        if options.cancel_on_interrupt:
+            client.cancel(ml_client, name)
+        raise FollowInterruptError(name, names, canceled=options.cancel_on_interrupt) from None
+    return Submitted(name, names, properties, job)

@@ -1,4 +1,4 @@
-"""Checking the one file that ``plan`` and ``compile`` read: it is a spec, and it has no errors."""
+"""Checks the one file that is to be planned, compiled, run or submitted: a spec or a job without errors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from worldsize.azureml.files import allow_anything
 from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.checking import boundary
 from worldsize.checking.checker import check_files
 from worldsize.checking.report import Report
 from worldsize.checking.stages import CheckRun
@@ -21,6 +22,9 @@ from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError
 
 if TYPE_CHECKING:
+    from worldsize.azureml.model import Job
+    from worldsize.azureml.tree import Tree
+    from worldsize.documents.diagnostics.diagnostic import Diagnostic
     from worldsize.documents.yaml import Document
     from worldsize.planning.model import Plan
     from worldsize.resolving.planned import Planned
@@ -59,6 +63,36 @@ def check_spec(
         silenced = [problem for run in runs for problem in run.problems]
         raise make_spec_error([*silenced, *(planned.consequences if planned else ())], report.sources)
     return CheckedSpec(planned, planned.plan, report)
+
+
+class CheckedJob(Struct, frozen=True):
+    """A job that may run, its graph, and what its check reports."""
+
+    job: Job | None  # None of a file of another kind
+    report: Report
+    tree: Tree  # the files that were read, and the clusters that they describe
+
+
+def check_job(
+    path: Path, document: Document | None = None, *, tolerate: Callable[[Diagnostic], bool] = lambda _: False
+) -> CheckedJob:
+    """Check a job or schedule of Azure ML that is to be run or submitted.
+
+    Args:
+        path: The file.
+        document: The file, if it is parsed already.
+        tolerate: Tells of an error that does not keep the job from running where it is to run.
+
+    Raises:
+        SpecError: The file has other errors, names code outside its project, or takes too long to check.
+    """
+    report, (run,) = check_files([path], document=document)
+    refuse_incomplete(report)
+    if wrong := [error for error in report.errors if not tolerate(error)]:
+        raise SpecError(wrong, report.sources)
+    if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(path)):
+        raise SpecError(outside, report.sources)
+    return CheckedJob(next(iter(run.jobs.values()), None), report, run.context)
 
 
 def make_spec_error(problems: Iterable[Problem], sources: Sources) -> SpecError:

@@ -19,7 +19,7 @@ from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.launch import resolve_value
 from worldsize.azureml.model import Cluster, Component, Data, Field, Job, Literal, Port, Step
 from worldsize.base.problem import Problem
-from worldsize.checking import boundary, checker, discover, refuse_incomplete
+from worldsize.checking import boundary, check_job, discover
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
@@ -111,28 +111,19 @@ def _compile(
 def _read_native(
     path: Path, kind: str, document: yaml.Document, settings: Mapping[str, str], fill: Callable[[Job], Job]
 ) -> Target:
-    report, runs = checker.check_files([path])
-    refuse_incomplete(report)
-    if report.errors:
-        raise SpecError(report.errors, report.sources)
-    if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(path)):
-        raise SpecError(outside, report.sources)
-    clusters = {name: cluster for run in runs for name, cluster in run.context.clusters.items()}
-    job, files = None, boundary.make_files(path)
+    checked = check_job(path, document)
+    job, report = checked.job, checked.report
     overrides: list[dict[str, Any]] = []
     if kind == "schedule":
         assert isinstance(document.root, yaml.Mapping)
-        read, _ = jobs.read_schedule(document.root, path, files, lambda _: True)
+        read, _ = jobs.read_schedule(document.root, path, boundary.make_files(path), lambda _: True)
         job = read.job
         if settings:
             raise _refuse_settings(read, settings)
-    else:
-        job, _ = jobs.read_job(path, files)
-        if job is not None and settings:
-            job, overrides = _override(fill(job), document, settings)
-    return Target(
-        path, kind == "schedule", job, overrides, dict(clusters), report.diagnostics, report.sources
-    )
+    elif job is not None and settings:
+        job, overrides = _override(fill(job), document, settings)
+    clusters = dict(checked.tree.clusters)
+    return Target(path, kind == "schedule", job, overrides, clusters, report.diagnostics, report.sources)
 
 
 def _override(

@@ -16,9 +16,7 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.checking import boundary, discover
-from worldsize.checking.checker import check_files
-from worldsize.documents.errors import SpecError
+from worldsize.checking import discover
 from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.documents.yaml import Scalar, load
 from worldsize.emit import plan_file
@@ -87,13 +85,8 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
     if checked:
         return Target(target, settings)
-    report, runs = check_files([target], document=document)
-    checking.refuse_incomplete(report)
-    if wrong := tuple(problem for problem in report.errors if problem.code not in MENTIONED):
-        raise SpecError(wrong, report.sources)
-    if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(target)):
-        raise SpecError(outside, report.sources)
-    return Target(target, settings, parsed=runs[0].context.files.documents)
+    tree = checking.check_job(target, document, tolerate=lambda error: error.code in MENTIONED).tree
+    return Target(target, settings, parsed=tree.files.documents)
 
 
 def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document:

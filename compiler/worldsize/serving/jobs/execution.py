@@ -58,6 +58,7 @@ def execute_job(home: Home, database: Database, name: str, environment: str) -> 
             view=reporter,
             run_id=name,
             name_step=reporter.name,
+            checked=True,
         )
     except RunError as error:
         _refuse_job(home, database, job, _describe_problems(error.problems))

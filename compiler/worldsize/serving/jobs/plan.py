@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import binding, fields, literals
-from worldsize.azureml.job import read_job
 from worldsize.azureml.model import Component, Field, Job, Literal, Step
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import count_launched
@@ -76,9 +74,8 @@ def child_record(
     )
 
 
-def plan_children(path: Path) -> JobPlan:
-    """Plan the jobs below a job from its file."""
-    job, _ = read_job(path)
+def plan_children(job: Job | None) -> JobPlan:
+    """Plan the jobs below a job."""
     if job is None:
         return JobPlan(None, ())
     if job.type != "pipeline":
@@ -169,17 +166,12 @@ def _list_outputs(step: Step) -> dict[str, Any]:
     return shown
 
 
-def count_slots(path: Path, available: int) -> int:
-    """The slots of this machine that a job takes: those of its largest step, at most ``available``."""
-    job, _ = read_job(path)
-    return 1 if job is None else max(1, min(available, _widest(job)))
-
-
-def _widest(job: Job) -> int:
+def count_processes(job: Job) -> int:
+    """The processes of the largest step of a job, which take a slot each."""
     widths = [1]
     for step in job.steps.values():
         inner = step.component.graph if step.component is not None else None
-        widths.append(_widest(inner) if inner is not None else _count_processes(step))
+        widths.append(count_processes(inner) if inner is not None else _count_processes(step))
     return max(widths)
 
 

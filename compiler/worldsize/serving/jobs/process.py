@@ -22,7 +22,7 @@ from worldsize.serving.home import Home
 
 # The files in the folder of a job.
 JOB_FILE, SETTINGS_FILE = "pipeline.yml", "worldsize.yml"
-LOCK, OUTPUT, SLOTS = "process.lock", "process.log", "process.slots"
+LOCK, OUTPUT, SLOTS, WIDTH = "process.lock", "process.log", "process.slots", "process.width"
 
 
 PATIENCE_SECONDS = 1.0  # those who look whether a job runs hold the lock for a moment
@@ -99,6 +99,19 @@ def prepare_process(folder: Path, slots: Iterable[int]) -> None:
     """
     (folder / OUTPUT).touch()
     write_whole(folder / SLOTS, " ".join(map(str, slots)).encode(), follow=False, flush=False)
+
+
+def write_width(folder: Path, processes: int) -> None:
+    """Note how many processes the largest step of a job starts, by which the queue lends slots."""
+    (folder / WIDTH).write_text(str(processes), encoding="ascii")
+
+
+def read_width(folder: Path) -> int:
+    """The processes of the largest step of a job; 1 where that is not known."""
+    try:
+        return int(untrusted.read_text(folder / WIDTH, encoding="ascii"))
+    except (OSError, ValueError):
+        return 1
 
 
 def read_slots(folder: Path) -> tuple[int, ...]:

@@ -28,12 +28,11 @@ from worldsize.serving.front.environment import apply_variables, mlflow_server_v
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.execution import end_job
-from worldsize.serving.jobs.plan import count_slots
 from worldsize.serving.jobs.process import (
-    JOB_FILE,
     find_process,
     prepare_process,
     read_slots,
+    read_width,
     signal_process,
     start_process,
 )
@@ -136,7 +135,7 @@ class Queue:
         """Start a job if it fits; False if it must wait."""
         folder = self.workspace.home.jobs / name
         if name not in self._sizes:
-            self._sizes[name] = count_slots(folder / JOB_FILE, self.machine.slots)
+            self._sizes[name] = max(1, min(self.machine.slots, read_width(folder)))
         lent = {slot for active in self.active.values() for slot in active.slots}
         free = [slot for slot in range(self.machine.slots) if slot not in lent]
         adopted = sum(1 for active in self.active.values() if not active.slots)

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.references import classify
-from worldsize.checking import check, discover
+from worldsize.checking import check_job, discover
 from worldsize.checking.settings import describe_size, read_settings
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
 from worldsize.running.prepare.targets import MENTIONED
@@ -25,10 +26,11 @@ from worldsize.serving.control.resources import get_resource
 from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
-from worldsize.serving.jobs.plan import plan_children
+from worldsize.serving.jobs.plan import count_processes, plan_children
+from worldsize.serving.jobs.process import write_width
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import References
-from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files, write_settings
+from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
 from worldsize.serving.tracking import models
 from worldsize.serving.workspace import Workspace
 
@@ -119,22 +121,22 @@ def _refuse_taken(workspace: Workspace, name: str) -> None:
 
 
 def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: Path) -> Any:
-    """Write the YAML of a job and check it; the children that it will have."""
+    """Write the YAML of a job and check it, once for all: the runner does not check it again."""
     references = References(WorkspaceLookup(workspace))
     files = translate_job(properties, references)
     settings = describe_project(workspace, references)
     path = write_files(files, folder, settings)
-    report = check([path])
-    if refused := [error for error in report.errors if error.confidence == "certain" and _judged(error)]:
-        raise ServiceError(400, "ValidationError", _describe_errors(refused))
-    lenient = sorted({error.code for error in report.errors})
-    if lenient:  # the runner checks once more, and must not be stricter
-        write_settings(folder, {**settings, "severity": dict.fromkeys(lenient, "warning")})
-    return plan_children(path)
+    try:
+        job = check_job(path, tolerate=_is_tolerated).job
+    except SpecError as error:
+        wrong = [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
+        raise ServiceError(400, "ValidationError", _describe_errors(wrong)) from None
+    write_width(folder, count_processes(job) if job is not None else 1)
+    return plan_children(job)
 
 
-def _judged(diagnostic: Diagnostic) -> bool:
-    return diagnostic.code not in TOLERATED
+def _is_tolerated(error: Diagnostic) -> bool:
+    return error.code in TOLERATED or error.confidence != "certain"
 
 
 def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:

@@ -21,7 +21,6 @@ from worldsize.fixing.apply import Setting, set_values
 from worldsize.planning.advising import clusters, layouts
 from worldsize.planning.advising.options import make_option
 from worldsize.resolving.advice_settings import list_settings
-from worldsize.resolving.step_estimates import find_case
 
 FILE = """\
 workload: {kind: transformer, parameters: 6.65e9, layers: 32, width: 4096, heads: 32, vocabulary: 50368,
@@ -204,6 +203,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
     """Of every division over a cluster; the plan of the edited spec trains the same way."""
     path = tmp_path / "spec.yml"
     text = SPEC.replace("train_ddp", uses).replace("batch_size: 16", "batch_size: 64")
+    text = text.replace("max_instances: 1", "max_instances: 2")
     path.write_text(text if uses == "train_ddp" else text.replace(", strategy: fsdp", ""), encoding="utf-8")
     asked = read_asked(path, Request(max_instances=2, region="westeurope"), None)
     subject, spec = asked.subjects[0], api.plan_spec(path).planned.spec
@@ -219,10 +219,21 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
         assert option is not None
         wanted = [Setting(*each) for each in list_settings(spec, subject, option)]
         planned = api.plan_spec(path, yaml.load(path, set_values(yaml.load(path), wanted)))
-        assert is_as_advised(planned.plan, subject, option)
-        case = find_case(planned.planned, "train", planned.plan.steps["train"])
-        assert not isinstance(case, str)
-        assert case.training == training
+        assert is_as_advised(planned, subject, option)
+        other = replace(option, training=replace(training, recomputation="selective"))
+        assert not is_as_advised(planned, subject, other)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_maximum_of_the_spec_is_never_raised(most: int, tmp_path: Path) -> None:
+    text = OWN.replace("max_instances: 16", f"max_instances: {most}").replace("instance_count: 2\n", "\n")
+    shown = advise(tmp_path, text, "--budget", "5000", "--keep-layout", "--json")
+    assert shown.exit_code == 0, shown.output
+    (step,) = json.loads(shown.stdout)["steps"]
+    assert {option["instance_count"] for option in step["front"]} <= set(range(1, most + 1))
+    applied = advise(tmp_path, text, "--budget", "5000", "--keep-layout", "--apply")
+    assert applied.exit_code == 0, applied.output
+    assert f"max_instances: {most}}}" in (tmp_path / "spec.yml").read_text(encoding="utf-8")
 
 
 def test_a_profile_of_several_steps_is_not_changed(tmp_path: Path) -> None:

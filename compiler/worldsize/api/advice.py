@@ -31,7 +31,6 @@ from worldsize.planning.advising.search import advise as find_clusters
 from worldsize.planning.advising.search import try_other_batches
 from worldsize.planning.estimates.calibration import Calibration
 from worldsize.planning.estimates.model import Transformer
-from worldsize.planning.model import Plan
 from worldsize.resolving.advice_settings import explain_refusal, list_settings
 from worldsize.resolving.advice_subjects import describe_file, read_steps
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
@@ -232,7 +231,7 @@ def make_question(
     kept = (training.tensor_parallel, training.pipeline_parallel)
     choice = Choice(
         sizes=asked.sizes,
-        max_instances=request.max_instances,
+        max_instances=min(request.max_instances, subject.max_instances or request.max_instances),
         tiers=asked.tiers,
         shardings=subject.shardings,
         divides_layers=subject.divides_layers,
@@ -377,7 +376,7 @@ def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before:
     """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
     checked = api.plan_spec(document.path, document)
     for subject, option in chosen:
-        if not is_as_advised(checked.plan, subject, option):
+        if not is_as_advised(checked, subject, option):
             raise NotExpressibleError("its plan is another one than was advised", subject, option, [])
     advised = {subject.name for subject, _ in chosen}
     for name, step in before.plan.steps.items():
@@ -387,19 +386,15 @@ def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before:
     return checked
 
 
-def is_as_advised(plan: Plan, subject: Subject, option: Option) -> bool:
-    """Whether a plan has the cluster, the degrees and the batches of an option."""
-    step, training, cluster = plan.steps[subject.name], option.training, option.cluster
-    topology, batches = step.topology, step.training
-    if batches is None:
-        return False
-    have = (
-        (topology.instance_type, topology.instance_count, topology.world_size),
-        (topology.tensor_parallel_size, topology.pipeline_parallel_size),
-        (batches.batch_size_per_device, batches.gradient_accumulation_steps, batches.global_batch_size),
-    )
-    return have == (
-        (option.instance_type, cluster.instance_count, cluster.world_size),
-        (training.tensor_parallel, training.pipeline_parallel),
-        (training.micro_batch, training.accumulation, subject.case.global_batch),
+def is_as_advised(checked: CheckedSpec, subject: Subject, option: Option) -> bool:
+    """Whether a step of a spec trains as an option says: on its cluster, with its layout and batches."""
+    subjects, _ = read_steps(checked.planned, checked.plan)
+    case = next((other.case for other in subjects if other.name == subject.name), None)
+    return (
+        case is not None
+        and case.training == option.training
+        and case.global_batch == subject.case.global_batch
+        and case.cluster.instance_type == option.instance_type
+        and case.cluster.instance_count == option.cluster.instance_count
+        and case.cluster.world_size == option.cluster.world_size
     )

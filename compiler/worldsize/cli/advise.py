@@ -38,7 +38,7 @@ from worldsize.facts.prices import PriceFileError, suggest_region
 from worldsize.fixing import unified_diff
 from worldsize.planning.advising.clusters import make_cluster
 from worldsize.planning.advising.front import rank_by_money, rank_by_time
-from worldsize.planning.advising.model import Shortage
+from worldsize.planning.advising.model import Shortage, Subject
 from worldsize.resolving.measured_case import UnusableRunError
 
 EPILOG = """\b
@@ -201,28 +201,35 @@ def _explain_nothing(step: AdvisedStep, advised: Advised) -> tuple[str, str]:
             f"{other}; `worldsize catalogue --prices` reads today's prices",
         )
     if found.shortage is not None:
-        return _describe_shortage(subject.name, found.shortage, advised)
+        return _describe_shortage(subject, found.shortage, advised)
     if not found.considered and not found.precise:
         precision = subject.case.training.precision
         return f"no GPU of these sizes computes in {precision}", "name other `--sizes`"
     return (
         f"no cluster of these sizes keeps the global batch of {subject.case.global_batch}",
-        "choose a global batch that more numbers of GPUs divide, or raise `--max-instances`",
+        f"choose a global batch that more numbers of GPUs divide, or {_name_limit(subject)}",
     )
 
 
-def _describe_shortage(name: str, shortage: Shortage, advised: Advised) -> tuple[str, str]:
+def _name_limit(subject: Subject) -> str:
+    """What keeps a cluster from more instances."""
+    if subject.max_instances is None:
+        return "raise `--max-instances`"
+    return f"raise `max_instances: {subject.max_instances}` of its compute profile"
+
+
+def _describe_shortage(subject: Subject, shortage: Shortage, advised: Advised) -> tuple[str, str]:
     """The smallest need beside the largest GPU."""
     made = [cluster for size in advised.sizes if (cluster := make_cluster(size, 1)) is not None]
     largest = max(made, key=lambda cluster: cluster.gpu.memory_bytes)
     where = f"{shortage.cluster.instance_count} × {shortage.cluster.instance_type}"
     layout = advice_table.describe_layout(shortage.training)
     message = (
-        f"`{name}` fits no GPU: it needs at least {format_memory(int(shortage.needed_bytes))}"
+        f"`{subject.name}` fits no GPU: it needs at least {format_memory(int(shortage.needed_bytes))}"
         f" ({layout}, on {where}), and the largest, {largest.gpu.name} of `{largest.instance_type}`, has"
         f" {format_memory(int(largest.gpu.memory_bytes))}"
     )
-    return message, "raise `--max-instances` to shard the model over more GPUs, or make it smaller"
+    return message, f"{_name_limit(subject)} to shard the model over more GPUs, or make it smaller"
 
 
 def _apply(advised: Advised) -> None:

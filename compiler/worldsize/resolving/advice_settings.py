@@ -61,9 +61,6 @@ def _set_compute(spec: Spec, step: Step, option: Option) -> Settings:
     settings: Settings = [((*path, "instance_type"), option.instance_type)]
     if profile.tier is not None or option.tier != "dedicated":
         settings.append(((*path, "tier"), option.tier))
-    count = option.cluster.instance_count
-    if profile.max_instances is not None and profile.max_instances.value < count:
-        settings.append(((*path, "max_instances"), count))
     return settings
 
 

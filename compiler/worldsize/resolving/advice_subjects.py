@@ -68,6 +68,7 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
         samples=_count_samples(plan.training),
         rate=_find_rate(plan.training),
         checkpoint_seconds=find_checkpoint_seconds(plan, planned.job.steps[plan.step]),
+        max_instances=_find_most_instances(planned, plan.step),
     )
     if step.uses is None or step.uses.value not in _BUILT_IN:
         return subject
@@ -82,6 +83,12 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
         recomputes=("none",) if step.uses.value == "train_horovod" else ("none", "full"),
         automatic_precision=inputs["precision"] == "auto",
     )
+
+
+def _find_most_instances(planned: Planned, step: str) -> int | None:
+    compute = planned.spec.steps[step].compute
+    profile = planned.spec.compute.get(compute.value) if compute is not None else None
+    return profile.max_instances.value if profile is not None and profile.max_instances is not None else None
 
 
 def _count_samples(training: PlannedTraining | None) -> float | None:

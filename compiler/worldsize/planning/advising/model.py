@@ -76,6 +76,7 @@ class Subject(Struct, frozen=True):
         recomputes: the kinds of recomputation that may be chosen.
         checkpoint_seconds: that the training waits for one checkpoint; None if it writes none.
         automatic_precision: whether the GPU chooses the precision.
+        max_instances: of its cluster, where the spec limits them.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Subject(Struct, frozen=True):
     recomputes: tuple[Recomputation, ...]
     checkpoint_seconds: float | None
     automatic_precision: bool = False
+    max_instances: int | None = None
 
 
 class Question(Struct, frozen=True):

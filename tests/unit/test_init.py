@@ -11,6 +11,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+import worldsize
 from worldsize import checking
 from worldsize.azureml.yaml_dump import Flow, dump
 from worldsize.cli.main import main
@@ -117,6 +118,26 @@ def test_without_a_source_it_is_an_example(folder: Path) -> None:
     assert spec["compute"]["gpu"]["instance_type"] == "Standard_NC96ads_A100_v4"
     assert not checking.check(["digits"]).errors
     assert "run it:    worldsize run digits/digits.yml" in done.output
+
+
+CONNECTED = ("Standard_NC96ads_A100_v4", "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5")
+ANY_SIZE = [
+    ("Standard_NC24ads_A100_v4", 1),
+    *((size, count) for size in CONNECTED for count in (1, 2, 3, 5, 8)),
+]
+
+
+@pytest.mark.parametrize("source", [None, "data.csv"])
+@pytest.mark.parametrize(("size", "count"), ANY_SIZE)
+def test_a_project_of_any_size_passes_its_own_check(
+    size: str, count: int, source: str | None, tmp_path: Path
+) -> None:
+    if source is not None:
+        rows = "".join(f"{n},{n % 7},{n % 2}\n" for n in range(2000))
+        (tmp_path / source).write_text(f"area,rooms,label\n{rows}", encoding="utf-8")
+    path = tmp_path / source if source is not None else None
+    worldsize.init(tmp_path, source=path, name="job", instance_type=size, instance_count=count)
+    assert checking.check([tmp_path]).exit_code == 0
 
 
 def test_pictures_in_class_folders_become_a_spec(folder: Path) -> None:

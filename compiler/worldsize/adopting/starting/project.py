@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +22,7 @@ from worldsize.adopting.project.files import (
     write_files,
 )
 from worldsize.adopting.project.inputs import find_data
-from worldsize.adopting.project.spec import Target, choose_size, find_size, most_instances
+from worldsize.adopting.project.spec import TIMEOUT_SECONDS, Target, choose_size, find_size, most_instances
 from worldsize.adopting.starting import files
 from worldsize.adopting.starting.pipeline import (
     StartError,
@@ -360,7 +359,7 @@ def surround_pipeline(folder: Path, pipeline: Path, sizes: dict[str, str | None]
 def _surround(clusters: Mapping[str, tuple[str | None, int | None]]) -> dict[str, str]:
     return {
         files.SETTINGS: files.write_settings(clusters),
-        files.WORKFLOW: files.write_workflow(version("worldsize")),
+        files.WORKFLOW: files.write_workflow(),
     }
 
 
@@ -394,16 +393,30 @@ def choose_batch(rows: int | None, world_size: int) -> int:
     return batch
 
 
+MOST_GROWTH = 8  # of the batch: with Adam the √ rule holds below 10 (Malladi et al. 2022)
+
+
+def choose_scale(batch: int, world_size: int) -> Flow:
+    """The reference on one GPU; on many the global batch is pinned where the √ rule still holds."""
+    if world_size <= MOST_GROWTH:
+        return Flow(reference=Flow(batch_size=batch, learning_rate=0.001))
+    batch = max(batch, -(-world_size // MOST_GROWTH))
+    whole = batch * MOST_GROWTH // world_size * world_size
+    return Flow(reference=Flow(batch_size=batch, learning_rate=0.001), global_batch_size=whole)
+
+
 def describe_start(start: Start, instance_type: str, instance_count: int) -> dict[str, Any]:
     """The spec of a project: shard, train, evaluate, register."""
     most = most_instances(instance_count)
     gpu = Flow(target=f"azureml:{GPU_CLUSTER}", instance_type=instance_type, max_instances=most)
     cpu = Flow(target=f"azureml:{CPU_CLUSTER}", instance_type=CPU_SIZE, max_instances=1)
-    count = {"instance_count": instance_count} if instance_count > 1 else {}
+    # Several GPU instances cost most when they hang.
+    timeout = Field(TIMEOUT_SECONDS, comment="seconds")
+    count = {"instance_count": instance_count, "timeout": timeout} if instance_count > 1 else {}
     train = Flow(model=start.model, epochs=start.epochs, **_ADAM, **start.train)
     size = vm_sizes.lookup(instance_type)
     world_size = max(1, size.devices if size is not None else 1) * instance_count
-    reference = Flow(batch_size=choose_batch(start.rows, world_size), learning_rate=0.001)
+    scale = choose_scale(choose_batch(start.rows, world_size), world_size)
     return {
         "name": start.name,
         "compute": {"gpu": gpu, "cpu": cpu},
@@ -418,7 +431,7 @@ def describe_start(start: Start, instance_type: str, instance_count: int) -> dic
                 "compute": "gpu",
                 **count,
                 "with": train,
-                "scale": Field(Flow(reference=reference), comment="what works on one GPU"),
+                "scale": Field(scale, comment="what works on one GPU"),
             },
             "evaluate": Flow(uses="evaluate", compute="cpu"),
             "register": Flow(uses="register", compute="cpu", **{"with": Flow(model_name=start.name)}),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import worldsize
 from worldsize.adopting.apply import AlreadyAdoptedError, Prepared
@@ -66,6 +68,15 @@ def test_adopting_shows_the_adoption_and_writes_a_project(script: Path) -> None:
     assert script.read_bytes() == before
     with pytest.raises(worldsize.OutputError, match="`job` is not empty"):
         worldsize.adopt(script, output="job", prove=False)
+
+
+@pytest.mark.parametrize("name", ["my train.py", "a$(touch pwned).py", "it's.py"])
+def test_the_name_of_a_script_is_one_word_of_its_command(script: Path, name: str) -> None:
+    adopted = worldsize.adopt(script.rename(name), write=True, prove=False)
+    (spec,) = (path for path in adopted.written if path.suffix == ".yml" and path.stem != "conda")
+    command = yaml.safe_load(spec.read_text(encoding="utf-8"))["steps"]["train"]["command"]
+    assert shlex.split(command)[:2] == ["python", name]
+    assert not worldsize.check([spec]).errors
 
 
 def test_adopting_twice_is_an_error_with_the_project(script: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 from typing import Any
@@ -161,7 +162,7 @@ def _command(request: SpecRequest) -> Iterator[str]:
     }
     ours = [(flag, value) for flag, value in values.values() if flag is not None]
     ours += [(each.flag, each.value) for each in request.inputs]
-    yield from ("python", "-m", profile.module) if profile.module else ("python", request.script)
+    yield from ("python", "-m", profile.module) if profile.module else ("python", shlex.quote(request.script))
     yield from write_arguments(profile, request.arguments, ours)
 
 

@@ -15,9 +15,9 @@ import pytest
 # The most that there may be of each: numbers, written here. A bound falls with its measure, which it may
 # exceed by 1 %.
 BOUNDS = {
-    "files": 738,
+    "files": 735,
     "lines": 107_400,
-    "small modules": 88,
+    "small modules": 86,
     "edges between packages": 167,
     "packages in knots": 0,
     "edges in running": 34,
@@ -32,7 +32,7 @@ BOUNDS = {
     "functions called of": 0,
     "noqa": 110,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1273,
+    "test files": 1272,
     "lines of golden files": 13_597,
     "processor seconds of the fast tests": 130,
 }

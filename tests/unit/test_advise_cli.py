@@ -20,7 +20,7 @@ from worldsize.facts import vm_sizes
 from worldsize.fixing.apply import Setting, set_values
 from worldsize.planning.advising import clusters, layouts
 from worldsize.planning.advising.options import make_option
-from worldsize.resolving.advice_settings import list_settings
+from worldsize.resolving.advice import list_settings
 
 FILE = """\
 workload: {kind: transformer, parameters: 6.65e9, layers: 32, width: 4096, heads: 32, vocabulary: 50368,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from worldsize.base import resources
 from worldsize.cli.main import main
 from worldsize.planning.estimates.estimate import estimate
-from worldsize.resolving.estimate_case import resolve_case
+from worldsize.resolving.workloads import resolve_case
 from worldsize.spec.estimate_file import read_estimate_file
 
 SCHEMA = json.loads((resources.schemas() / "estimate.schema.json").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import PriceList, read_price_list
 from worldsize.planning.advising.model import Choice, Question
 from worldsize.planning.advising.options import make_option
-from worldsize.resolving.advice_subjects import read_steps
+from worldsize.resolving.advice import read_steps
 
 SIZES = {"Standard_NC96ads_A100_v4": 4, "Standard_ND96isr_H100_v5": 8, "Standard_NC64as_T4_v3": 4}
 TRAINERS: Mapping[str, Mapping[str, tuple[Any, ...]]] = {

@@ -31,8 +31,7 @@ from worldsize.planning.advising.search import advise as find_clusters
 from worldsize.planning.advising.search import try_other_batches
 from worldsize.planning.estimates.calibration import Calibration
 from worldsize.planning.estimates.model import Transformer
-from worldsize.resolving.advice_settings import explain_refusal, list_settings
-from worldsize.resolving.advice_subjects import describe_file, read_steps
+from worldsize.resolving.advice import describe_file, explain_refusal, list_settings, read_steps
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.spec import is_spec
 

@@ -13,7 +13,6 @@ import click
 
 from worldsize import api
 from worldsize.base.wording import format_memory, plural
-from worldsize.checking import CheckedSpec
 from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.text import wants_colour

@@ -19,13 +19,12 @@ from worldsize.base.wording import join_words, shorten
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.resolving import (
     components,
+    estimate_findings,
     own_command,
     pipeline_ports,
     plan_values,
     quality_gate,
     rows,
-    slow_networks,
-    stated_arithmetic,
     step_settings,
     sweeps,
     user_files,
@@ -69,7 +68,7 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         tuple(consequences),
         vm_sizes,
     )
-    found = (*stated_arithmetic.check_arithmetic(planned), *slow_networks.check_networks(planned))
+    found = (*estimate_findings.check_arithmetic(planned), *estimate_findings.check_networks(planned))
     return replace(planned, problems=(*planned.problems, *found)) if found else planned
 
 

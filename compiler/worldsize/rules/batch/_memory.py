@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from worldsize.planning.estimates.model import Training
     from worldsize.resolving.planned import Planned
 
-_NOTHING_FITS = "divide the model over more or larger GPUs"
-
 
 def check_planned(context: Context, planned: Planned) -> Iterator[Problem]:
     """Estimate the memory of the steps that have a plan: only a spec says what the estimate needs."""
@@ -48,8 +46,8 @@ def _check_described(planned: Planned, plan: Plan, described: Collection[str]) -
         if not isinstance(case, str) and not memory.fits(case):
             changes = [changed.training for _, changed in memory.find_fitting(case)]
             texts = [_name_changes(planned.job.steps[name], case.training, change) for change in changes]
-            offered = [text for text in texts if text is not None]
-            help_ = f"what fits: {', or '.join(offered)}" if offered else _NOTHING_FITS
+            fitting = ", or ".join(text for text in texts if text is not None)
+            help_ = f"what fits: {fitting}" if fitting else "divide the model over more or larger GPUs"
             at = scale.batch_size_per_device
             span = scale.workload.span if at is None else at.span
             yield Problem("memory-exceeded", span, memory.describe_shortage(case), help_)

@@ -23,5 +23,7 @@ RULES = (
     Rule("WS686", "create-job-without-type", "warning", "a scheduled job without a type",
          on=("JobSchedule",)),
     Rule("WS687", "schedule-keeps-version", "warning", "data of a schedule that is named by a label",
-         on=("JobSchedule", "Planned"), since="0.2.0", confidence="likely"),
+         on=("JobSchedule", "Planned"), checked_in="_kept_data", since="0.2.0", confidence="likely"),
+    Rule("WS688", "schedule-repeats-data", "warning", "a schedule that trains on data that cannot change",
+         on=("JobSchedule", "Planned"), checked_in="_kept_data", since="0.2.0", confidence="likely"),
 )

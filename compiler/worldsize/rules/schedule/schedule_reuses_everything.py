@@ -21,7 +21,7 @@ def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Find
     job, reference = schedule.job, schedule.reference
     if job is None or job.type != "pipeline" or not job.steps or reference is None or reference.span is None:
         return
-    if _forced(schedule, job) or _changes(job, schedule.inputs):
+    if is_forced(schedule, job) or _changes(job, schedule.inputs):
         return
     reused = {name: _is_reused(step) for name, step in job.steps.items()}
     again = [name for name, is_same in reused.items() if is_same is False]
@@ -68,7 +68,8 @@ def _is_model(step: Step, port: str) -> bool:
     return declared is not None and (port == "model" or str(declared.type).endswith("_model"))
 
 
-def _forced(schedule: JobSchedule, job: Job) -> bool:
+def is_forced(schedule: JobSchedule, job: Job) -> bool:
+    """Whether all steps run again, by the schedule or its pipeline."""
     forced = read_member(job.settings, "force_rerun")
     settings = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
     force_rerun = to_python(settings).get("force_rerun") if isinstance(settings, Mapping) else None

@@ -61,7 +61,6 @@ class Queue:
     workspace: Workspace
     machine: Machine
     active: dict[str, Active] = field(default_factory=dict)
-    _sizes: dict[str, int] = field(default_factory=dict)
 
     def adopt(self) -> None:
         """Take over what an earlier server started; what has died since is recorded."""
@@ -105,7 +104,6 @@ class Queue:
             return
         self._settle(name)  # first: what the disk refuses is tried again
         del self.active[name]
-        self._sizes.pop(name, None)
 
     def _lives(self, name: str, active: Active) -> bool:
         if active.process is not None:
@@ -134,14 +132,13 @@ class Queue:
     def _start(self, name: str) -> bool:
         """Start a job if it fits; False if it must wait."""
         folder = self.workspace.home.jobs / name
-        if name not in self._sizes:
-            self._sizes[name] = max(1, min(self.machine.slots, read_width(folder)))
+        width = max(1, min(self.machine.slots, read_width(folder)))
         lent = {slot for active in self.active.values() for slot in active.slots}
         free = [slot for slot in range(self.machine.slots) if slot not in lent]
         adopted = sum(1 for active in self.active.values() if not active.slots)
-        if len(free) - adopted < self._sizes[name]:
+        if len(free) - adopted < width:
             return False
-        slots = tuple(free[: self._sizes[name]])
+        slots = tuple(free[:width])
         prepare_process(folder, slots)  # a job that the disk refuses waits until it can be written
         if not records.claim(self.workspace.database, name, before=("Queued",), after="Preparing"):
             return True  # it was canceled

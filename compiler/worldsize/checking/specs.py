@@ -108,13 +108,10 @@ def refuse_incomplete(report: Report) -> None:
     Raises:
         SpecError: A file took too long to check.
     """
-    over = [each.slug == OVER_BUDGET for each in report.diagnostics]
-    if any(over):
-        diagnostics = [
-            replace(each, severity="error") if late else each
-            for each, late in zip(report.diagnostics, over, strict=True)
-        ]
-        raise SpecError(diagnostics, report.sources)
+    if any(finding.slug == OVER_BUDGET for finding in report.diagnostics):
+        raised = ((each, each.slug == OVER_BUDGET) for each in report.diagnostics)
+        late = [replace(each, severity="error") if is_late else each for each, is_late in raised]
+        raise SpecError(late, report.sources)
 
 
 @contextmanager

@@ -56,6 +56,13 @@ def test_a_spec_is_compiled_with_its_clusters_and_schedule(tmp_path: Path) -> No
     assert load(DIGITS, tmp_path / "out", schedule=True).path.name == "schedule.yml"
 
 
+def test_what_the_project_leaves_out_of_checks_is_submitted_all_the_same(pipeline: Path) -> None:
+    Path("worldsize.yml").write_text("exclude: [pipeline.yml]\n")
+    target = load(pipeline, epochs="4")
+    assert sorted(target.compute_names) == ["cpu-cluster", "gpu-cluster"]
+    assert target.overrides
+
+
 def test_a_pipeline_is_taken_as_it_is(pipeline: Path) -> None:
     target = load(pipeline)
     assert (target.path, target.is_schedule) == (pipeline, False)

@@ -226,15 +226,8 @@ def compile_document(
     with in_budget(path, report.sources):
         layout = _lay_out(checked, folder, allowed, runs)
     output_folder.write_folder(layout.files, folder)
-    return Compiled(
-        folder,
-        tuple(layout.files),
-        checked.plan,
-        report.diagnostics,
-        report.sources,
-        layout.job,
-        checked.planned,
-    )
+    files, planned = tuple(layout.files), checked.planned
+    return Compiled(folder, files, checked.plan, report.diagnostics, report.sources, layout.job, planned)
 
 
 def read_graph(compiled: Compiled, files: Files) -> Job:

@@ -112,16 +112,19 @@ def _read_native(
     path: Path, kind: str, document: yaml.Document, settings: Mapping[str, str], fill: Callable[[Job], Job]
 ) -> Target:
     checked = check_job(path, document)
-    job, report = checked.job, checked.report
+    report, files = checked.report, boundary.make_files(path)  # what is submitted may lie beside the tree
+    files.parsed = checked.tree.files.documents
     overrides: list[dict[str, Any]] = []
     if kind == "schedule":
         assert isinstance(document.root, yaml.Mapping)
-        read, _ = jobs.read_schedule(document.root, path, boundary.make_files(path), lambda _: True)
+        read, _ = jobs.read_schedule(document.root, path, files, lambda _: True)
         job = read.job
         if settings:
             raise _refuse_settings(read, settings)
-    elif job is not None and settings:
-        job, overrides = _override(fill(job), document, settings)
+    else:
+        job, _ = jobs.read_job(path, files)
+        if job is not None and settings:
+            job, overrides = _override(fill(job), document, settings)
     clusters = dict(checked.tree.clusters)
     return Target(path, kind == "schedule", job, overrides, clusters, report.diagnostics, report.sources)
 

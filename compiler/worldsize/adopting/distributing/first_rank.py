@@ -431,7 +431,7 @@ def _walk_sure(part: ast.expr) -> Iterator[ast.Call]:
 
 
 def _saves_alone(script: Script, call: ast.Call) -> bool:
-    """Whether a function of a module saves what is no model of the library that trains."""
+    """Whether a function of a module saves something other than a model of the library that trains."""
     top, _, last = script.module.name_of(call.func).partition(".")
     root = call.func
     while isinstance(root, ast.Attribute):

@@ -221,7 +221,7 @@ def _is_nested(value: Any) -> bool:
 
 
 def _are_categories(head: Head, name: str, called: str) -> bool:
-    """Whether the texts of a column repeat, so that they are no names of rows, and not too many."""
+    """Whether the texts of a column repeat, so that they do not name rows, and are not too many."""
     try:
         check_categories(name, head.values(name), sampled=not head.complete, called=called)
     except UserError:

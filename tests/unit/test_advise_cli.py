@@ -20,7 +20,7 @@ from worldsize.facts import vm_sizes
 from worldsize.fixing.apply import Setting, set_values
 from worldsize.planning.advising import clusters, layouts
 from worldsize.planning.advising.options import make_option
-from worldsize.resolving.advice import list_settings
+from worldsize.resolving.advice import list_settings, read_steps
 
 FILE = """\
 workload: {kind: transformer, parameters: 6.65e9, layers: 32, width: 4096, heads: 32, vocabulary: 50368,
@@ -219,9 +219,10 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
         assert option is not None
         wanted = [Setting(*each) for each in list_settings(spec, subject, option)]
         planned = api.plan_spec(path, yaml.load(path, set_values(yaml.load(path), wanted)))
-        assert is_as_advised(planned, subject, option)
+        ((edited,), _) = read_steps(planned.planned, planned.plan)
+        assert is_as_advised(edited.case, subject, option)
         other = replace(option, training=replace(training, recomputation="selective"))
-        assert not is_as_advised(planned, subject, other)
+        assert not is_as_advised(edited.case, subject, other)
 
 
 @pytest.mark.parametrize("most", [1, 2])

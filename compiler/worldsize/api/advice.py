@@ -30,7 +30,7 @@ from worldsize.planning.advising.options import make_option
 from worldsize.planning.advising.search import advise as find_clusters
 from worldsize.planning.advising.search import try_other_batches
 from worldsize.planning.estimates.calibration import Calibration
-from worldsize.planning.estimates.model import Transformer
+from worldsize.planning.estimates.model import Case, Transformer
 from worldsize.resolving.advice import describe_file, explain_refusal, list_settings, read_steps
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.spec import is_spec
@@ -374,8 +374,10 @@ def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, optio
 def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: CheckedSpec) -> CheckedSpec:
     """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
     checked = api.plan_spec(document.path, document)
+    subjects, _ = read_steps(checked.planned, checked.plan)
+    cases = {subject.name: subject.case for subject in subjects}
     for subject, option in chosen:
-        if not is_as_advised(checked, subject, option):
+        if not is_as_advised(cases.get(subject.name), subject, option):
             raise NotExpressibleError("its plan is another one than was advised", subject, option, [])
     advised = {subject.name for subject, _ in chosen}
     for name, step in before.plan.steps.items():
@@ -385,10 +387,8 @@ def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before:
     return checked
 
 
-def is_as_advised(checked: CheckedSpec, subject: Subject, option: Option) -> bool:
-    """Whether a step of a spec trains as an option says: on its cluster, with its layout and batches."""
-    subjects, _ = read_steps(checked.planned, checked.plan)
-    case = next((other.case for other in subjects if other.name == subject.name), None)
+def is_as_advised(case: Case | None, subject: Subject, option: Option) -> bool:
+    """Whether a step trains, as its ``case`` says, on an option's cluster, with its layout and batches."""
     return (
         case is not None
         and case.training == option.training

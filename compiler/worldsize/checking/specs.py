@@ -109,9 +109,12 @@ def refuse_incomplete(report: Report) -> None:
         SpecError: A file took too long to check.
     """
     if any(finding.slug == OVER_BUDGET for finding in report.diagnostics):
-        raised = ((each, each.slug == OVER_BUDGET) for each in report.diagnostics)
-        late = [replace(each, severity="error") if is_late else each for each, is_late in raised]
-        raise SpecError(late, report.sources)
+        raised = [_raise(each) if each.slug == OVER_BUDGET else each for each in report.diagnostics]
+        raise SpecError(raised, report.sources)
+
+
+def _raise(diagnostic: Diagnostic) -> Diagnostic:
+    return replace(diagnostic, severity="error")
 
 
 @contextmanager
@@ -128,7 +131,7 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
         from worldsize.rules import engine  # only a refusal needs it
 
         diagnostics = engine.diagnose([report_over_budget(str(path))])
-        raise SpecError([replace(each, severity="error") for each in diagnostics], sources) from None
+        raise SpecError([*map(_raise, diagnostics)], sources) from None
 
 
 def _explain_other_kind(runs: list[CheckRun]) -> Problem | None:

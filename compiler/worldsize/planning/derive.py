@@ -54,7 +54,7 @@ def derive(
         notes = Notes(name)
         interface = (interfaces or {}).get(name)
         counted = (rows or {}).get(name)
-        profile = spec.compute.get(step.compute.value) if step.compute else None
+        profile = spec.profile_of(name)
         typed = profile.instance_type if profile is not None else None
         size = lookup(typed.value, vm_sizes) if typed is not None else None
         placed = plan_topology(step, profile, interface, notes, size=size)

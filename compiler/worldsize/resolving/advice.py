@@ -87,8 +87,7 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
 
 
 def _find_most_instances(planned: Planned, step: str) -> int | None:
-    compute = planned.spec.steps[step].compute
-    profile = planned.spec.compute.get(compute.value) if compute is not None else None
+    profile = planned.spec.profile_of(step)
     return profile.max_instances.value if profile is not None and profile.max_instances is not None else None
 
 
@@ -111,7 +110,6 @@ def _find_rate(training: PlannedTraining | None) -> Rate | None:
 
 
 Settings = list[tuple[tuple[str, ...], int | str]]
-BUILT_IN = ("train_ddp", "train_deepspeed", "train_horovod")
 
 
 def list_settings(spec: Spec, subject: Subject, option: Option) -> Settings:
@@ -146,7 +144,7 @@ def explain_refusal(spec: Spec, subject: Subject, option: Option) -> str | None:
 
 
 def _is_built_in(step: Step) -> bool:
-    return step.uses is not None and step.uses.value in BUILT_IN
+    return step.uses is not None and step.uses.value in _BUILT_IN
 
 
 def _layout(training: Training) -> tuple[str, int, int, int, str]:

@@ -150,7 +150,7 @@ def _from(state: ResolveState, plan: StepPlan, quantity: str) -> PlannedValue:
 
 def source_spans(state: ResolveState, step: str, quantity: str) -> tuple[Span, ...]:
     """The places of the spec that a planned quantity comes from: where it is pinned, else what decides it."""
-    spec_step, profile = state.spec.steps[step], state.profile(step)
+    spec_step, profile = state.spec.steps[step], state.spec.profile_of(step)
     scale, launch = spec_step.scale, spec_step.distribution
     pins = [
         getattr(scale, quantity, None),

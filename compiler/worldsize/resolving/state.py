@@ -16,7 +16,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.planning.model import Plan, StepPlan, Topology
-from worldsize.spec.model import ComputeProfile, Located, Spec
+from worldsize.spec.model import Located, Spec
 
 
 class ResolveState(Struct):
@@ -51,11 +51,6 @@ class ResolveState(Struct):
     def step_plan(self, step: str) -> StepPlan | None:
         """The plan of a step; None where planning failed."""
         return self.plan.steps.get(step) if self.plan is not None else None
-
-    def profile(self, step: str) -> ComputeProfile | None:
-        """The entry of ``compute:`` that a step runs on."""
-        chosen = self.spec.steps[step].compute
-        return self.spec.compute.get(chosen.value) if chosen is not None else None
 
     def ports(self, step: str) -> Mapping[str, Port]:
         """The inputs that a step's component declares; none where it cannot be seen."""

@@ -75,8 +75,7 @@ def find_saving(plan: StepPlan, step: Step, tier: Tier) -> Saving | None:
 
 def read_tier(spec: Spec, name: str) -> Tier:
     """The tier of a step's compute profile."""
-    compute = spec.steps[name].compute
-    profile = spec.compute.get(compute.value) if compute else None
+    profile = spec.profile_of(name)
     is_low = profile is not None and profile.tier is not None and profile.tier.value == "low_priority"
     return "low_priority" if is_low else "dedicated"
 

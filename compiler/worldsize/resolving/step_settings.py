@@ -85,7 +85,7 @@ def check_clusters(state: ResolveState) -> None:
 
 def compute(state: ResolveState, step: str) -> Field[Any] | None:
     """``azureml:gpu-cluster``."""
-    chosen, profile = state.spec.steps[step].compute, state.profile(step)
+    chosen, profile = state.spec.steps[step].compute, state.spec.profile_of(step)
     if chosen is None or profile is None:
         return None
     target = profile.target.value if profile.target else f"azureml:{cluster_of(profile)}"

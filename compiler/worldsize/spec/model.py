@@ -265,3 +265,8 @@ class Spec(Struct, frozen=True):
     inputs: Mapping[str, PipelineInput]
     outputs: Mapping[str, PipelineOutput]
     planned_inputs: frozenset[str]  # whose defaults the plan is made with
+
+    def profile_of(self, step: str) -> ComputeProfile | None:
+        """The entry of ``compute:`` that a step runs on; None if it names none, or one that is not there."""
+        chosen = self.steps[step].compute
+        return self.compute.get(chosen.value) if chosen is not None else None

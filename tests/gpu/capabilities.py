@@ -83,6 +83,9 @@ def _measure_ceilings(trial: Trial) -> None:
     if not trial.on_gpu("the ceilings of matrix products and copies"):
         return
     trial.say(f"{flops / 1e12:.0f} TFLOP/s in bf16, {copied / 1e12:.2f} TB/s copied")
+    free, size = torch.cuda.mem_get_info()
+    context = size - free - torch.cuda.memory_reserved()  # nobody else uses the card now
+    trial.say(f"the context and its kernels take {context / 1e9:.2f} GB", context_bytes=context)
     from worldsize.facts import gpus
 
     gpu = gpus.lookup_product(trial.result["machine"]["gpu"])

@@ -14,15 +14,18 @@ from memory_plans import build_resnet
 from trainings import (
     TINY_VOCABULARY,
     Document,
+    Started,
     Trial,
     add_shared_code,
     make_token_shards,
     shard,
+    start_training,
     train,
+    waiting_ranks,
 )
 
 MOST_WAITING = 0.03  # of a step's time, as of the warning in `wstrain_torch/compute_clock.py`
-LEAST_FOR_ANOTHER = 25.0  # seconds
+LEAST_FOR_ANOTHER = 35.0  # seconds
 MOST_STALL = 0.2  # of a step, for a checkpoint that is written beside the training
 STOPPED = 75  # the exit status of a training that was asked to stop, and has saved its state
 
@@ -81,7 +84,7 @@ def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float, list[s
     reader = ShardReader(shards, "train")
     task, group = data.read_task(reader.manifest), Group(Launch(0, 0, 1))
     pictures = not task.reads_tokens
-    batch = 4 if trial.tiny else 64 if pictures else 16
+    batch = 64 if pictures and not trial.tiny else 4
     sizes = ModelOptions(2, 2, 32) if trial.tiny else ModelOptions(12, 12, 768)
     model = build_resnet(task.outputs) if pictures else models.build_model("gpt", task, sizes, sample=None)
     precision = Precision("fp32" if trial.tiny else "bf16", group.device)
@@ -100,9 +103,10 @@ def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float, list[s
         workers=2 if trial.tiny else 16 if pictures else 1,
         augmentation=augmentation,
     )
-    warm, steps = (1, 3) if trial.tiny else (8, 136)
+    # The clock judges after 16 of every eighth step.
+    warm, steps, fewer = (1, 3, 3) if trial.tiny else (8, 136, 32)
 
-    def take(batches: Iterator[Any]) -> float:
+    def take(batches: Iterator[Any], steps: int) -> float:
         for number in range(warm + steps):
             if number == warm:
                 _wait_for_gpu(trial)
@@ -113,13 +117,14 @@ def _time_steps(trial: Trial, shards: Path) -> tuple[float, float, float, list[s
         return (time.perf_counter() - began) / steps
 
     few = list(islice(loader.stream(0, 4), 4))
-    take(cycle(few))  # kernels are chosen, and memory is taken
+    take(cycle(few), 1)  # kernels are chosen, and memory is taken
     warned: list[str] = []
     batches = loader.stream(0, warm + steps)
     loaded = take(
-        LoaderClock(batches, loader.workers, warned.append) if group.device.type == "cuda" else batches
+        LoaderClock(batches, loader.workers, warned.append) if group.device.type == "cuda" else batches,
+        steps,
     )
-    repeated = take(cycle(few))
+    repeated = take(cycle(few), fewer)
     return loaded, repeated, batch / loaded, warned
 
 
@@ -130,27 +135,33 @@ def _wait_for_gpu(trial: Trial) -> None:
         torch.cuda.synchronize()
 
 
-def check_checkpoints(trial: Trial) -> None:
+def check_resuming(trial: Trial) -> None:
     """A training that was asked to stop, then killed, ends with the very weights of one that ran through."""
-    shards = make_token_shards(trial, tokens=256, vocabulary=TINY_VOCABULARY, rows=910)
-    inputs: Document = {"model": "gpt", "shards": shards, "optimizer": "adamw", "learning_rate": 0.001}
-    inputs |= {"precision": "fp32" if trial.tiny else "bf16", "epochs": 500, "validate_every_epochs": 0}
-    inputs |= {"checkpoint_every_epochs": 0}
-    small = inputs | _size(*((2, 2, 32) if trial.tiny else (4, 8, 512)))
-    stop = 24 if trial.tiny else 300
-    small |= {"batch_size_per_device": 4, "stop_after_steps": stop, "checkpoint_every_steps": stop // 6}
-    _interrupt(trial, small, stop)
-    # A step that is long enough to write a checkpoint beside eight of them.
-    large = inputs | _size(*((2, 2, 32) if trial.tiny else (12, 12, 768)))
-    large |= {"batch_size_per_device": 4 if trial.tiny else 64, "gradient_accumulation_steps": 4}
-    large |= {"stop_after_steps": 32, "checkpoint_every_steps": 8}
+    inputs = _describe(trial, *((2, 2, 32) if trial.tiny else (4, 8, 512)))
+    stop = 24 if trial.tiny else 120
+    inputs |= {"batch_size_per_device": 4, "stop_after_steps": stop, "checkpoint_every_steps": stop // 6}
+    started = start_training(trial, inputs, DETERMINISTIC="1")
+    with waiting_ranks(started):
+        _interrupt(trial, inputs, started[0], stop)
+
+
+def check_checkpoints(trial: Trial) -> None:
+    """A checkpoint that is written in the background holds a training up for a fifth of a step at most."""
+    # Twelve steps are long enough to write a checkpoint beside them: else the next one waits for the disk.
+    large = _describe(trial, *((2, 2, 32) if trial.tiny else (12, 12, 768)))
+    large |= {"batch_size_per_device": 4 if trial.tiny else 64, "gradient_accumulation_steps": 8}
+    large |= {"stop_after_steps": 48, "checkpoint_every_steps": 12}
     _note_stalls(trial, "in the background", large)
     if trial.left > LEAST_FOR_ANOTHER or trial.tiny:
         _note_stalls(trial, "by waiting", large | {"checkpoint_async": False})
 
 
-def _size(layers: int, heads: int, width: int) -> Document:
-    return {"gpt_layers": layers, "gpt_heads": heads, "gpt_width": width}
+def _describe(trial: Trial, layers: int, heads: int, width: int) -> Document:
+    shards = make_token_shards(trial, tokens=256, vocabulary=TINY_VOCABULARY, rows=910)
+    inputs: Document = {"model": "gpt", "shards": shards, "optimizer": "adamw", "learning_rate": 0.001}
+    inputs |= {"precision": "fp32" if trial.tiny else "bf16", "epochs": 500, "validate_every_epochs": 0}
+    inputs |= {"gpt_layers": layers, "gpt_heads": heads, "gpt_width": width, "checkpoint_every_epochs": 0}
+    return inputs
 
 
 def _note_stalls(trial: Trial, how: str, inputs: Document) -> None:
@@ -173,8 +184,7 @@ def _note_stalls(trial: Trial, how: str, inputs: Document) -> None:
         )
 
 
-def _interrupt(trial: Trial, inputs: Document, stop: int) -> None:
-    whole = train(trial, inputs, DETERMINISTIC="1").expect_status()
+def _interrupt(trial: Trial, inputs: Document, uninterrupted: Started, stop: int) -> None:
     folder = trial.work / "interrupted"
     # The module there sends the signal as the training asks for a batch.
     faults = str(Path(__file__).parents[1] / "components" / "faults")
@@ -188,6 +198,7 @@ def _interrupt(trial: Trial, inputs: Document, stop: int) -> None:
             ended.status == status, f"after {name} the training ends with {ended.status}: {ended.said[-200:]}"
         )
     last = train(trial, inputs, folder=folder, DETERMINISTIC="1").expect_status()
+    whole = uninterrupted.wait(trial.left).expect_status()
     same = last.find("weights") == whole.find("weights") and whole.find("weights") is not None
     trial.expect(same, "the resumed training ends with other weights")
     different = [step for step, loss in whole.losses.items() if last.losses.get(step) != loss]

@@ -4,9 +4,9 @@
 that tracks and the one that saves a model for MLflow are replaced before the script imports them; everything
 else is the component's. Losses go to the file that `RECORD` names, as lines of JSON.
 
-`python loops.py hand DEVICE ARGUMENTS…` is the hand-written loop, with the same network: `torch.compile`,
-flash attention by `scaled_dot_product_attention`, fused AdamW, bf16 autocast, rows that lie in memory; no
-schedule, no losses and no checkpoints.
+`python loops.py hand DEVICE ARGUMENTS…` is the hand-written loop, with the same network: `torch.compile` of
+the network with its loss as in nanoGPT, flash attention by `scaled_dot_product_attention`, fused AdamW, bf16
+autocast, rows that lie in memory; no schedule, no losses and no checkpoints.
 """
 
 from __future__ import annotations
@@ -211,7 +211,12 @@ def _make_step(device: str, given: Mapping[str, str]) -> tuple[Callable[[], None
     sizes = ModelOptions(*(int(given[f"gpt_{name}"]) for name in ("layers", "heads", "width")))
     with torch.device(device):
         model = models.build_model("gpt", read_task(reader.manifest), sizes, sample=None)
-    forward = torch.compile(model) if given["compile"] == "true" else model
+
+    def compute_loss(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        scores = model(inputs).float().flatten(0, 1)
+        return functional.cross_entropy(scores, targets.flatten())
+
+    loss_of = torch.compile(compute_loss) if given["compile"] == "true" else compute_loss
     optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, weight_decay=0.0, fused=True)
     micro, accumulation = int(given["batch_size_per_device"]), int(given["gradient_accumulation_steps"])
     batches = _draw_batches(reader, device, micro)
@@ -220,8 +225,7 @@ def _make_step(device: str, given: Mapping[str, str]) -> tuple[Callable[[], None
         for _ in range(accumulation):
             inputs, targets = next(batches)
             with torch.autocast(device, dtype=torch.bfloat16, enabled=given["precision"] == "bf16"):
-                scores = forward(inputs).float().flatten(0, 1)
-                loss = functional.cross_entropy(scores, targets.flatten()) / accumulation
+                loss = loss_of(inputs, targets) / accumulation
             loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -7,7 +7,7 @@ import gc
 import inspect
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainings import (
     TOKENS,
@@ -24,10 +24,9 @@ NEAR = 0.10  # of what torch has allocated at its peak
 MODELS = {"124M": (12, 12, 768, 16), "350M": (24, 16, 1024, 8), "760M": (24, 16, 1536, 4)}
 TINY = {"tiny": (2, 2, 32, 2)}
 PICTURES = 64  # in a micro-batch
-# What is compiled takes half a minute a case: as many as there is time for, after all others.
 PLAIN = [(strategy, blocks, False) for strategy in ("ddp", "fsdp") for blocks in ("none", "blocks")]
 COMPILED = [(strategy, blocks, True) for strategy, blocks, _ in PLAIN]
-COMPILE_SECONDS = 35.0
+COMPILE_SECONDS, PLAIN_SECONDS = 30.0, 6.0  # that a case takes at most
 _BATCH = re.compile(r"set `batch_size_per_device` to (\d+) and `gradient_accumulation_steps` to (\d+)")
 
 Case = tuple[str, str, bool]  # strategy, what is recomputed, whether it is compiled
@@ -35,52 +34,62 @@ Case = tuple[str, str, bool]  # strategy, what is recomputed, whether it is comp
 
 def check_memory(trial: Trial) -> None:
     """The peak of torch's allocator is within a tenth of the plan, and what was to fit has fitted."""
+    cases = [(model, case) for case in PLAIN for model in (TINY if trial.tiny else MODELS)]
+    measured = _measure_cases(trial, cases)
+    with _kept_apart(trial):
+        _measure_resnet(trial, measured, told=trial.device == "cuda")
+    _summarise(trial, measured)
+
+
+def check_compiled_memory(trial: Trial) -> None:
+    """The same of compiled models, each beside the same model as it is."""
+    models = list(TINY if trial.tiny else MODELS)
+    cases = [(model, case) for model in models for pair in zip(PLAIN, COMPILED, strict=True) for case in pair]
+    measured = _measure_cases(trial, cases[: 2 if trial.tiny else None])
+    _summarise(trial, measured)
+    if trial.device == "cuda":
+        _measure_constants(trial, measured)
+
+
+def _measure_cases(trial: Trial, cases: list[tuple[str, Case]]) -> dict[str, Document]:
+    """Measure as many cases as there is time for."""
     models, tokens = (TINY, 16) if trial.tiny else (MODELS, 1024)
     vocabulary = 300 if trial.tiny else TOKENS
-    steps = {
-        _name(model, case): _describe(sizes, case, trial)
-        for model, sizes in models.items()
-        for case in (*PLAIN, *COMPILED)
-    }
+    steps = {_name(model, case): _describe(models[model], case, trial) for model, case in cases}
     plans = plan_steps(trial, steps, tokens=tokens, vocabulary=vocabulary)
     told = trial.on_gpu("the peak of a GPU's allocator")
-    found: dict[str, Document] = {}
+    compiles = any(case[2] for _, case in cases)  # then a plain one is there for its partner's sake
+    measured: dict[str, Document] = {}
     late = []
-    for case in (*PLAIN, *COMPILED[: 0 if trial.tiny else None]):
-        for model, sizes in models.items():
-            name = _name(model, case)
-            if case[2] and trial.left < (3.0 if trial.tiny else COMPILE_SECONDS):
-                late.append(name)
-                continue
-            with _kept_apart(trial):
-                peak = _measure(
-                    trial, lambda sizes=sizes, case=case: _train_gpt(trial, sizes, case, tokens, vocabulary)
-                )
-            _compare(trial, name, peak, plans[name]["memory"], found, told=told)
-        if case == PLAIN[0]:
-            with _kept_apart(trial):
-                _measure_resnet(trial, found, told=told)
-    ratios = {name: each["ratio"] for name, each in found.items() if each["ratio"] is not None}
+    for model, case in cases:
+        name = _name(model, case)
+        if trial.left < (3.0 if trial.tiny else COMPILE_SECONDS if compiles else PLAIN_SECONDS):
+            late.append(name)
+            continue
+        with _kept_apart(trial):
+            peak = _measure(trial, lambda: _train_gpt(trial, models[model], case, tokens, vocabulary))  # noqa: B023
+        _compare(trial, name, peak, plans[name]["memory"], measured, told=told)
+    trial.say(f"{len(measured)} trainings measured; for {len(late)} there was no time", late=late)
+    return measured
+
+
+def _summarise(trial: Trial, measured: dict[str, Document]) -> None:
+    ratios = {name: each["ratio"] for name, each in measured.items() if each["ratio"] is not None}
     if ratios:
         low, high = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
         ends = f"{ratios[low]:.2f} ({low}) to {ratios[high]:.2f} ({high})"
         trial.say(f"planned over measured of {len(ratios)}: {ends}")
-    trial.say(f"{len(found)} trainings measured; for {len(late)} there was no time", late=late)
-    if told:
-        _measure_constants(trial, found)
 
 
-def _measure_constants(trial: Trial, found: dict[str, Document]) -> None:
+def _measure_constants(trial: Trial, measured: dict[str, Document]) -> None:
     """What a reader puts into `facts/gpu_memory_constants.csv`."""
-    import torch
-
-    free, size = torch.cuda.mem_get_info()
-    constants: dict[str, float] = {"context_bytes": size - free - torch.cuda.memory_reserved()}
-    stats = torch.cuda.memory_stats()
-    constants["allocator_share"] = stats["reserved_bytes.all.peak"] / stats["allocated_bytes.all.peak"] - 1
-    peaks = {name: each["measured"] for name, each in found.items() if (each["measured"] or 0) > 0}
-    both = [(peaks[name], peaks.get(name.removesuffix("_compiled"))) for name in peaks if "_compiled" in name]
-    shares = [compiled / eager for compiled, eager in both if eager]
+    trained = {name: each for name, each in measured.items() if (each["measured"] or 0) > 0}
+    constants = {"allocator_share": max(each["reserved"] / each["measured"] - 1 for each in trained.values())}
+    shares = [
+        each["measured"] / trained[plain]["measured"]
+        for name, each in trained.items()
+        if (plain := name.removesuffix("_compiled")) != name
+    ]
     if shares:
         constants["compiled_share"] = max(shares)
     values = ", ".join(f"{name} {value:.4g}" for name, value in constants.items())
@@ -130,8 +139,15 @@ def _kept_apart(trial: Trial) -> Iterator[None]:
             torch.cuda.empty_cache()
 
 
-def _measure(trial: Trial, work: Callable[[], None]) -> int | None:
-    """The peak of torch's allocator in two steps; None without a GPU, -1 where there was not enough."""
+class Peak(NamedTuple):
+    """The most bytes that torch's allocator has given out, and the most that it has taken from the card."""
+
+    allocated: int
+    reserved: int
+
+
+def _measure(trial: Trial, work: Callable[[], None]) -> Peak | None:
+    """The peaks in two steps; None without a GPU, -1 where there was not enough."""
     import torch
 
     if trial.device == "cuda":
@@ -140,8 +156,10 @@ def _measure(trial: Trial, work: Callable[[], None]) -> int | None:
     try:
         work()
     except torch.OutOfMemoryError:
-        return -1
-    return torch.cuda.max_memory_allocated() - before if trial.device == "cuda" else None
+        return Peak(-1, -1)
+    if trial.device != "cuda":
+        return None
+    return Peak(torch.cuda.max_memory_allocated() - before, torch.cuda.max_memory_reserved())
 
 
 def _train_gpt(
@@ -201,25 +219,31 @@ def _take_steps(
 
 
 def _compare(
-    trial: Trial, name: str, peak: int | None, planned: Document, found: dict[str, Document], *, told: bool
+    trial: Trial,
+    name: str,
+    peak: Peak | None,
+    planned: Document,
+    measured: dict[str, Document],
+    *,
+    told: bool,
 ) -> None:
     """Compare a peak with the plan without its reserve, which is not torch's."""
     own = planned["total"] - planned["reserve"]
-    ratio = own / peak if peak is not None and peak > 0 else None
-    found[name] = {"planned": own, "measured": peak, "ratio": ratio}
-    trial.keep(peaks=found)
-    if not told:
+    allocated, reserved = peak or (None, None)
+    ratio = own / allocated if allocated is not None and allocated > 0 else None
+    measured[name] = {"planned": own, "measured": allocated, "reserved": reserved, "ratio": ratio}
+    trial.keep(peaks=measured)
+    if not told or allocated is None:
         return
     fits = planned["available"] is None or planned["total"] <= planned["available"]
-    if peak == -1:
+    if ratio is None:
         trial.expect(not fits, f"{name} does not fit, but is planned to")
-    elif ratio is not None:
-        trial.expect(
-            abs(ratio - 1) <= NEAR, f"{name}: {own / 2**30:.2f} GiB planned, {peak / 2**30:.2f} measured"
-        )
+    else:
+        shown = f"{own / 2**30:.2f} GiB planned, {allocated / 2**30:.2f} measured"
+        trial.expect(abs(ratio - 1) <= NEAR, f"{name}: {shown}")
 
 
-def _measure_resnet(trial: Trial, found: dict[str, Document], *, told: bool) -> None:
+def _measure_resnet(trial: Trial, measured: dict[str, Document], *, told: bool) -> None:
     """A convolutional network of the user's, whose shapes the plan reads from its code."""
     add_shared_code()
     import torch
@@ -246,7 +270,9 @@ def _measure_resnet(trial: Trial, found: dict[str, Document], *, told: bool) -> 
         trial, lambda: _take_steps(trial, build_resnet(classes), task, batch, strategy="ddp", optimizer="sgd")
     )
     memory = {share: getattr(planned, share) for share in SHARES}
-    _compare(trial, "resnet50", peak, {**memory, "total": planned.total, "available": None}, found, told=told)
+    _compare(
+        trial, "resnet50", peak, {**memory, "total": planned.total, "available": None}, measured, told=told
+    )
 
 
 def build_resnet(classes: int) -> Any:
@@ -287,9 +313,9 @@ def build_resnet(classes: int) -> Any:
 def check_out_of_memory(trial: Trial) -> None:
     """Four times the batch that fits: one sentence, and the batch that it proposes runs."""
     tokens = 32 if trial.tiny else 1024
-    sizes = (1, 2, 32) if trial.tiny else MODELS["350M"][:3]
+    sizes = (1, 2, 32) if trial.tiny else MODELS["124M"][:3]
     shards = make_token_shards(trial)
-    choices = [24] if trial.tiny else [16, 24, 32, 48, 64, 96, 128]
+    choices = [24] if trial.tiny else [16, 24, 32, 48, 64, 96, 128, 192, 256]
     steps = {f"micro_{4 * micro}": _describe((*sizes, 4 * micro), PLAIN[0], trial) for micro in choices}
     steps |= {f"micro_{micro}": _describe((*sizes, micro), PLAIN[0], trial) for micro in choices}
     plans = plan_steps(

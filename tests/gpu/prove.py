@@ -1,9 +1,10 @@
 """What is claimed of a GPU, tried on one: `python prove.py --kit build/gpu-kit --out OUT --seconds 490`.
 
 Each check is a process of its own with a time limit, in the order of what it is worth; whatever a check
-leaves of its time, those after it may use. OUT/gpu.json and OUT/gpu.md are written anew after every check, so
-that a cut leaves a result. Only what this Python lacks is installed from the kit, into a folder that is
-removed at the end. `--device cpu` rehearses the same code with tiny sizes. This process needs the standard
+leaves of its time, those after it may use. Checks that time nothing run side by side. OUT/gpu.json and
+OUT/gpu.md are written anew after every check, so that a cut leaves a result. Only what this Python lacks is
+installed from the kit, into a folder that is removed at the end. `--device cpu` rehearses the same code with
+tiny sizes. This process needs the standard
 library only.
 """
 
@@ -23,6 +24,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import NoReturn
 
@@ -38,25 +40,35 @@ NOT_SHOWN = "NCCL between GPUs, the overlap of FSDP's exchanges, and scaling"
 
 @dataclass(frozen=True)
 class Check:
-    """A check: its name, the module beside this one that has it, and the seconds that it is meant to take."""
+    """A check.
+
+    Attributes:
+        name: of the function, after `check_`.
+        module: beside this one, that has it.
+        seconds: that it is meant to take.
+        shares: whether it times nothing, so that it runs beside its neighbours that share too.
+    """
 
     name: str
     module: str
     seconds: float
+    shares: bool = False
 
 
 CHECKS = (
-    Check("capabilities", "capabilities", 15),
-    Check("strategies", "strategies", 45),
-    Check("speed", "speed", 175),
+    Check("capabilities", "capabilities", 12),
+    Check("strategies", "strategies", 85, shares=True),
+    Check("memory", "memory_plans", 85, shares=True),
+    Check("compiled_memory", "memory_plans", 85, shares=True),
+    Check("resuming", "data_and_checkpoints", 85, shares=True),
+    Check("two_processes", "strategies", 85, shares=True),
+    Check("recompilations", "speed", 85, shares=True),
+    Check("adopted", "strategies", 85, shares=True),
+    Check("speed", "speed", 215),
     Check("prediction", "speed", 5),
-    Check("memory", "memory_plans", 50),
-    Check("checkpoints", "data_and_checkpoints", 52),
-    Check("two_processes", "strategies", 30),
-    Check("recompilations", "speed", 25),
-    Check("out_of_memory", "memory_plans", 38),
-    Check("loader", "data_and_checkpoints", 30),
-    Check("adopted", "strategies", 25),
+    Check("out_of_memory", "memory_plans", 45),
+    Check("loader", "data_and_checkpoints", 55),
+    Check("checkpoints", "data_and_checkpoints", 65),
 )
 
 
@@ -96,25 +108,36 @@ def prove(options: argparse.Namespace, work: Path) -> int:
     }
     save(options.out, document)
     signal.signal(signal.SIGTERM, _stop)
-    current = None
+    running: list[Running] = []
     try:
         problem = install(options.kit, work) if options.kit is not None else None
         document["install_seconds"] = round(time.monotonic() - began, 1)
-        scale = (options.seconds - (time.monotonic() - began)) / sum(each.seconds for each in wanted)
+        groups = [list(group) for _, group in groupby(wanted, lambda check: check.shares or check.name)]
+        meant = [max(check.seconds for check in group) for group in groups]
+        scale = (options.seconds - (time.monotonic() - began)) / sum(meant)
         planned = time.monotonic()
-        for each in wanted:
-            current = document["checks"][each.name]
-            planned += each.seconds * scale
+        for group, seconds in zip(groups, meant, strict=True):
+            planned += seconds * scale
             limit = planned - time.monotonic()
             if problem is not None or limit < LEAST_SECONDS:
-                current["reason"] = problem or f"not started: {max(0.0, limit):.0f} seconds are left"
+                for check in group:
+                    reason = problem or f"not started: {max(0.0, limit):.0f} seconds are left"
+                    document["checks"][check.name]["reason"] = reason
             else:
-                document["checks"][each.name] = current = start(each, limit, options, work)
+                for check in group:
+                    running.append(start(check, limit, options, work))  # noqa: PERF401
+                while running:
+                    document["checks"][running[0].name] = running[0].wait(options.out)
+                    del running[0]
+                    save(options.out, document)
             save(options.out, document)
-        current = None
-    except Stopped as stopped:
-        if current is not None and current["passed"] is None:
-            current.update(stopped.found, passed=False, reason="stopped from outside while it ran")
+    except StoppedError:
+        for each in running:
+            cut = each.process.poll() is None
+            each.limit = 0.0
+            document["checks"][each.name] = each.wait(options.out)
+            if cut:
+                document["checks"][each.name]["reason"] = "stopped from outside while it ran"
         document["stopped"] = "from outside"
         save(options.out, document)
         return CUT
@@ -123,15 +146,13 @@ def prove(options: argparse.Namespace, work: Path) -> int:
     return int(failed)
 
 
-class Stopped(Exception):  # noqa: N818
-    """SIGTERM came; `found` is what the check in progress had found."""
-
-    found: Document = {}  # noqa: RUF012
+class StoppedError(Exception):
+    """SIGTERM came."""
 
 
 def _stop(*_: object) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
-    raise Stopped
+    raise StoppedError
 
 
 def install(kit: Path, work: Path) -> str | None:
@@ -163,48 +184,55 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def start(check: Check, limit: float, options: argparse.Namespace, work: Path) -> Document:
-    """Run one check in a process of its own, and return its result."""
-    file, began = work / f"{check.name}.json", time.monotonic()
-    end = str(time.time() + limit)
+@dataclass
+class Running:
+    """A check that runs in a process of its own; what it prints goes to a file beside its result."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    file: Path
+    said: Path
+    limit: float
+    began: float
+
+    def wait(self, out: Path) -> Document:
+        """Wait for its end, add what it printed to gpu.log, and return its result."""
+        reason = None
+        try:
+            status = self.process.wait(max(0.0, self.began + self.limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            reason = f"stopped after {self.limit:.0f} seconds, its limit"
+        self.end()
+        result = {"seconds": round(time.monotonic() - self.began, 1), **read(self.file)}
+        lines = self.said.read_bytes()
+        with (out / "gpu.log").open("ab") as log:
+            log.write(f"\n== {self.name}\n".encode() + lines)
+        if reason is None and not result.get("complete"):
+            reason = f"ended with status {status}"
+            result["last_lines"] = lines.decode(errors="replace").strip().splitlines()[-LAST_LINES:]
+        result.pop("complete", None)
+        passed = result.get("passed") if reason is None else False
+        return {**result, "passed": passed, **({"reason": reason} if reason else {})}
+
+    def end(self) -> None:
+        """Leave no process of the check behind."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def start(check: Check, limit: float, options: argparse.Namespace, work: Path) -> Running:
+    """Start a check, which ends after `limit` seconds."""
+    file, said = work / f"{check.name}.json", work / f"{check.name}.log"
     command = [sys.executable, str(HERE / "prove.py"), "--out", str(options.out.resolve())]
     command += ["--device", options.device, "--check", f"{check.module}:{check.name}"]
-    command += [str(work), end, str(file)]
-    log = options.out / "gpu.log"
-    with log.open("ab") as output:
-        output.write(f"\n== {check.name}\n".encode())
-        output.flush()
-        at = log.stat().st_size
-        threads = {"OMP_NUM_THREADS": "1"} if options.device == "cpu" else {}
+    command += [str(work), str(time.time() + limit), str(file)]
+    threads = {"OMP_NUM_THREADS": "1"} if options.device == "cpu" else {}
+    with said.open("wb") as output:
         process = subprocess.Popen(
             command, env=os.environ | threads, stdout=output, stderr=output, start_new_session=True
         )
-        reason = None
-        try:
-            status = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            reason = f"stopped after {limit:.0f} seconds, its limit"
-        except Stopped as stopped:
-            stopped.found = {**read(file), "seconds": round(time.monotonic() - began, 1)}
-            raise
-        finally:
-            end_group(process)
-    found = read(file)
-    if reason is None and not found.pop("complete", False):
-        reason = f"ended with status {status}"
-        lines = log.read_bytes()[at:].decode(errors="replace").strip().splitlines()
-        found["last_lines"] = lines[-LAST_LINES:]
-    found.pop("complete", None)
-    passed = found.get("passed") if reason is None else False
-    extra = {"reason": reason} if reason else {}
-    return {**found, "passed": passed, "seconds": round(time.monotonic() - began, 1), **extra}
-
-
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Leave no process of a check behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    return Running(check.name, process, file, said, limit, time.monotonic())
 
 
 def run_check(options: argparse.Namespace) -> NoReturn:
@@ -212,15 +240,17 @@ def run_check(options: argparse.Namespace) -> NoReturn:
     place, work, end, file = options.check
     module, _, name = place.partition(":")
     trial = Trial(options.device, Path(work), float(end), options.out / "gpu.json", Path(file))
+    began = time.monotonic()
     try:
         check: Callable[[Trial], None] = getattr(importlib.import_module(module), f"check_{name}")
         check(trial)
-        trial.keep(passed=not trial.result["faults"], complete=True)
+        trial.keep(passed=not trial.result["faults"])
     except NotHereError as reason:
-        trial.keep(passed=None, reason=f"not on this device: {reason}", complete=True)
+        trial.keep(passed=None, reason=f"not on this device: {reason}")
     except Exception as error:
         traceback.print_exc()
-        trial.keep(passed=False, reason=f"{type(error).__name__}: {str(error)[:300]}", complete=True)
+        trial.keep(passed=False, reason=f"{type(error).__name__}: {str(error)[:300]}")
+    trial.keep(seconds=round(time.monotonic() - began, 1), complete=True)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # a process group that is torn down may wait for ever

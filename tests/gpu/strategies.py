@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import importlib.util
 import json
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -229,11 +231,14 @@ def check_adopted(trial: Trial) -> None:
     if not folder.is_dir():
         raise NotHereError("the scripts of tests/adopt are not beside this folder")
     os.chdir(trial.work)
-    done = []
-    for name in SCRIPTS[:1] if trial.tiny else SCRIPTS:
-        difference = _prove_adopted(trial, folder / f"{name}.py")
-        if difference is not None:
-            done.append(f"{name} within {difference:.1e}")
+    scripts = [folder / f"{name}.py" for name in (SCRIPTS[:1] if trial.tiny else SCRIPTS)]
+    with ThreadPoolExecutor() as pool:
+        differences = list(pool.map(functools.partial(_prove_adopted, trial), scripts))
+    done = [
+        f"{script.stem} within {by:.1e}"
+        for script, by in zip(scripts, differences, strict=True)
+        if by is not None
+    ]
     trial.say(f"adopted, each loss beside the original's on {trial.device}: {', '.join(done) or 'none'}")
 
 

@@ -92,13 +92,14 @@ def test_every_check_passes_on_processors(kit: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gpu.json", "gpu.log", "gpu.md"]
 
 
+@pytest.mark.parametrize("shares", [False, True])
 def test_a_check_that_crashes_or_hangs_ends_only_itself(
-    prove: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    prove: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares: bool
 ) -> None:
     (tmp_path / "faulty.py").write_text(CHECKS, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     names = ("crashes", "fails", "hangs", "fine")
-    monkeypatch.setattr(prove, "CHECKS", [prove.Check(name, "faulty", 1.0) for name in names])
+    monkeypatch.setattr(prove, "CHECKS", [prove.Check(name, "faulty", 1.0, shares) for name in names])
     out = tmp_path / "out"
     options = Namespace(out=out, device="cpu", seconds=14.0, only=None, kit=None)
     assert prove.prove(options, tmp_path) == 1
@@ -117,7 +118,7 @@ def test_a_short_time_leaves_results_too(prove: Any, tmp_path: Path) -> None:
     options = Namespace(out=tmp_path, device="cpu", seconds=2.0, only=None, kit=None)
     assert prove.prove(options, tmp_path) == 0
     checks = read(tmp_path)["checks"]
-    assert len(checks) == 11
+    assert len(checks) == 13
     assert {each["passed"] for each in checks.values()} == {None}
     assert all(each["reason"].startswith("not started: ") for each in checks.values())
 
@@ -153,8 +154,8 @@ def test_a_signal_leaves_results_and_no_process(tmp_path: Path) -> None:
         assert process.wait(30) == 143
     document = read(tmp_path)
     assert document["stopped"] == "from outside"
-    assert document["checks"]["loader"]["reason"] == "not reached"
-    assert document["checks"]["checkpoints"]["passed"] is False
+    assert document["checks"]["loader"]["passed"] is False
+    assert document["checks"]["checkpoints"]["reason"] == "not reached"
     assert find_processes(str(tmp_path)) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import json
 import os
@@ -186,8 +187,14 @@ def make_token_shards(
     if trial.tiny:
         tokens, rows = TINY_TOKENS, TINY_ROWS
     shards = trial.work / f"tokens-{tokens}-{vocabulary}-{rows}"
-    if shards.exists():
-        return shards
+    with shards.with_suffix(".lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a check beside this one may be making them
+        if not shards.exists():
+            _make_token_shards(trial, shards, tokens, vocabulary, rows)
+    return shards
+
+
+def _make_token_shards(trial: Trial, shards: Path, tokens: int, vocabulary: int, rows: int) -> None:
     import numpy as np
 
     data = trial.work / f"{shards.name}-text"
@@ -210,7 +217,7 @@ def make_token_shards(
         text = "\n".join(" ".join(f"w{token}" for token in row) for row in some.tolist())
         (data / f"{number}.txt").write_text(text, encoding="utf-8")
     options = {"format": "text", "tokenizer": "tokenizer.json", "sequence_length": tokens}
-    return shard(trial, shards, data, **options)
+    shard(trial, shards, data, **options)
 
 
 def shard(trial: Trial, shards: Path, data: Path, **options: Any) -> Path:

@@ -52,7 +52,7 @@ class Report(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """The findings as a table for a notebook."""
-        from worldsize.documents.diagnostics.html_table import render_html_table
+        from worldsize.base.shown_text import render_html_table
 
         rows = [
             (

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from worldsize.checking.baseline import Baseline
     from worldsize.checking.settings import Settings
     from worldsize.checking.stages import CheckRun
+    from worldsize.documents.diagnostics.suppress import Suppression
+    from worldsize.documents.yaml.load import Comment
 
 _OF_CLUSTERS = ("WS2", "WS4", "WS7")  # rules that need the VM size of a cluster, or the plan
 _HELP = "fix what is listed and check again"
@@ -177,13 +179,11 @@ class Selection(Struct):
             return findings
         from worldsize.documents.diagnostics import suppress  # few files have such comments
 
-        suppressions: dict[str, list[suppress.Suppression]] = {}
+        suppressions: dict[str, list[Suppression]] = {}
         problems: list[Problem] = []
         for document in marked:
             with run.context.budgets.charge(document.path):
-                suppressions[document.path], unusable = suppress.parse_suppressions(
-                    document.comments, lambda word: registry.find(word) is not None, registry.names
-                )
+                suppressions[document.path], unusable = read_suppressions(document.comments)
             problems += unusable
         kept = suppress.apply_suppressions(findings, suppressions)
         for path, file_suppressions in suppressions.items():
@@ -191,6 +191,13 @@ class Selection(Struct):
                 problems += suppress.report_unused(file_suppressions, lambda word: judged(_code(word)))
         extra = [diagnostic for diagnostic in engine.diagnose(problems) if judged(diagnostic.code)]
         return sort_unique([*kept, *extra])
+
+
+def read_suppressions(comments: Iterable[Comment]) -> tuple[list[Suppression], list[Problem]]:
+    """The suppressions among comments, and the problems of those that cannot be used."""
+    from worldsize.documents.diagnostics.suppress import parse_suppressions  # few files have such comments
+
+    return parse_suppressions([*comments], lambda word: registry.find(word) is not None, registry.names)
 
 
 def _code(word: str) -> str:

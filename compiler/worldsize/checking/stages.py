@@ -162,7 +162,6 @@ def _spec(run: CheckRun, document: yaml.Document) -> None:
     if spec is None:
         run.incomplete.add(document.path)
         return
-    run.feed(spec, spec.span)
     if spec.schedule is not None:
         run.feed(spec.schedule, spec.schedule.span)
     planned = plan_spec(spec, run.context.files, run.context.vm_sizes)

@@ -14,15 +14,10 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import Struct
 
+from worldsize.base.shown_text import escape_controls, mark_controls
 from worldsize.base.span import Span
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
-from worldsize.documents.diagnostics.snippet import (
-    Sources,
-    escape_controls,
-    flatten,
-    mark_controls,
-    show_path,
-)
+from worldsize.documents.diagnostics.snippet import Sources, flatten, show_path
 from worldsize.documents.diagnostics.text import render_diagnostic
 
 VERSION = 1

@@ -179,26 +179,12 @@ _OPTIONS = compile_later(r"[-+][a-z]+|--login|--norc")
 _SETS_OPTION = compile_later(r"[-+][a-z]*o")
 # What makes a script more than a list of commands.
 _CONTROL = frozenset(
-    {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select"}
-    | {
-        "function",
-        "eval",
-        "shift",
-        "trap",
-        "getopts",
-        "alias",
-        "return",
-        "exit",
-        "cd",
-        "pushd",
-        "{",
-        "}",
-        "(",
-        ")",
-        "[",
-        "[[",
+    {
+        "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
+        "function", "eval", "shift", "trap", "getopts", "alias", "return", "exit", "cd", "pushd",
+        "{", "}", "(", ")", "[", "[[",
     }
-)
+)  # fmt: skip
 _MOVES = frozenset({"cd", "pushd"})
 _NOT_PLAIN = compile_later(r"<<|\(\)|;;|\bset\s+--|\|\||\$\(|`")
 _COMMENT = compile_later(r"(?:^|(?<=\s))#[^\n]*")

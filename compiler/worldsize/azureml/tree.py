@@ -99,7 +99,7 @@ class Tree(Struct):
 
     def is_built_in_copy(self, component: Component) -> bool:
         """Whether a component file of the tree is an unchanged copy of a built-in one."""
-        return self.once(_is_copy, component)
+        return self.once(_is_unchanged_copy, component)
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""
@@ -189,14 +189,6 @@ class Tree(Struct):
         return None if cluster is None or (name in self._contradicted and not cluster.declared) else cluster
 
 
-def _is_copy(tree: Tree, component: Component) -> bool:
-    name = component.name.value if component.name is not None else None
-    if name not in resources.component_names() or component.path is None or tree.built_in(component.path):
-        return False
-
-    return is_unchanged_copy(component, tree.files)
-
-
 def _within(real: str, root: str) -> bool:
     return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
 
@@ -223,9 +215,11 @@ def _values(cluster: Cluster) -> tuple[object, ...]:
     return (cluster.instance_type, cluster.max_instances, cluster.tier)
 
 
-def is_unchanged_copy(component: Component, files: Files) -> bool:
+def _is_unchanged_copy(tree: Tree, component: Component) -> bool:
     """Whether a component says what a built-in one says, and its code and environment are the same bytes."""
-    name = component.name.value if component.name is not None else None
+    name, files = component.name.value if component.name is not None else None, tree.files
+    if name not in resources.component_names() or component.path is None or tree.built_in(component.path):
+        return False
     original = load_component(resources.component_file(str(name)), files)
     if original is None or _read_version(component) != _read_version(original):
         return False  # the usual case of an old copy, which needs no comparison of files

@@ -82,25 +82,14 @@ def _allow_below(path: Path) -> Allowed:
 def report_refused(
     files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
 ) -> list[Problem]:
-    """Report files that must not be uploaded, for where they come from or for their names."""
+    """Report the first few files that must not be uploaded, for where they come from or for their names."""
+    outside = () if allowed is None else ((name, path) for name, path in _copied(files) if not allowed(path))
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
     return [
-        *report_outside(files, allowed, at),
+        *(_report_outside_file(name, path, at) for name, path in islice(outside, _MAX_LISTED)),
         *(_report_not_text(name, at) for name in unreadable[:_MAX_LISTED]),
     ]
-
-
-def report_outside(
-    files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
-) -> list[Problem]:
-    """Report the first few files that may not be copied, by their place in the output."""
-    if allowed is None:
-        return []
-    outsiders = (
-        _report_outside_file(name, source, at) for name, source in _copied(files) if not allowed(source)
-    )
-    return list(islice(outsiders, _MAX_LISTED))
 
 
 def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, Path]]:

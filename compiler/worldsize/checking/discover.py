@@ -118,23 +118,13 @@ def _below(folder: str, excluded: Excluded | None) -> Iterator[str]:
 
 def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
-    files_by_path: dict[str, tuple[CheckedFile, str]] = {}
-    for path in paths:
-        tree = find_tree(path)
-        for file in list_files([path], exclude):
-            known = files_by_path.get(file.path)
-            if (
-                known is None
-                or file.named
-                or (not known[0].named and len(file.folder) > len(known[0].folder))
-            ):
-                files_by_path[file.path] = (file, tree)
+    find_tree_once = cache(find_tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
     known_settings: dict[str, dict[str, str | None]] = {}
     real_paths = RealPaths()
-    for name in sorted(files_by_path):
-        file, tree = files_by_path[name]
-        folder = real_paths.resolve(os.path.dirname(name))
+    for file in list_files(paths, exclude):
+        tree = find_tree_once(file.folder or file.path)
+        folder = real_paths.resolve(os.path.dirname(file.path))
         settings = _settings_above(folder, tree, known_settings.setdefault(tree, {}))
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +99,10 @@ class CheckRun(Struct):
         self.problems += document.problems
         if document.root is not None:
             self.feed(document, _start_of(document.path))
-        find_stage(kind)(self, document)
+        if kind == "spec":
+            _check_spec(self, document)
+        elif kind != "settings":  # which were checked when the files of their project were listed
+            _check_native(self, document, kind)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
         schema = _find_schema_in_list(document.root)
@@ -139,21 +141,7 @@ def _find_schema_in_list(root: yaml.Node | None) -> Span | None:
     return schema.span if isinstance(schema, yaml.Scalar) and "azureml" in schema.text else None
 
 
-Stage = Callable[[CheckRun, yaml.Document], None]
-
-
-def find_stage(kind: str) -> Stage:
-    """The stage for a kind of :func:`worldsize.checking.discover.recognise_kind`."""
-    if kind == "spec":
-        return _spec
-    return _settings if kind == "settings" else partial(_native, kind=kind)
-
-
-def _settings(run: CheckRun, document: yaml.Document) -> None:
-    """Nothing to do: ``worldsize.yml`` was checked when the files of its project were listed."""
-
-
-def _spec(run: CheckRun, document: yaml.Document) -> None:
+def _check_spec(run: CheckRun, document: yaml.Document) -> None:
     from worldsize import spec as spec_layer  # only files that are specs need the schema
     from worldsize.resolving.resolve import plan_spec
 
@@ -177,7 +165,7 @@ def _spec(run: CheckRun, document: yaml.Document) -> None:
     _feed_job(run, planned.job, spec.span)
 
 
-def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
+def _check_native(run: CheckRun, document: yaml.Document, kind: str) -> None:
     from worldsize.azureml import component, job, shape  # only Azure ML's files need it
 
     if document.root is None:
@@ -212,7 +200,7 @@ def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     if "create_monitor" not in root and "import_data" not in root:
         run.passed_over.add(str(path))
     else:
-        schedule = job.read_import(root, path)
+        schedule, _ = job.read_schedule(root, path, run.context.files, lambda _: False)
         run.problems += shape.check_member(root, "schedule", "trigger")
         run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
         run.feed(schedule, root.span)

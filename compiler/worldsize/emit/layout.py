@@ -153,7 +153,6 @@ def _schedule(planned: Planned) -> str:
         trigger,
         "./pipeline.yml",
         display_name=spec.display_name.value if spec.display_name else None,
-        force_rerun=True,
         inputs={name: located.value for name, located in schedule.inputs.items()},
     )
 

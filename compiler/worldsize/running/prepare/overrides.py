@@ -33,7 +33,7 @@ from worldsize.documents import yaml
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.documents.yaml import Document
-from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import resolve_scalar
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph.trace import Scope, find_argument

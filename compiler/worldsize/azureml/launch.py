@@ -183,9 +183,9 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
     kind = view.kind if view else None
 
     def resource(name: str) -> Field[Any] | None:
-        own = fields.read_member(step.resources, name)
-        own = own or fields.read_member(component.resources if component else None, name)
-        return own or fields.read_member(step.compute, name)  # where the preview of 2021 had it
+        setting = fields.read_member(step.resources, name)
+        setting = setting or fields.read_member(component.resources if component else None, name)
+        return setting or fields.read_member(step.compute, name)  # where the preview of 2021 had it
 
     command = component.command.value if component and component.command else None
     commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()

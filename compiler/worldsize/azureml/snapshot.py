@@ -487,9 +487,9 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
         elif entry.real in above:
             listing.left_out[name] = HOLDS_ITSELF
         else:
-            own = _own_rules(gate, entry.real, place) if merged else ()
-            if _admit_folder(own):
-                yield _Folder(entry.real, place, (*folder.rules, *own), above)
+            inner_rules = _own_rules(gate, entry.real, place) if merged else ()
+            if _admit_folder(inner_rules):
+                yield _Folder(entry.real, place, (*folder.rules, *inner_rules), above)
 
 
 def _parts(real: str, base: str) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Tree(Struct):
 
     def all_of(self, work: Callable[[Self, Any], Iterable[T]], subject: object) -> list[T]:
         """The same of a generator: everything that it yields."""
-        return self._recall(work, subject, lambda tree, each: list(work(tree, each)))
+        return self._recall(work, subject, lambda tree, item: list(work(tree, item)))
 
     def once_for(self, work: Callable[..., T], *key: object) -> T:
         """The same for equal arguments, which need not be the same object."""
@@ -70,10 +70,10 @@ class Tree(Struct):
 
     def _recall(self, work: object, subject: object, make: Callable[[Self, Any], T]) -> T:
         key = (work, id(subject))
-        known = self._memo.get(key)
-        if known is None:  # the subject is kept, so that its id stays its own
-            known = self._memo[key] = (subject, make(self, subject))
-        result: T = known[1]
+        kept = self._memo.get(key)
+        if kept is None:  # the subject is kept, so that its id stays its own
+            kept = self._memo[key] = (subject, make(self, subject))
+        result: T = kept[1]
         return result
 
     def inside(self, path: str | os.PathLike[str]) -> bool:
@@ -174,10 +174,10 @@ class Tree(Struct):
     def describe(self, compute: Compute) -> None:
         """Remember what a file says of a cluster. Files that differ count for nothing."""
         cluster = read_cluster(compute)
-        known = self.clusters.get(compute.name)
-        if known is None or (cluster.declared and not known.declared):
+        described = self.clusters.get(compute.name)
+        if described is None or (cluster.declared and not described.declared):
             self.clusters[compute.name] = cluster
-        elif not known.declared and _values(known) != _values(cluster):
+        elif not described.declared and _values(described) != _values(cluster):
             self._contradicted.add(compute.name)
 
     def cluster(self, target: object) -> Cluster | None:

@@ -54,12 +54,12 @@ class Report(Struct, frozen=True):
 
         rows = [
             (
-                f"{each.span.path}:{each.span.line}:{each.span.column}",
-                f"{each.severity}[{each.code}]",
-                each.message,
-                each.help or "",
+                f"{finding.span.path}:{finding.span.line}:{finding.span.column}",
+                f"{finding.severity}[{finding.code}]",
+                finding.message,
+                finding.help or "",
             )
-            for each in self.diagnostics[:MAX_SHOWN]
+            for finding in self.diagnostics[:MAX_SHOWN]
         ]
         left = len(self.diagnostics) - len(rows)
         note = f"and {left} more" if left else ""

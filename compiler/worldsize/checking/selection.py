@@ -56,9 +56,9 @@ class Choice(Struct, frozen=True):
     def __post_init__(self) -> None:
         """Refuse words that are not levels."""
         levels = ((self.min_severity or "info", SEVERITIES), (self.min_confidence, CONFIDENCES))
-        for word, known in levels:
-            if word not in known:
-                raise ValueError(f"`{word}` is not one of {quoted_list(known)}")
+        for word, words in levels:
+            if word not in words:
+                raise ValueError(f"`{word}` is not one of {quoted_list(words)}")
 
     def admits(self, diagnostic: Diagnostic) -> bool:
         """Whether a finding is severe and certain enough; faults of worldsize itself always are."""
@@ -215,12 +215,12 @@ def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagn
     counts: Counter[tuple[str, str]] = Counter()
     kept: dict[str, list[Diagnostic]] = {}
     last: dict[tuple[str, str], Diagnostic] = {}
-    for each in diagnostics:
-        key = (each.span.path, each.code)
+    for finding in diagnostics:
+        key = (finding.span.path, finding.code)
         counts[key] += 1
         if counts[key] <= limits.SAME:
-            kept.setdefault(each.span.path, []).append(each)
-            last[key] = each
+            kept.setdefault(finding.span.path, []).append(finding)
+            last[key] = finding
     notes = list(_notes(counts, last))
     listed: list[Diagnostic] = []
     for findings in kept.values():
@@ -238,12 +238,12 @@ def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagno
     kept = _select_most_severe(diagnostics, limits.REPORTED)
     if len(kept) == len(diagnostics):
         return kept
-    listed = {each.span.path for each in kept}
-    left = {each.span.path for each in diagnostics} - listed
+    listed = {finding.span.path for finding in kept}
+    left = {finding.span.path for finding in diagnostics} - listed
     files = f", among them all of {len(left):,} files," if left else ""
     message = f"{len(diagnostics) - len(kept):,} more findings{files} are not listed"
     note = Problem("findings-left-out", kept[-1].span, message, _HELP)
-    return sort_unique([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
+    return sort_unique([*kept, *(finding for finding in engine.diagnose([note]) if wanted(finding.code))])
 
 
 def _select_most_severe(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:

@@ -124,7 +124,9 @@ def refuse_incomplete(report: Report) -> None:
         SpecError: A file took too long to check.
     """
     if any(finding.slug == OVER_BUDGET for finding in report.diagnostics):
-        raised = [_raise(each) if each.slug == OVER_BUDGET else each for each in report.diagnostics]
+        raised = [
+            _raise(finding) if finding.slug == OVER_BUDGET else finding for finding in report.diagnostics
+        ]
         raise SpecError(raised, report.sources)
 
 

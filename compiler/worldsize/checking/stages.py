@@ -64,12 +64,12 @@ class CheckRun(Struct):
             if real not in seen and self.context.inside(path):
                 seen.add(real)
                 self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
-        if any(each.slug == "aml-component-name" for each in self.problems):
+        if any(problem.slug == "aml-component-name" for problem in self.problems):
             in_use = {resolve(path) for path in self.in_use}
             self.problems = [  # a component that a job names by its path needs no name of its own
-                each
-                for each in self.problems
-                if each.slug != "aml-component-name" or resolve(each.span.path) not in in_use
+                problem
+                for problem in self.problems
+                if problem.slug != "aml-component-name" or resolve(problem.span.path) not in in_use
             ]
 
     def feed(self, subject: Any, span: Span) -> None:
@@ -121,8 +121,8 @@ class CheckRun(Struct):
             self.files.append(document.path)
             self.incomplete.add(document.path)
             # What is too large may be anyone's.
-            known = document.problems if named else [_soften(each) for each in document.problems]
-            self.problems += known
+            problems = document.problems if named else [_soften(problem) for problem in document.problems]
+            self.problems += problems
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
                 help_ = "a spec has `compute:` and `steps:`, a job has `$schema:` or `type:`"
@@ -225,8 +225,10 @@ def _environment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     from worldsize.azureml import fields
     from worldsize.azureml.model import Component
 
-    found = fields.read_node(root)
-    bare = Component(path, "environment", None, None, {}, {}, environment=found, raw=root, folder=path.parent)
+    environment = fields.read_node(root)
+    bare = Component(
+        path, "environment", None, None, {}, {}, environment=environment, raw=root, folder=path.parent
+    )
     _feed_component(run, bare, root.span)
 
 
@@ -271,9 +273,9 @@ def _deployment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     if isinstance(model, yaml.Mapping):
         _model(run, model, path)
     size, on_vms = fields.read_field(root, "instance_type"), fields.read_text(root, "type") != "kubernetes"
-    known = run.context.vm_size(str(size.value)) if size is not None else None
+    vm_size = run.context.vm_size(str(size.value)) if size is not None else None
     # Nearly all official examples name a size that retires in some years, which is said of clusters.
-    if size is not None and on_vms and (known is None or known.status != "retiring"):
+    if size is not None and on_vms and (vm_size is None or vm_size.status != "retiring"):
         run.feed(Compute(fields.read_text(root, "name") or "", path, size), root.span)
     code = fields.read_field(configuration, "code") if isinstance(configuration, yaml.Mapping) else None
     environment = fields.read_field(root, "environment")

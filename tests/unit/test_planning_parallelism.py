@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml import job
-from worldsize.emit import plan_file
+from worldsize.planning import plan_file
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.derive import derive
 from worldsize.planning.localise import localise

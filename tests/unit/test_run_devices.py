@@ -10,8 +10,8 @@ import pytest
 from worldsize import api
 from worldsize.azureml import job
 from worldsize.azureml.model import Component
-from worldsize.emit import plan_file
 from worldsize.facts import vm_sizes
+from worldsize.planning import plan_file
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.assets import AssetMap

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize import api, checking
+from worldsize import checking
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import Adoption, ScriptProfile
 from worldsize.adopting.options.arguments import add_data
@@ -215,7 +215,7 @@ def _check_project(
         write_files(folder, project.files)
         report = _name_own_files(checking.check([folder]), folder, request, output, writes=writes)
         try:
-            return report, api.plan_spec(folder / project.spec)
+            return report, checking.check_spec(folder / project.spec)
         except SpecError:  # the report says why
             return report, None
 

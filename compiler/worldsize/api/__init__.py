@@ -28,14 +28,13 @@ from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import PipelineError, SpecError
 from worldsize.facts.prices import read_price_list
 from worldsize.planning.estimates.estimate import estimate as estimate_case
+from worldsize.planning.estimates.measured_case import calibrate_from_runs
 from worldsize.planning.memory import step_memory
 from worldsize.planning.model import Plan
 from worldsize.resolving import imported_model, rows
-from worldsize.resolving.measured_case import calibrate_from_runs
 from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
 from worldsize.resolving.step_estimates import estimate_steps
 from worldsize.resolving.workloads import explain_unknown, resolve_case
-from worldsize.rules import engine
 from worldsize.spec.estimate_file import read_estimate_file
 
 if TYPE_CHECKING:
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
     from worldsize.checking import CheckedSpec
     from worldsize.checking.boundary import Allowed
     from worldsize.emit.layout import Layout
+    from worldsize.planning.estimates.measured_case import MeasuredRun
     from worldsize.planning.memory.step_memory import Need
-    from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.resolving.planned import Planned
 
 _TAKE_PYTHON = (
@@ -79,12 +78,7 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
     Raises:
         SpecError: The spec has errors.
     """
-    return plan_spec(spec).plan
-
-
-def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> CheckedSpec:
-    """As :func:`plan`, with the warnings and the graph, for a spec that may be parsed already."""
-    return check_spec(Path(spec), document)
+    return check_spec(Path(spec)).plan
 
 
 def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dict[str, Need]:
@@ -131,7 +125,7 @@ def estimate(
         project = settings.read_project_settings(Path(path).parent)
         case = resolve_case(keys, problems, project.vm_sizes) if keys is not None else None
     if case is None:
-        raise SpecError(list(engine.diagnose(problems)), sources)
+        raise make_spec_error(problems, sources)
     calibration = calibrate_from_runs(case.workload, runs, project.vm_sizes)
     answer = estimate_case(case.workload, case.training, case.cluster, calibration)
     prices = read_price_list(region or project.region, project.prices_file)
@@ -172,7 +166,7 @@ def plan_document(
 ) -> dict[str, Any]:
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with memory, time and cost."""
     from worldsize.api.forecast import describe_forecast
-    from worldsize.emit.plan_file import FORMAT, describe_step
+    from worldsize.planning.plan_file import FORMAT, describe_step
 
     steps = {name: describe_step(step) for name, step in plan.steps.items()}
     for name, need in (needs or {}).items():

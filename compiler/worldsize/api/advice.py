@@ -15,7 +15,8 @@ from worldsize.base import untrusted
 from worldsize.base.problem import HelpfulError
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.checking import CheckedSpec, settings
+from worldsize.checking import CheckedSpec, check_spec, settings
+from worldsize.checking.fixing import Change, Setting, SettingError, replace_content, set_values
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
@@ -23,16 +24,15 @@ from worldsize.documents.errors import OutputError
 from worldsize.facts import vm_sizes
 from worldsize.facts.prices import TIERS, PriceList, Tier, read_price_list
 from worldsize.facts.vm_sizes import Learned, VmSize, explain_unknown_size
-from worldsize.fixing.apply import Change, Setting, SettingError, replace_content, set_values
 from worldsize.planning.advising import clusters
 from worldsize.planning.advising.model import Advice, Choice, Limits, Option, OtherBatch, Question, Subject
 from worldsize.planning.advising.options import make_option
 from worldsize.planning.advising.search import advise as find_clusters
 from worldsize.planning.advising.search import try_other_batches
 from worldsize.planning.estimates.calibration import Calibration
+from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.planning.estimates.model import Case, Transformer
 from worldsize.resolving.advice import describe_file, explain_refusal, list_settings, read_steps
-from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.spec import is_spec
 
 _MARK = "\ufeff".encode()
@@ -192,7 +192,7 @@ def _read_subjects(file: Path) -> Read:
     document = yaml.load(file)
     if not is_spec(document):
         return Read((describe_file(file.stem, api.estimate(file).case),), {}, None)
-    checked = api.plan_spec(file, document)
+    checked = check_spec(file, document)
     subjects, unknown = read_steps(checked.planned, checked.plan)
     return Read(subjects, unknown, checked)
 
@@ -373,7 +373,7 @@ def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, optio
 
 def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: CheckedSpec) -> CheckedSpec:
     """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
-    checked = api.plan_spec(document.path, document)
+    checked = check_spec(Path(document.path), document)
     subjects, _ = read_steps(checked.planned, checked.plan)
     cases = {subject.name: subject.case for subject in subjects}
     for subject, option in chosen:

@@ -24,11 +24,12 @@ from worldsize.adopting.project.missing_packages import complete_environment
 from worldsize.adopting.project.spec import CONDA_FILE, UnknownSizeError
 from worldsize.adopting.proving.curves import LOOSE, TOLERANCE, ComparedStep, Comparison
 from worldsize.adopting.proving.prove import PROCESSES, Failed, Proof
+from worldsize.base.shown_text import mark_controls
 from worldsize.base.source import Source
 from worldsize.base.wording import describe_os_error, plural, quoted_list
 from worldsize.cli import common, estimate_table
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
-from worldsize.documents.diagnostics.snippet import mark_controls, show_path
+from worldsize.documents.diagnostics.snippet import show_path
 from worldsize.documents.diagnostics.text import render_diagnostic, wants_colour
 from worldsize.documents.errors import OutputError, SpecError
 from worldsize.facts.prices import PriceFileError

@@ -24,6 +24,7 @@ from worldsize.api.advice import (
     write_spec,
 )
 from worldsize.base.wording import format_memory
+from worldsize.checking.fixing import unified_diff
 from worldsize.cli import (
     advice_plot,
     advice_table,
@@ -35,11 +36,10 @@ from worldsize.cli import (
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import OutputError, SpecError
 from worldsize.facts.prices import PriceFileError, suggest_region
-from worldsize.fixing import unified_diff
 from worldsize.planning.advising.clusters import make_cluster
 from worldsize.planning.advising.front import rank_by_money, rank_by_time
 from worldsize.planning.advising.model import Shortage, Subject
-from worldsize.resolving.measured_case import UnusableRunError
+from worldsize.planning.estimates.measured_case import UnusableRunError
 
 EPILOG = """\b
 Examples:

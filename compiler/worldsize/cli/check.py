@@ -244,8 +244,7 @@ def _fix(
     write: bool,
 ) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
-    from worldsize import fixing  # most checks only look
-    from worldsize.checking import checker
+    from worldsize.checking import checker, fixing  # most checks only look
 
     result = fixing.fix(paths, choice, unsafe=unsafe, write=write and texts is None, texts=texts)
     if write and texts is not None:  # the fixed text takes the place of the report

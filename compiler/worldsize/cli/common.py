@@ -40,7 +40,7 @@ def format_table(
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text that others may have written, without characters that control a terminal."""
-    from worldsize.documents.diagnostics.snippet import mark_controls
+    from worldsize.base.shown_text import mark_controls
 
     click.echo(mark_controls(text), err=err, nl=nl)
 

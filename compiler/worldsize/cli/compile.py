@@ -17,7 +17,7 @@ from worldsize.cli import common, measured_runs
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import OutputError, SpecError
 from worldsize.dsl import verbs
-from worldsize.resolving.measured_case import UnusableRunError
+from worldsize.planning.estimates.measured_case import UnusableRunError
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled

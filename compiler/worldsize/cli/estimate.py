@@ -15,7 +15,7 @@ from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, 
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import PriceFileError
-from worldsize.resolving.measured_case import UnusableRunError
+from worldsize.planning.estimates.measured_case import UnusableRunError
 
 if TYPE_CHECKING:
     from worldsize.api.forecast import Estimated

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worldsize.azureml import cron
 from worldsize.base.suggest import did_you_mean
 from worldsize.cli import common, completion
 from worldsize.rules import pages, registry
-from worldsize.spec import cron
 
 if TYPE_CHECKING:
     from worldsize.rules.registry import Rule

@@ -15,7 +15,7 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.calibration import Speed
-    from worldsize.resolving.measured_case import MeasuredRun
+    from worldsize.planning.estimates.measured_case import MeasuredRun
 
 _MLFLOW = "mlflow:"
 _CARD_FILE = ".json"
@@ -47,7 +47,7 @@ def read_runs(names: Sequence[str], home: Path, azure: WorkspaceChoice | None) -
 def _read_named(name: str, home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
     if not name.endswith(_CARD_FILE):
         return [_read_run(name, home, azure)]
-    from worldsize.resolving.measured_case import UnusableRunError, read_card_file
+    from worldsize.planning.estimates.measured_case import UnusableRunError, read_card_file
     from worldsize.running.record.json_files import read_json
 
     document = read_json(Path(name))
@@ -60,7 +60,7 @@ def _read_named(name: str, home: Path, azure: WorkspaceChoice | None) -> list[Me
 
 
 def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredRun:
-    from worldsize.resolving.measured_case import MeasuredRun
+    from worldsize.planning.estimates.measured_case import MeasuredRun
 
     if name.startswith(_MLFLOW):
         return MeasuredRun(name, _read_tracked(name))

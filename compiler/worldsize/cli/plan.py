@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize import api
+from worldsize import api, checking
 from worldsize.base.wording import format_memory, plural
 from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
 from worldsize.cli.workspace_options import WorkspaceChoice
@@ -19,12 +19,12 @@ from worldsize.documents.diagnostics.text import wants_colour
 from worldsize.documents.errors import SpecError
 from worldsize.dsl import load, verbs
 from worldsize.facts.prices import PriceFileError
+from worldsize.planning.estimates.measured_case import UnusableRunError
 from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.model import Plan
 from worldsize.planning.plan_text import list_blocks
 from worldsize.resolving.imported_model import ModelImportError
-from worldsize.resolving.measured_case import UnusableRunError
 from worldsize.resolving.step_costs import find_saving, read_tier
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def command(
 def _plan(spec: Path, settings: tuple[str, ...]) -> CheckedSpec:
     """The plan of a spec, or that which a function in Python makes."""
     if not load.is_reference(str(spec)):
-        return api.plan_spec(spec, common.override_spec(spec, settings))
+        return checking.check_spec(spec, common.override_spec(spec, settings))
     if settings:
         raise click.UsageError(f"`--set` is for specs: give the values in `{spec}`")
     with common.exit_on_python_error():

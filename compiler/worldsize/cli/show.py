@@ -26,8 +26,8 @@ from worldsize.running.record.history import load_run
 from worldsize.running.show.summary import describe_registration
 
 if TYPE_CHECKING:
+    from worldsize.planning.estimates.measured_case import ComparedSpeed
     from worldsize.reporting.model import SweepFacts
-    from worldsize.resolving.compared_speed import ComparedSpeed
     from worldsize.running.record.details import RunDetails
     from worldsize.running.record.history import RunRecord, StepRecord
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from worldsize.azureml import cron
 from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.run import choose_view, exit_on_refusal
 from worldsize.cli.show import document
@@ -22,7 +23,6 @@ from worldsize.remote.jobs import RemoteJob, find_studio
 from worldsize.remote.states import run_state
 from worldsize.remote.submit import FollowInterruptError, SubmitOptions, Submitted, preview, submit
 from worldsize.remote.targets import Target
-from worldsize.spec import cron
 
 EPILOG = """\b
 Examples:

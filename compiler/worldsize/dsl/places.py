@@ -17,15 +17,15 @@ from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.checking import Report
+from worldsize.checking.selection import read_suppressions
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
-from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions, parse_suppressions
+from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions
 from worldsize.documents.secrecy.masking import mask_findings
 from worldsize.documents.yaml.load import Comment
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node
-from worldsize.rules import registry
 from worldsize.scripts.module import parse_text
 
 PYTHON = "python.txt"  # beside a pipeline that was written as a file: its Python file and function
@@ -65,8 +65,7 @@ def point_into_python(
 
 
 def _read_suppressions(file: PythonFile) -> list[Suppression]:
-    rules = registry.names()
-    return parse_suppressions([*file.list_comments()], rules.__contains__, registry.names)[0]
+    return read_suppressions(file.list_comments())[0]
 
 
 def _spans(finding: Diagnostic) -> Iterator[Span]:

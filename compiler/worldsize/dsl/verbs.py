@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from worldsize.api import Compiled
     from worldsize.base.problem import Confidence
     from worldsize.checking import CheckedSpec, Report
-    from worldsize.documents.diagnostics import Severity
+    from worldsize.documents.diagnostics.diagnostic import Severity
+    from worldsize.planning.estimates.measured_case import MeasuredRun
     from worldsize.planning.model import Plan
     from worldsize.remote.submit import SubmitOptions, Submitted
-    from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.running.model.results import View
 
 _EXAMPLE = "`digits()` in place of `digits`"

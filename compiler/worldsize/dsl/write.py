@@ -18,7 +18,7 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.documents.errors import OutputError, PipelineError
 from worldsize.dsl.places import PYTHON
-from worldsize.emit import plan_file
+from worldsize.planning import plan_file
 from worldsize.running.model.folder import REFERENCE, ignore_in_git, show_path
 
 WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each

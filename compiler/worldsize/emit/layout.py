@@ -16,18 +16,18 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.emit import plan_file, sweep_trial
+from worldsize.emit import sweep_trial
 from worldsize.emit.bundle import FILE, Bundle, bundle_component
 from worldsize.emit.shelf import Content, Shelf, find_relative, shelve
+from worldsize.planning import plan_file
 from worldsize.planning.estimates import prediction
+from worldsize.planning.estimates.measured_case import MeasuredRun, choose_runs
 from worldsize.planning.memory import step_memory
 from worldsize.planning.memory.workload import PREDICTION, literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import rows, step_settings
-from worldsize.resolving.measured_case import MeasuredRun, choose_runs
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import StepEstimate, estimate_step
-from worldsize.spec.model import ComputeProfile, Spec
 from wstrain_deepspeed import config as deepspeed_config
 
 PIPELINE = "pipeline.yml"
@@ -56,8 +56,8 @@ def lay_out_files(planned: Planned, plan: Plan, out: Path, runs: Sequence[Measur
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
     files: Content = {**shelf.files, PIPELINE: write.dump(job, header=header).encode()}
     if spec.schedule is not None:
-        files["schedule.yml"] = _schedule(spec).encode()
-    files.update(_clusters(spec, plan))
+        files["schedule.yml"] = _schedule(planned).encode()
+    files.update(_clusters(planned, plan))
     for name, step in planned.job.steps.items():
         config = render_deepspeed_config(step, plan.steps[name])
         if config is not None:
@@ -137,8 +137,8 @@ def _relative(argument: Field[Argument], folder: Path, out: Path) -> Field[Argum
     return replace(argument, value=replace(value, path=replace(value.path, value=text)))
 
 
-def _schedule(spec: Spec) -> str:
-    schedule = spec.schedule
+def _schedule(planned: Planned) -> str:
+    spec, schedule = planned.spec, planned.spec.schedule
     assert schedule is not None
     if schedule.cron is not None:
         trigger: dict[str, Any] = {"type": "cron", "expression": schedule.cron.value}
@@ -153,42 +153,43 @@ def _schedule(spec: Spec) -> str:
         trigger,
         "./pipeline.yml",
         display_name=spec.display_name.value if spec.display_name else None,
-        force_rerun=True,
         inputs={name: located.value for name, located in schedule.inputs.items()},
     )
 
 
-def _clusters(spec: Spec, plan: Plan) -> Content:
+def _clusters(planned: Planned, plan: Plan) -> Content:
     """One file per cluster; all profiles of a cluster say the same about it."""
-    together: dict[str, list[ComputeProfile]] = {}
-    for profile in spec.compute.values():
-        together.setdefault(step_settings.cluster_of(profile), []).append(profile)
-    sized = {name: group for name, group in together.items() if _first_setting(group, "instance_type")}
+    profiles: dict[str, list[str]] = {}
+    for name, profile in planned.spec.compute.items():
+        profiles.setdefault(step_settings.cluster_of(profile), []).append(name)
+    sized = {
+        name: group for name, group in profiles.items() if _first_setting(planned, group, "instance_type")
+    }
     return {
-        f"compute/{name}.yml": _cluster(spec, plan, name, group).encode() for name, group in sized.items()
+        f"compute/{name}.yml": _cluster(planned, plan, name, group).encode() for name, group in sized.items()
     }
 
 
-def _cluster(spec: Spec, plan: Plan, name: str, profiles: list[ComputeProfile]) -> str:
-    names = {profile.name for profile in profiles}
+def _cluster(planned: Planned, plan: Plan, name: str, profiles: list[str]) -> str:
+    first_setting = partial(_first_setting, planned, profiles)
     users = [
         plan.steps[step.name].topology.instance_count
-        for step in spec.steps.values()
-        if step.compute and step.compute.value in names and step.name in plan.steps
+        for step in planned.spec.steps.values()
+        if step.compute and step.compute.value in profiles and step.name in plan.steps
     ]
     return write.compute(
         name,
-        _first_setting(profiles, "instance_type"),
-        tier=_first_setting(profiles, "tier") or "dedicated",
-        min_instances=_first_setting(profiles, "min_instances") or 0,
-        max_instances=_first_setting(profiles, "max_instances") or max(users, default=1),
-        idle_time_before_scale_down=_first_setting(profiles, "idle_time_before_scale_down"),
+        first_setting("instance_type"),
+        tier=first_setting("tier") or "dedicated",
+        min_instances=first_setting("min_instances") or 0,
+        max_instances=first_setting("max_instances") or max(users, default=1),
+        idle_time_before_scale_down=first_setting("idle_time_before_scale_down"),
     )
 
 
-def _first_setting(profiles: list[ComputeProfile], key: str) -> Any:
+def _first_setting(planned: Planned, profiles: list[str], key: str) -> Any:
     """The value of the first profile that has one."""
-    values = (getattr(profile, key) for profile in profiles)
+    values = (getattr(planned.spec.compute[name], key) for name in profiles)
     return next((located.value for located in values if located is not None), None)
 
 

@@ -10,10 +10,10 @@ from lsprotocol import types
 
 from worldsize.base.problem import Fix
 from worldsize.base.source import Source
+from worldsize.checking.fixing import apply_fixes, apply_script_fixes, fix
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.suppress import UNSUPPRESSABLE
-from worldsize.fixing.apply import apply_fixes, apply_script_fixes, fix
 from worldsize.lsp.analysis import Analysis
 from worldsize.lsp.buffers import Buffer, Buffers, Session
 from worldsize.lsp.positions import find_difference

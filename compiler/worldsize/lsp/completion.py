@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from worldsize.azureml.model import Port
 from worldsize.azureml.references import is_file, local_path
+from worldsize.base.resources import built_in_files
 from worldsize.checking.discover import SETTINGS
 from worldsize.data.tables import read_table
 from worldsize.facts import curated, vm_sizes
@@ -25,7 +26,6 @@ from worldsize.lsp.outline import Path as KeyPath
 from worldsize.lsp.positions import find_line
 from worldsize.lsp.schemas import SchemaView, open_schema
 from worldsize.planning import quantities
-from worldsize.resolving.components import built_in_files
 from worldsize.rules import registry
 from wsshards.errors import UserError
 from wssources.formats import TABLES

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from lsprotocol import types
 
+from worldsize.azureml import cron
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Port
 from worldsize.base.wording import plural, show_number
@@ -23,7 +24,6 @@ from worldsize.planning.model import Derivation, StepPlan
 from worldsize.planning.plan_text import list_rows
 from worldsize.rules import pages, registry
 from worldsize.rules.registry import Rule
-from worldsize.spec import cron
 
 _CRON = frozenset({("schedule", "cron"), ("trigger", "expression")})  # in a spec, and in a schedule
 

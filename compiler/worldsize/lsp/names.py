@@ -15,13 +15,13 @@ from msgspec import Struct
 from worldsize.azureml.component import read_component
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component, Port
-from worldsize.azureml.references import is_file, local_path
+from worldsize.azureml.references import is_file, local_path, names_built_in
+from worldsize.base.resources import built_in_files
 from worldsize.checking.discover import SETTINGS, recognise_kind
 from worldsize.documents import yaml
 from worldsize.lsp.buffers import Buffers
 from worldsize.lsp.outline import Outline, read_outline
 from worldsize.lsp.outline import Path as KeyPath
-from worldsize.resolving.components import built_in_files, is_built_in
 
 _NATIVE = re.compile(r"(?P<what>pipeline|command|sweep|spark|parallel)(?P<kind>Job|Component)\.schema\.json")
 
@@ -91,7 +91,7 @@ class Names(Struct, dict=True, eq=False):
 
     def find_component_file(self, text: str) -> Path | None:
         """The file of a component that a step names, if there is one here."""
-        if self.is_spec and is_built_in(text):
+        if self.is_spec and names_built_in(text):
             return built_in_files().get(text)
         path = local_path(text, Path(self.path).parent)
         return path if path is not None and is_file(path) else None

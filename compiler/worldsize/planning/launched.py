@@ -14,12 +14,10 @@ from worldsize.azureml.command_launchers import (
     count_processes,
     list_launcher_calls,
 )
-from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Notes, Topology
-from worldsize.spec.model import Located, Step
+from worldsize.spec.model import Step, part_span
 
 
 class Launched(NamedTuple):
@@ -77,7 +75,7 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
                 continue  # more than there are GPUs, which a rule reports
             given = literals.render_literal(int(planned))
             message = f"`--{name}` is `{quantity}` of the plan, {given}, but {_needed(right, topology)}"
-            span = _part(step.command, value.start, value.end)
+            span = part_span(step.command, value.start, value.end)
             notes.report("launcher-processes-disagree", span, message, f"write `${{{{plan.{right}}}}}`")
 
 
@@ -111,7 +109,3 @@ def _plan_quantity(step: Step, text: str) -> str | None:
         given = step.with_.get(expression.port or "")
         expression = binding.parse_expression(given.value) if given is not None else None
     return expression.port if expression is not None and expression.scope == "plan" else None
-
-
-def _part(located: Located[str], start: int, end: int) -> Span:
-    return located.node.subspan(start, end) if isinstance(located.node, Scalar) else located.span

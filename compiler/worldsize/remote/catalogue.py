@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worldsize.documents import yaml
-from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import classify_scalar
 from worldsize.facts import vm_sizes
 from worldsize.remote.errors import RemoteError

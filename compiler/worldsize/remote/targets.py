@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,26 +12,23 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from worldsize import api
 from worldsize.azureml import job as jobs
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.launch import resolve_value
 from worldsize.azureml.model import Cluster, Component, Data, Field, Job, Literal, Port, Step
-from worldsize.base.problem import Problem
 from worldsize.checking import boundary, check_job, discover
+from worldsize.checking.specs import check_by_rules
 from worldsize.documents import yaml
-from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError
 from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.names import WorkspaceNames
 from worldsize.remote.rest import Rest
-from worldsize.rules import engine, registry
-from worldsize.rules.context import Context
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import show_path
-from worldsize.running.prepare.overrides import override_inputs, override_spec, shorten_name, show_value
+from worldsize.running.prepare.overrides import compile_spec, override_inputs, shorten_name, show_value
 
 _NO_CLUSTER = frozenset({"serverless", "local", ""})
 _NOT_JOBS = frozenset({"compute", "data", "environment", "settings"})
@@ -94,11 +91,7 @@ def load_target(
 def _compile(
     path: Path, out: Path, document: yaml.Document, settings: Mapping[str, str], *, schedule: bool
 ) -> Target:
-    if settings:
-        document, problems = override_spec(document, settings)
-        if problems:
-            raise RunError(problems)
-    compiled = api.compile_document(path, out, document)
+    compiled = compile_spec(path, out, document, settings)
     if schedule and "schedule.yml" not in compiled.files:
         raise RemoteError(f"`{path}` has no schedule", 'add `schedule: {cron: "0 3 * * 1"}` to it')
     clusters = {
@@ -223,11 +216,9 @@ def check_registered(rest: Rest, target: Target) -> None:
     if target.job is None:
         return
     components: _Components = {}
-    context = Context(root=target.path.parent)
     jobs = _fill_jobs(rest, target.job, components)
-    problems = [problem for job in jobs for problem in _check(context, job)]
-    if problems:
-        raise SpecError(sort_unique(engine.diagnose(problems)), target.sources)
+    if findings := check_by_rules(jobs, _SLUGS, target.path.parent):
+        raise SpecError(findings, target.sources)
 
 
 def _fill_jobs(rest: Rest, job: Job, components: _Components) -> Iterator[Job]:
@@ -303,18 +294,3 @@ def _parse_ports(ports: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Por
         kept = None if default is None else Field(default)
         parsed[str(name)] = Port(str(name), str(port["type"]).lower(), optional=optional, default=kept)
     return parsed
-
-
-def _check(context: Context, job: Job) -> Sequence[Problem]:
-    """What is wrong with the steps that have ports from the workspace."""
-    problems = []
-    for slug in _SLUGS:
-        rule = registry.find(slug)
-        assert rule is not None
-        for name, check in registry.load_checks(rule):
-            if name == "Job":
-                problems += [
-                    problem if isinstance(problem, Problem) else problem.under(slug)
-                    for problem in check(context, job)
-                ]
-    return problems

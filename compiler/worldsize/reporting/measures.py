@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from worldsize.azureml import literals
 from worldsize.base.wording import format_seconds, format_size, show_digits
 from worldsize.planning.estimates.calibration import SPEED
+from worldsize.planning.estimates.measured_case import describe_other_hardware
 from worldsize.planning.estimates.model import Interval
-from worldsize.planning.estimates.prediction import read_prediction
+from worldsize.planning.estimates.prediction import read_number, read_prediction
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.model import Quantity
-from worldsize.resolving.compared_speed import describe_other_hardware
 from worldsize.showing.curves import Curve
 
 PREDICTED_SPEED = "predicted_samples_per_second"
@@ -73,9 +72,7 @@ def compare_measures(
     if prediction is not None:
         size, ranks = prediction.instance_type, prediction.world_size
     other = describe_other_hardware(parameters, size, ranks if isinstance(ranks, int) else None)
-    batch, steps = (
-        literals.parse_number(parameters.get(n, "")) for n in ("global_batch_size", "total_steps")
-    )
+    batch, steps = (read_number(parameters, name) for name in ("global_batch_size", "total_steps"))
     step_time = _divide(batch, predicted)
     compare = partial(_compare, other=other)
     ended = trained is not None and (steps is None or trained.reached >= steps)
@@ -87,7 +84,7 @@ def compare_measures(
         compare("time of a training step", step_time, _step_time(trained, batch, speed), format_seconds),
         compare("time of all training steps", _scale(step_time, steps), total, format_seconds),
     ]
-    planned = literals.parse_number(parameters.get(PREDICTION, "")) or logged.get("memory_predicted_bytes")
+    planned = read_number(parameters, PREDICTION) or logged.get("memory_predicted_bytes")
     return [*quantities, _compare_memory(planned, logged.get(MEMORY), other)]
 
 

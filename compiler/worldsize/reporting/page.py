@@ -6,8 +6,8 @@ import base64
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from worldsize.base.shown_text import escape
 from worldsize.base.wording import format_duration, plural, show_number
-from worldsize.documents.diagnostics.html_table import escape
 from worldsize.reporting import charts
 from worldsize.reporting.markup import WORDS, badge, pairs, section, table
 from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from worldsize.base.shown_text import escape
 from worldsize.base.wording import format_duration, plural
-from worldsize.documents.diagnostics.html_table import escape
 from worldsize.reporting.markup import WORDS, table
 from worldsize.reporting.model import Attempt, Period, RankSample, RunFacts, StepFacts
 

@@ -12,9 +12,10 @@ from worldsize.azureml.command_line import parse_commands
 from worldsize.azureml.fields import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import classify, closest_path, is_file, local_path
+from worldsize.azureml.references import closest_path, is_file, local_path, names_built_in
 from worldsize.base import limits, resources, untrusted
 from worldsize.base.problem import Problem
+from worldsize.base.resources import built_in_files
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.planning.model import Interface, Launcher
@@ -71,11 +72,6 @@ def _interface(component: Component, files: Files) -> Interface:
     )
 
 
-def built_in_files() -> dict[str, Path]:
-    """The built-in components, by the name that ``uses:`` has for them, and their files."""
-    return {name: resources.component_file(name) for name in resources.component_names()}
-
-
 def find_with_input(name: str, word: str | None = None) -> list[str]:
     """The built-in components that have an input, and ``word`` among its enumerated values.
 
@@ -92,17 +88,12 @@ def find_with_input(name: str, word: str | None = None) -> list[str]:
     return components
 
 
-def is_built_in(uses: str) -> bool:
-    """Whether ``uses:`` is a bare name rather than a path or an asset."""
-    return classify(uses) == "local" and "/" not in uses and not uses.endswith((".yml", ".yaml"))
-
-
 def _component(step: Step, folder: Path, files: Files) -> Component | None:
     limits.check_time()
     if step.uses is None:
         return own_command.build_component(step, folder) if step.command else None
     uses = step.uses.value
-    if is_built_in(uses):
+    if names_built_in(uses):
         file = built_in_files().get(uses)
         if file is None:
             files.problems.append(_unknown(step.uses, folder))

@@ -20,8 +20,8 @@ from worldsize.base.span import Span
 from worldsize.planning import missing
 from worldsize.planning.quantities import NAMES, PLANNED, input_type, suggest_quantity
 from worldsize.resolving import plan_values
-from worldsize.resolving.state import ResolveState, as_field, part_span
-from worldsize.spec.model import Step
+from worldsize.resolving.state import ResolveState, as_field
+from worldsize.spec.model import Step, part_span
 from worldsize.spec.sweep import searched_type
 
 OPEN = "open"  # the type of an input that nothing has been bound to yet

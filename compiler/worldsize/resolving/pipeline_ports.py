@@ -24,8 +24,8 @@ from worldsize.azureml.model import (
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.resolving.state import ResolveState, as_field, part_span
-from worldsize.spec.model import PipelineOutput, Spec
+from worldsize.resolving.state import ResolveState, as_field
+from worldsize.spec.model import PipelineOutput, Spec, part_span
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
 
 

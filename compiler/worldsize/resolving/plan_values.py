@@ -12,8 +12,8 @@ from worldsize.base.span import Span
 from worldsize.planning import missing, quantities
 from worldsize.planning.model import PlanValue, StepPlan, Training
 from worldsize.planning.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
-from worldsize.resolving.state import ResolveState, part_span
-from worldsize.spec.model import Located
+from worldsize.resolving.state import ResolveState
+from worldsize.spec.model import Located, part_span
 from worldsize.spec.pipeline_inputs import is_pipeline_input
 
 

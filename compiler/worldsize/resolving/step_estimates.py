@@ -14,12 +14,12 @@ from worldsize.planning.estimates.built_in import describe_network, describe_set
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.estimate import estimate
+from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
 from worldsize.planning.memory import built_in
 from worldsize.planning.memory.step_memory import read_setup, read_training
 from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
-from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale

@@ -8,8 +8,8 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.planning.model import PlannedSweep, StepPlan
 from worldsize.resolving import plan_values
 from worldsize.resolving.quality_gate import produced
-from worldsize.resolving.state import ResolveState, part_span
-from worldsize.spec.model import Step
+from worldsize.resolving.state import ResolveState
+from worldsize.spec.model import Step, part_span
 
 # What a training component derives in each trial when it is given 0, and what it needs for that.
 _RATE = "learning_rate"

@@ -19,8 +19,8 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import describe_os_error
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
-from worldsize.resolving.state import ResolveState, part_span
-from worldsize.spec.model import Located
+from worldsize.resolving.state import ResolveState
+from worldsize.spec.model import Located, part_span
 
 
 def collect_files(state: ResolveState, step: str) -> Snapshot:

@@ -12,7 +12,8 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.planning.quantities import OF_TOPOLOGY, PLANNED
 from worldsize.resolving.own_command import OPEN
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
+from worldsize.spec.model import part_span
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
 _MODELS = {"mlflow_model", "custom_model", "triton_model"}

@@ -55,7 +55,7 @@ class Part(NamedTuple):
 PARTS = {
     "Launch": Part(("Job",), "worldsize.azureml.launch", "read_launches"),
     "Program": Part(("Job", "Component"), "worldsize.scripts.program", "find_parts"),
-    "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads", "find_parts"),
+    "Upload": Part(("Component", "Planned"), "worldsize.rules.security._uploads", "find_parts"),
 }
 
 

@@ -15,7 +15,7 @@ from worldsize.azureml import literals
 from worldsize.azureml.sweep import find_algorithm
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
-from worldsize.documents.yaml.nodes import Node
+from worldsize.documents.yaml.nodes import Node, Scalar
 
 T = TypeVar("T")
 
@@ -270,3 +270,8 @@ class Spec(Struct, frozen=True):
         """The entry of ``compute:`` that a step runs on; None if it names none, or one that is not there."""
         chosen = self.steps[step].compute
         return self.compute.get(chosen.value) if chosen is not None else None
+
+
+def part_span(located: Located[Any], start: int, end: int) -> Span:
+    """The place of ``text[start:end]`` of a value."""
+    return located.node.subspan(start, end) if isinstance(located.node, Scalar) else located.span

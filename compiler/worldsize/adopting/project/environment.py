@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.adopting.model import Framework, ScriptProfile
+from worldsize.azureml.gpu_support import INDEX, judge_build
 from worldsize.facts import cuda, vm_sizes
-from worldsize.planning.gpu_support import INDEX, judge_build
 
 # The images of our own components: CUDA's driver libraries and Open MPI, with conda.
 IMAGES: dict[Framework, str] = dict.fromkeys(

@@ -100,7 +100,7 @@ class RunResult(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """The steps, metrics and models as a table for a notebook."""
-        from worldsize.documents.diagnostics.html_table import render_html_table
+        from worldsize.base.shown_text import render_html_table
 
         note = self.failure.message if self.failure is not None else ""
         return render_html_table(

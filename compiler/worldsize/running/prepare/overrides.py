@@ -15,6 +15,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize import api
+from worldsize.api import Compiled
 from worldsize.azureml import literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.component import load_component
@@ -30,8 +32,10 @@ from worldsize.base.wording import shorten
 from worldsize.documents import yaml
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
-from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml import Document
+from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import resolve_scalar
+from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph.trace import Scope, find_argument
 
 MAX_FED = 10_000  # inputs that one input of a pipeline may reach
@@ -382,3 +386,18 @@ def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
 def _to_yaml(value: str) -> str:
     """A value as YAML: numbers and booleans unchanged, text in quotes."""
     return json.dumps(value) if isinstance(resolve_scalar(value), str) else value
+
+
+def compile_spec(path: Path, out: Path, document: Document, settings: Mapping[str, str]) -> Compiled:
+    """Compile a spec into ``out``, with other values of its inputs.
+
+    Raises:
+        SpecError: The spec has errors.
+        RunError: A setting names no input, or its value does not fit.
+        OutputError: The folder ``out`` cannot be written.
+    """
+    if settings:
+        document, problems = override_spec(document, settings)
+        if problems:
+            raise RunError(problems)
+    return api.compile_document(path, out, document)

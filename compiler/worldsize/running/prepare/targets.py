@@ -19,11 +19,11 @@ from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.documents.yaml import Scalar, load
-from worldsize.emit import plan_file
+from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph import refusals
-from worldsize.running.prepare.overrides import override_spec
+from worldsize.running.prepare.overrides import compile_spec
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -78,7 +78,7 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     document = load(os.path.normpath(target))  # under the name that a check gives it
     kind = discover.recognise_kind(document, named=True)
     if kind == "spec" or (kind is None and not _may_be_job(document.root)):
-        compiled = api.compile_document(target, out, _apply_settings(document, settings))
+        compiled = compile_spec(target, out, document, settings)
         return Target(compiled.pipeline, {}, compiled)
     refused = _refuse_kind(kind, target, document.root)
     if refused is not None:
@@ -87,17 +87,6 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
         return Target(target, settings)
     tree = checking.check_job(target, document, tolerate=lambda error: error.code in MENTIONED).tree
     return Target(target, settings, parsed=tree.files.documents)
-
-
-def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document:
-    """A spec with other inputs."""
-    if not settings:
-        return document
-
-    changed, problems = override_spec(document, settings)
-    if problems:
-        raise RunError(problems)
-    return changed
 
 
 def _may_be_job(root: object) -> bool:

@@ -15,8 +15,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from worldsize.base.shown_text import mark_controls
 from worldsize.base.wording import format_duration
-from worldsize.documents.diagnostics.snippet import mark_controls
 from worldsize.documents.diagnostics.text import wrap_words
 from worldsize.running.model.results import DONE, Progress, Status, StepState
 

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.base.shown_text import mark_controls
 from worldsize.base.wording import format_duration
-from worldsize.documents.diagnostics.snippet import flatten, mark_controls
+from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TextIO
 
+from worldsize.base.shown_text import mark_controls
 from worldsize.base.wording import format_duration
-from worldsize.documents.diagnostics.snippet import mark_controls
 from worldsize.documents.diagnostics.text import is_terminal
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.model.results import Progress, Status, View

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
+from worldsize.azureml.cron import next_due
 from worldsize.serving.control.document import JsonObject, take_object, take_text
 from worldsize.serving.database import contained
 from worldsize.serving.errors import ServiceError, bad_request, explain_refused, log_error
@@ -23,7 +24,6 @@ from worldsize.serving.jobs.submit import submit
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.records import Firing, ScheduleRecord, job_name
 from worldsize.serving.workspace import Workspace
-from worldsize.spec.cron import next_due
 
 LATE = timedelta(minutes=1)  # a due time that is older was missed: the machine slept
 _LONGEST_SLEEP = 5.0  # seconds; the clock may be set, or the machine sleep, meanwhile

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from worldsize.azureml.cron import Trigger, due_times
 from worldsize.serving.control.resources import ROW, Resource, get_resource, read_resource
 from worldsize.serving.database import Database, now, read_record, use_each
 from worldsize.serving.schedules.triggers import read_trigger
-from worldsize.spec.cron import Trigger, due_times
 
 KIND = "schedules"
 _LONGEST_NAME = 200  # characters of a job's

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo, available_timezones
 import msgspec
 from msgspec import Meta
 
+from worldsize.azureml import cron
+from worldsize.azureml.cron import load_time_zones, normalise_time, windows_name
 from worldsize.serving.control.document import take_time
 from worldsize.serving.errors import bad_request
-from worldsize.spec import cron
-from worldsize.spec.schedule import load_time_zones, normalise_time, windows_name
 
 # Windows zones that the Unicode CLDR maps to nothing: the offsets that they keep.
 _UNMAPPED = {"mid-atlantic standard time": "Etc/GMT+2", "kamchatka standard time": "Asia/Kamchatka"}

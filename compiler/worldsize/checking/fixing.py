@@ -26,7 +26,7 @@ from worldsize.documents.diagnostics.snippet import flatten, show_path
 from worldsize.documents.yaml import Document, Node, Scalar
 from worldsize.documents.yaml import Mapping as MappingNode
 from worldsize.documents.yaml import Sequence as SequenceNode
-from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.rules import engine
 from worldsize.scripts.module import parse_text
 

@@ -10,9 +10,19 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
+from functools import cache
 from itertools import islice
+from pathlib import Path
 
 from msgspec import Struct
+
+from worldsize.base.patterns import compile_later
+from worldsize.base.suggest import closest
+
+# Azure ML drops offsets and fractions of a second; Python 3.10 cannot read all of them.
+_TIME = compile_later(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
+)
 
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
@@ -304,3 +314,33 @@ def times_of_day(hours: list[int], minutes: list[int], second: int = 0) -> tuple
     return tuple(
         time(hour, minute, second) for hour, minute in itertools.product(sorted(hours), sorted(minutes))
     )
+
+
+def normalise_time(text: str) -> str | None:
+    """A start or end time as Azure ML reads it: without its offset and its fraction of a second.
+
+    Args:
+        text: Such as ``2026-03-01 03:00:00+01:00``.
+
+    Returns:
+        Such as ``2026-03-01T03:00:00``, on the clock of the schedule's time zone. None for another form.
+    """
+    match = _TIME.fullmatch(text.strip())
+    return None if match is None else f"{match[1]}T{match[2] or '00:00:00'}"
+
+
+@cache
+def load_time_zones() -> dict[str, tuple[str, ...]]:
+    """Map Windows names to IANA names, in the order of Azure ML's list."""
+    text = Path(__file__).with_name("time_zones.txt").read_text(encoding="utf-8")
+    rows = (line.partition("\t") for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: tuple(iana.split()) for name, _, iana in rows}
+
+
+def windows_name(name: str) -> str | None:
+    """The Windows name for an IANA name (``Europe/Berlin``) or a misspelt name; None if none is similar."""
+    wanted = name.strip().lower()
+    for windows, iana_names in load_time_zones().items():
+        if wanted == windows.lower() or wanted in (iana.lower() for iana in iana_names):
+            return windows
+    return closest(name, load_time_zones())

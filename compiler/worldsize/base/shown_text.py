@@ -1,4 +1,4 @@
-"""Tables in HTML, as notebooks and pages show them."""
+"""Text that others wrote, made safe to show in terminals, JSON and pages; and tables in HTML."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import html
 import re
 from collections.abc import Iterable, Sequence
 
-from worldsize.documents.diagnostics.snippet import mark_controls
+from worldsize.base.patterns import compile_later
+
+_CONTROL = compile_later(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 _CELL = "text-align:left;vertical-align:top"
 _QUOTED = re.compile(r"`([^`]+)`")
@@ -36,3 +40,19 @@ def render_html_table(
     below = f"<p>{escape(note)}</p>" if note else ""
     caption = f'<caption style="text-align:left;font-weight:bold">{escape(title)}</caption>'
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+def mark_controls(text: str) -> str:
+    """Replace the control characters in lines from untrusted sources, so that a terminal can show them."""
+    return text if text.isascii() and text.isprintable() else _CONTROL.sub("\ufffd", text)
+
+
+def escape_controls(document: str) -> str:
+    """Write control characters of a JSON document as JSON escapes, so that a terminal can show it.
+
+    Half a character, which is how a byte of a file's name comes that is not UTF-8, becomes a mark: strict
+    readers refuse a document with its escape.
+    """
+    return _CONTROL.sub(
+        lambda match: "\\ufffd" if match[0] >= "\ud800" else f"\\u{ord(match[0]):04x}", document
+    )

@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml.launch import Launch
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.interface.read import find_words_read, read_interface, read_reached
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.words import Argument, read_arguments
 
@@ -449,3 +449,20 @@ def _convert(kind: type[int | float], text: str | None) -> float | int | None:
         return None if text is None else kind(text)
     except (ValueError, OverflowError):
         return None
+
+
+def check_boolean_by_bool(context: Context, program: Program) -> Iterator[Finding]:
+    flag_names = {flag.name for flag in program.command.flags() if flag.value is not None}
+    for module in program.modules:
+        for call in module.called("add_argument"):
+            kind = keyword_argument(call, "type")
+            if not isinstance(kind, ast.Name) or kind.id != "bool":
+                continue
+            for option in (constant_value(argument) for argument in call.args):
+                if isinstance(option, str) and option.lstrip("-").lower().replace("-", "_") in flag_names:
+                    message = (
+                        f"`{option} False` is read as true: `bool` of any text that is not empty is true"
+                    )
+                    help_ = 'write `type=lambda text: text.lower() == "true"`'
+                    fix = Fix(module.span(kind), 'lambda text: text.lower() == "true"', safe=False)
+                    yield Finding(module.span(kind), message, help_, related=program.related, fix=fix)

@@ -6,6 +6,7 @@ import ast
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -30,9 +31,8 @@ class Module(Struct, eq=False):
     names: dict[str, str] = field(default_factory=dict)
     imports: list[tuple[str, int, ast.stmt]] = field(default_factory=list)  # full name, level, statement
     calls: list[tuple[str, ast.Call]] = field(default_factory=list)
-    callers: dict[str, list[tuple[str, ast.Call]]] = field(
-        default_factory=dict
-    )  # by the last part of the name
+    # by the last part of the name
+    callers: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)
     memo: dict[object, Any] = field(default_factory=dict)  # see :meth:`once`
 
     @property
@@ -42,13 +42,10 @@ class Module(Struct, eq=False):
 
     def span(self, node: ast.AST) -> Span:
         """The place of a node; its first line if it has several."""
-        line, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
-        start = self._column(line, getattr(node, "col_offset", 0))
-        if last != line:
-            return Span(self.source.path, line, start, line, len(self.source.line(line)) + 1)
-        return Span(
-            self.source.path, line, start, line, self._column(line, getattr(node, "end_col_offset", 0))
-        )
+        whole = self.full_span(node)
+        line, end = whole.line, whole.end_column
+        end = end if whole.end_line == line else len(self.source.line(line)) + 1
+        return Span(whole.path, line, whole.column, line, end)
 
     def full_span(self, node: ast.AST) -> Span:
         """The place of a node on all its lines, for an edit."""
@@ -117,6 +114,11 @@ def recall(memo: dict[object, Any], work: Callable[..., T], subject: object, *ar
         memo[key] = work(subject, *arguments)
     result: T = memo[key]
     return result
+
+
+def keep(work: Callable[[Module], T]) -> Callable[[Module], T]:
+    """Calculate what a function says of a file once."""
+    return wraps(work)(lambda module: module.once(work))
 
 
 def parse_module(source: Source) -> Module | None:
@@ -258,6 +260,17 @@ def keyword_argument(call: ast.Call, name: str) -> ast.expr | None:
     return next((one.value for one in call.keywords if one.arg == name), None)
 
 
+def find_passed(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """The argument that is passed at a position or by a name."""
+    return call.args[position] if len(call.args) > position else keyword_argument(call, name)
+
+
+def last_name(node: ast.AST | None) -> str:
+    """``is_main`` of ``trainer.is_main`` and of ``is_main()``; empty for another expression."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
 def name_variable(node: ast.AST | None) -> str:
     """``self.model`` or ``loaders["train"]``, as written; empty for an expression that is not a variable."""
     inner = node
@@ -277,8 +290,7 @@ def variable_read(node: ast.AST) -> str | None:
     if isinstance(node, ast.Subscript) and is_environment(node.value):
         name = node.slice
     elif isinstance(node, ast.Call) and node.args:
-        function = node.func
-        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        called, function = last_name(node), node.func
         reads = called in ("get", "pop") and is_environment(getattr(function, "value", function))
         if called == "getenv" or reads:
             name = node.args[0]
@@ -293,12 +305,9 @@ def is_environment(node: ast.AST) -> bool:
     )
 
 
+@keep
 def variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
     """``os.environ["X"] = value``: name, value, statement."""
-    return module.once(_list_variable_writes)
-
-
-def _list_variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
     return [
         (name, node.value, node)
         for node in module.kinds.get(ast.Assign, ())
@@ -350,12 +359,9 @@ _NAMED = (
 )
 
 
+@keep
 def list_bound_names(module: Module) -> set[str] | None:
     """Every name that the file binds in any way; None if a star import or ``exec`` may bind more."""
-    return module.once(_bound)
-
-
-def _bound(module: Module) -> set[str] | None:
     if any(name.endswith("*") for name, _, _ in module.imports):
         return None
     if any(name in ("exec", "globals", "eval") for name, _ in module.calls):

@@ -19,11 +19,11 @@ from worldsize.scripts.module import (
     Module,
     constant_value,
     keyword_argument,
+    last_name,
     variable_read,
     variable_writes,
 )
 from worldsize.scripts.program import Program
-from worldsize.scripts.ranks import last_name
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _HOROVOD = (

@@ -31,18 +31,9 @@ Check = Callable[["Context", Any], Iterable[Finding | Problem]]
 
 # The first ten by the digit of their codes; schedules share the graph's, as WS68x.
 FAMILIES = (
-    "yaml",
-    "spec",
-    "topology",
-    "batch",
-    "learning_rate",
-    "data",
-    "graph",
-    "resilience",
-    "security",
-    "script",
+    "yaml", "spec", "topology", "batch", "learning_rate", "data", "graph", "resilience", "security", "script",
     "schedule",
-)
+)  # fmt: skip
 
 
 class Part(NamedTuple):

@@ -15,7 +15,7 @@ from worldsize.scripts.module import Module, find_mentions, find_passed, list_bo
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import GLOBAL_NAMES, LOCAL_NAMES
 
-_HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
+HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
 
 
 def guard_by_rank(program: Program, module: Module, call: ast.Call) -> Fix | None:
@@ -157,7 +157,7 @@ def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | 
 
 def _find_horovod(module: Module) -> str | None:
     """The name under which the file imports Horovod."""
-    return next((alias for alias, full in module.names.items() if full in _HOROVOD), None)
+    return next((alias for alias, full in module.names.items() if full in HOROVOD), None)
 
 
 def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:

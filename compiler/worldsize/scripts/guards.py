@@ -30,12 +30,6 @@ _FIRST = re.compile(
 _ALONE = re.compile(r"initialized|available|distributed|world_size|\bddp\b|multi_?gpu", re.IGNORECASE)
 _LOCAL = re.compile(r"local", re.IGNORECASE)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_CONDITIONS: tuple[type[ast.AST], ...] = (ast.If, ast.IfExp, ast.While)
-_HEADED: tuple[tuple[type[ast.AST], str], ...] = (
-    (ast.With, "items"),
-    (ast.FunctionDef, "decorator_list"),
-    (ast.AsyncFunctionDef, "decorator_list"),
-)
 _SET = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR"})
 _COUNT = re.compile(r"world_?size$", re.IGNORECASE)
 _ABOVE_ONE = ((ast.Gt, 1), (ast.NotEq, 1), (ast.GtE, 2))
@@ -207,10 +201,11 @@ def _list_asking(module: Module) -> set[ast.AST]:
     """All nodes that select by the rank what runs below them."""
     speaking, kinds = module.once(list_rank_nodes), module.kinds
     asking: set[ast.AST] = {node for node in kinds.get(ast.BoolOp, ()) if node in speaking}
-    for kind in _CONDITIONS:
+    for kind in (ast.If, ast.IfExp, ast.While):
         asking.update(node for node in kinds.get(kind, ()) if node.test in speaking)
-    for kind, parts in _HEADED:
-        asking.update(node for node in kinds.get(kind, ()) if not speaking.isdisjoint(getattr(node, parts)))
+    headed = [(node, node.items) for node in kinds.get(ast.With, ())]
+    headed += [(node, node.decorator_list) for kind in FUNCTIONS for node in kinds.get(kind, ())]
+    asking.update(node for node, parts in headed if not speaking.isdisjoint(parts))
     return asking
 
 

@@ -348,14 +348,8 @@ def speaks_of_main(module: Module) -> set[ast.AST]:
 
 
 _NAMED = (
-    (ast.arg, "arg"),
-    (ast.FunctionDef, "name"),
-    (ast.AsyncFunctionDef, "name"),
-    (ast.ClassDef, "name"),
-    (ast.ExceptHandler, "name"),
-    (ast.MatchAs, "name"),
-    (ast.MatchStar, "name"),
-    (ast.MatchMapping, "rest"),
+    *((kind, "name") for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)),
+    *((ast.MatchAs, "name"), (ast.MatchStar, "name"), (ast.MatchMapping, "rest"), (ast.arg, "arg")),
 )
 
 

@@ -18,6 +18,7 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
 from worldsize.rules.shared import deepspeed as _deepspeed
 from worldsize.rules.shared.deepspeed import INPUT, ConfigUse, find_config_uses, find_input_file
+from worldsize.rules.shared.replicas import read_flag
 from wstrain_deepspeed import config
 from wstrain_deepspeed.config import verify
 from wstrain_deepspeed.config.schema import read_tables
@@ -160,10 +161,9 @@ def check_zero_stage_disagrees(context: Context, job: Job) -> Iterator[Finding]:
 
 
 def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:
-    flags = launch.flags("zero_stage", "zero_optimization_stage")
-    stage = launch.number(flags[0]) if len(flags) == 1 else None
-    span = launch.span(flags[0].value) if stage is not None and flags[0].value is not None else None
-    return None if stage is None or span is None else (stage, span, "the command", "the flag")
+    flag = read_flag(launch, "zero_stage", "zero_optimization_stage")
+    span = launch.span(flag[1]) if flag is not None else None
+    return None if flag is None or span is None else (flag[0], span, "the command", "the flag")
 
 
 def _input(use: _deepspeed.ConfigUse) -> tuple[float, Span, str, str] | None:

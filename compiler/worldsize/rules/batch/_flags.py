@@ -59,23 +59,19 @@ def _planned(launch: Launch, name: str) -> bool:
 
 def _number(launch: Launch, *names: str) -> int | None:
     """The whole number of a flag that occurs once."""
-    flags = launch.flags(*names)
-    value = launch.number(flags[0]) if len(flags) == 1 else None
-    return int(value) if value is not None and value == int(value) and value >= 1 else None
+    flag = _replicas.read_flag(launch, *names)
+    return int(flag[0]) if flag is not None and flag[0] == int(flag[0]) and flag[0] >= 1 else None
 
 
 def check_world_size_flag_disagrees(context: Context, launch: Launch) -> Iterator[Finding]:
     world, nodes = _replicas.count_processes(launch), launch.instances.value
-    flags = launch.flags("world_size")
-    if world is None or len(flags) != 1 or flags[0].value is None:
+    flag = _replicas.read_flag(launch, "world_size")
+    if world is None or flag is None or flag[0] in (world, nodes) or flag[0] < 1:
         return
-    flag_value = launch.number(flags[0])
-    if flag_value is None or flag_value in (world, nodes) or flag_value < 1:
-        return
-    span = launch.span(flags[0].value)
+    span = launch.span(flag[1])
     if span is None:
         return
     product = f"{nodes} × {world // (nodes or 1)}"
-    flag = flags[0].word.text.partition("=")[0]
-    message = f"`{flag}` is {flag_value:g} but {world} processes start ({product})"
+    name = launch.flags("world_size")[0].word.text.partition("=")[0]
+    message = f"`{name}` is {flag[0]:g} but {world} processes start ({product})"
     yield Finding(span, message, f"write {world}, or remove it and read `WORLD_SIZE`")

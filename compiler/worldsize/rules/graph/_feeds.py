@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, Related, relate
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declared_component, find_wires, known_ports, source_type
 
@@ -30,9 +30,8 @@ def check_folder_feeds_model(context: Context, job: Job) -> Iterator[Finding]:
         message = (
             f"`{source.name}.{name}` is declared as uri_folder, but `{wire.name}` requires {target.type}"
         )
-        related = (Related(port.span, "the output is declared here"),) if port.span else ()
         help_ = f"declare the output `{name}` as `{target.type}`"
-        yield Finding(wire.part(4), message, help_, related=related)
+        yield Finding(wire.part(4), message, help_, relate(port.span, "the output is declared here"))
 
 
 _KINDS = {"uri_file": "a file"} | dict.fromkeys(("uri_folder", "mlflow_model", "triton_model"), "a folder")
@@ -78,5 +77,4 @@ def check_optional_feeds_required(context: Context, job: Job) -> Iterator[Findin
                 f"`{outer.name}` is optional, but input `{wire.name}` of step `{wire.step.name}` is required"
             )
             help_ = f"remove `optional: true` from `{outer.name}`, or add it to the step's `{wire.name}`"
-            related = (Related(outer.span, "declared optional here"),) if outer.span else ()
-            yield Finding(wire.part(2), message, help_, related=related)
+            yield Finding(wire.part(2), message, help_, relate(outer.span, "declared optional here"))

@@ -37,7 +37,8 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
     """Check the inputs of the steps of a pipeline."""
     for step, name, field, port in find_arguments(job):
         if port.type in LITERAL_TYPES:
-            for fault in _check_input(job, name, field, port):
+            fault = _check_input(job, name, field, port)
+            if fault is not None:
                 yield _name_other(context, step, name, field, fault)
     for step in job.steps.values():
         component = declared_component(step)
@@ -67,21 +68,19 @@ def _as_warning(fault: Problem) -> Problem:
     return replace(fault, slug="input-outside-enum", message=message.replace(" cannot be ", " is ", 1))
 
 
-def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Iterator[Problem]:
+def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Problem | None:
     value = field.value
     source: Field[Any] | None = None
     if isinstance(value, Binding) and value.expression.scope == "parent.inputs" and job.interface is None:
         source = job.inputs.get(value.expression.port or "")
         value = source.value if source is not None else value
     if not isinstance(value, Literal) or not _judged(value.value):
-        return
+        return None
     node = text_node(field.node)
     fault = literals.check_value(name, value.value, port, node.span if node is not None else span_of(field))
-    if fault is None:
-        return
-    if source is not None and source.span is not None:
-        fault = replace(fault, related=(Related(source.span, "the pipeline's input is given here"),))
-    yield fault
+    if fault is None or source is None or source.span is None:
+        return fault
+    return replace(fault, related=(Related(source.span, "the pipeline's input is given here"),))
 
 
 def _judged(value: Any) -> bool:
@@ -142,9 +141,7 @@ def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | No
     source, field = _read_source(context, step)
     if source is None:
         return _find_unread_settings(context, step)
-    if source.startswith(_PREFIX):
-        return None
-    if "://" in source:  # an address, which the step downloads
+    if source.startswith(_PREFIX) or "://" in source:  # built in, or an address, which the step downloads
         return None
     from wssources import planned_rows  # only a step that shards data needs it
 
@@ -191,14 +188,8 @@ def _read_source(context: Context, step: Step) -> tuple[str | None, Field[Any] |
     field, default = step.inputs.get("source"), component.inputs["source"].default
     value = field.value if field is not None else Literal(default.value if default is not None else None)
     text = value.value if isinstance(value, Literal) else None
-    if (
-        not is_sharding(component)
-        or not isinstance(text, str)
-        or "${{" in text
-        or text in planned_rows.SOURCES
-    ):
-        return None, None
-    return text, field
+    is_path = isinstance(text, str) and "${{" not in text and text not in planned_rows.SOURCES
+    return (text, field) if is_path and is_sharding(component) else (None, None)
 
 
 def check_input_missing(context: Context, job: Job) -> Iterator[Finding]:
@@ -246,9 +237,8 @@ def _suggest(context: Context, step: Step, name: str, ports: Mapping[str, Port])
         others = components.find_with_input(name)
         if others:
             return f"`{name}` is an input of {' or '.join(f'`{other}`' for other in others)}"
-    return did_you_mean(name, ports) or (
-        "remove it, or declare it there" if ports else "it declares no inputs"
-    )
+    advice = "remove it, or declare it there" if ports else "it declares no inputs"
+    return did_you_mean(name, ports) or advice
 
 
 def check_input_type(context: Context, job: Job) -> Iterator[Finding]:
@@ -263,8 +253,7 @@ def check_input_type(context: Context, job: Job) -> Iterator[Finding]:
             continue
         if source == "string" and job.interface is None:
             continue  # may be a path
-        start, end = wire.expression.start, wire.expression.end
-        span = wire.node.subspan(start, end)
+        span = wire.node.subspan(wire.expression.start, wire.expression.end)
         wanted = f"input `{wire.name}` takes {literals.article(target.type)}"
         if source in LITERAL_TYPES:
             message = f"`{wire.expression.name}` is {literals.article(source)}, but {wanted}"

@@ -35,9 +35,8 @@ def check_pipeline_input_empty(context: Context, job: Job) -> Iterator[Finding]:
         name = wire.expression.port or ""
         if wire.expression.scope == "parent.inputs" and name in empty:
             message = f"`{name}` is empty, so Azure ML drops it, but step `{wire.step.name}` is bound to it"
-            related = (Related(wire.part(2), "bound here"),)
             help_ = "give it a value, or remove it with its bindings"
-            yield Finding(span_of(empty.pop(name)), message, help_, related=related)
+            yield Finding(span_of(empty.pop(name)), message, help_, (Related(wire.part(2), "bound here"),))
 
 
 _SETTINGS = ("compute", "environment_variables")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.azureml.launch import Launch, read_launches
-from worldsize.base.problem import Confidence, Finding, Problem, Related
+from worldsize.base.problem import Confidence, Finding, Problem, relate
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
 from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
@@ -39,7 +39,7 @@ def _judge(context: Context, launch: Launch, planned: Planned | None) -> Iterato
     if tier is None or _saves_checkpoints(launch, sources):
         return
     span = launch.compute_span or launch.fallback_span
-    related = (Related(tier.span, "the tier"),) if tier.span is not None else ()
+    related = relate(tier.span, "the tier")
     dearer = _compare_costs(context, launch, planned)
     if dearer is not None:
         message = f"`{tier.word}` without checkpoints costs more than dedicated: {dearer}"
@@ -122,6 +122,6 @@ def check_low_priority_saves_nothing(context: Context, launch: Launch) -> Iterat
             f"`{tier.word}` instances of `{size.name}` cost as much as dedicated ones:"
             f" {price.amount:.5g} {price.currency} an hour {describe_place(pairs)}"
         )
-        related = (Related(tier.span, "the tier"),) if tier.span is not None else ()
+        related = relate(tier.span, "the tier")
         help_ = "use dedicated instances, which Azure does not evict"
         yield Finding(launch.compute_span or launch.fallback_span, message, help_, related=related)

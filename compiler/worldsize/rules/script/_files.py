@@ -77,14 +77,13 @@ def check_load_without_map_location(context: Context, program: Program) -> Itera
         return
     if not any(module.once(_saves_weights) for module in program.modules):
         return
-    for module in program.modules:
-        for call in module.once(_loads):
-            if is_guarded_by_rank(program.modules, module, call):
-                continue
-            message = "every process loads these weights onto the GPU that they were saved from"
-            help_ = 'write `map_location="cpu"`: `load_state_dict` copies the weights to the right GPU'
-            fix = add_argument(module, call, 'map_location="cpu"')
-            yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+    for module, call in program.find(_loads):
+        if is_guarded_by_rank(program.modules, module, call):
+            continue
+        message = "every process loads these weights onto the GPU that they were saved from"
+        help_ = 'write `map_location="cpu"`: `load_state_dict` copies the weights to the right GPU'
+        fix = add_argument(module, call, 'map_location="cpu"')
+        yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
 
 
 def _saves_weights(module: Module) -> bool:

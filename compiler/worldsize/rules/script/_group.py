@@ -10,7 +10,7 @@ from typing import NamedTuple
 from worldsize.azureml import fields
 from worldsize.azureml.command_launchers import MPI
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, read_inner_launchers
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, relate
 from worldsize.base.span import Span
 from worldsize.facts.library_calls import list_variables
 from worldsize.rules.context import Context
@@ -49,15 +49,14 @@ def _check_wrapped(program: Program) -> Iterator[Finding]:
     """A model that is wrapped for a group that nothing starts, though the script knows its rank."""
     if program.kind not in STARTS_PROCESSES or not program.complete or program.says(*_GROUPS, *_LIBRARIES):
         return
-    for module in program.modules:
-        for call in module.called("DistributedDataParallel"):
-            if program.processes > 1 and read_reached(program).runs(module, call):
-                message = (
-                    "`DistributedDataParallel` needs a process group, and nothing calls `init_process_group`"
-                )
-                help_ = "call `torch.distributed.init_process_group()` before it"
-                yield Finding(module.span(call), message, help_, related=program.related)
-                return
+    for module, call in program.called("DistributedDataParallel"):
+        if program.processes > 1 and read_reached(program).runs(module, call):
+            message = (
+                "`DistributedDataParallel` needs a process group, and nothing calls `init_process_group`"
+            )
+            help_ = "call `torch.distributed.init_process_group()` before it"
+            yield Finding(module.span(call), message, help_, related=program.related)
+            return
 
 
 def is_without_group(program: Program) -> bool:
@@ -97,19 +96,15 @@ def check_spawn_in_every_process(context: Context, program: Program) -> Iterator
     if count < 2:
         return
     reached = read_reached(program)
-    for module in program.modules:
-        for call in module.called(*_SPAWNS):
-            number = keyword_argument(call, "nprocs")
-            if number is None or constant_value(number) == 1 or not _joins(reached, module, call):
-                continue
-            if reached.surely_runs(module, call):
-                message = (
-                    f"each of the {count} processes of an instance spawns `{ast.unparse(number)[:40]}` more"
-                )
-                help_ = "write `process_count_per_instance: 1`, or call the function in place of `spawn`"
-                where = launch.processes.span
-                related = (Related(where, f"{count} processes per instance"),) if where is not None else ()
-                yield Finding(module.span(call), message, help_, related=(*program.related, *related))
+    for module, call in program.called(*_SPAWNS):
+        number = keyword_argument(call, "nprocs")
+        if number is None or constant_value(number) == 1 or not _joins(reached, module, call):
+            continue
+        if reached.surely_runs(module, call):
+            message = f"each of the {count} processes of an instance spawns `{ast.unparse(number)[:40]}` more"
+            help_ = "write `process_count_per_instance: 1`, or call the function in place of `spawn`"
+            related = relate(launch.processes.span, f"{count} processes per instance")
+            yield Finding(module.span(call), message, help_, related=(*program.related, *related))
 
 
 def _joins(reached: Reached, module: Module, call: ast.Call) -> bool:

@@ -14,7 +14,9 @@ from worldsize.scripts.module import (
     Module,
     constant_value,
     find_mentions,
+    find_passed,
     is_environment,
+    keep,
     keyword_argument,
 )
 from worldsize.scripts.program import Program
@@ -23,23 +25,19 @@ from worldsize.scripts.values import find_values, open_variable
 
 
 def check_sampler_without_set_epoch(context: Context, program: Program) -> Iterator[Finding]:
-    if not program.is_own_loop or program.says("set_epoch") or not _has_epochs(program):
+    if not program.is_own_loop or program.says("set_epoch") or not any(map(_counts_epochs, program.modules)):
         return
-    for module in program.modules:
-        for call in module.called("DistributedSampler"):
-            if constant_value(keyword_argument(call, "shuffle")) is False:
-                continue
-            message = "nothing calls `set_epoch` of this sampler, so every epoch has the same order"
-            help_ = "call `sampler.set_epoch(epoch)` at the start of each epoch"
-            fix = call_set_epoch(module, call)
-            yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
-            return
+    for module, call in program.called("DistributedSampler"):
+        if constant_value(keyword_argument(call, "shuffle")) is False:
+            continue
+        message = "nothing calls `set_epoch` of this sampler, so every epoch has the same order"
+        help_ = "call `sampler.set_epoch(epoch)` at the start of each epoch"
+        fix = call_set_epoch(module, call)
+        yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+        return
 
 
-def _has_epochs(program: Program) -> bool:
-    return any(module.once(_counts_epochs) for module in program.modules)
-
-
+@keep
 def _counts_epochs(module: Module) -> bool:
     return any(
         "epoch" in word.lower()
@@ -61,17 +59,16 @@ def check_no_distributed_sampler(context: Context, program: Program) -> Iterator
         return
     if not any(module.called("DistributedDataParallel") for module in program.modules):
         return
-    for module in program.modules:
-        for call in module.called("DataLoader"):
-            shuffle = keyword_argument(call, "shuffle")
-            shuffles = _is_true(program, module, shuffle) or _asks_for_none(shuffle)
-            if shuffles or _trains_in_order(program, module, call):
-                message = "every rank reads all rows: nothing divides them among the ranks"
-                help_ = "write `sampler=DistributedSampler(rows)`"
-                help_ += " in place of `shuffle=True`" if shuffles else ""
-                fix = divide_rows(module, call) if shuffles else None
-                yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
-                return
+    for module, call in program.called("DataLoader"):
+        shuffle = keyword_argument(call, "shuffle")
+        shuffles = _is_true(program, module, shuffle) or _asks_for_none(shuffle)
+        if shuffles or _trains_in_order(program, module, call):
+            message = "every rank reads all rows: nothing divides them among the ranks"
+            help_ = "write `sampler=DistributedSampler(rows)`"
+            help_ += " in place of `shuffle=True`" if shuffles else ""
+            fix = divide_rows(module, call) if shuffles else None
+            yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+            return
 
 
 def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
@@ -82,8 +79,7 @@ def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
 
 def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool:
     """Whether a loader without shuffling passes all rows of a collection to a training loop."""
-    rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
-    made = open_variable(module, rows)
+    made = open_variable(module, find_passed(loader, 0, "dataset"))
     if not isinstance(made, ast.Call) or not module.name_of(made.func).startswith(_COLLECTIONS):
         return False
     if {keyword.arg for keyword in loader.keywords} & {None, "shuffle", "batch_sampler", "collate_fn"}:
@@ -107,25 +103,16 @@ def _takes_part(module: Module) -> bool:
 
 def _may_sample(module: Module) -> bool:
     """Whether a variable named after a sampler ever has a value other than None."""
-    samplers = [
-        one.value for call in module.called("DataLoader") for one in call.keywords if one.arg == "sampler"
-    ]
+    samplers = [keyword_argument(call, "sampler") for call in module.called("DataLoader")]
     named = {node for node in module.kinds.get(ast.Name, ()) if "sampler" in node.id.lower()}
-    set_to = [
-        getattr(module.parents.get(node), "value", module.tree)
-        for node in named
-        if not isinstance(node.ctx, ast.Load)
-    ]
-    none = all(isinstance(value, ast.Constant) and value.value is None for value in set_to)
-    other = any("sampler" in arg.arg.lower() for arg in module.kinds.get(ast.arg, ())) or any(
-        "sampler" in name.lower() for name in (*module.callers, *module.names)
-    )
-    attributes = any("sampler" in node.attr.lower() for node in module.kinds.get(ast.Attribute, ()))
+    stores = [node for node in named if not isinstance(node.ctx, ast.Load)]
+    values = [getattr(module.parents.get(node), "value", module.tree) for node in stores]
+    words = [arg.arg for arg in module.kinds.get(ast.arg, ())]
+    words += [node.attr for node in module.kinds.get(ast.Attribute, ())]
     return (
-        not none
-        or other
-        or attributes
-        or not all(sampler in named or _is_none(sampler) for sampler in samplers)
+        any("sampler" in word.lower() for word in (*words, *module.callers, *module.names))
+        or not all(_is_none(value) for value in values)
+        or not all(sampler is None or sampler in named or _is_none(sampler) for sampler in samplers)
     )
 
 
@@ -149,12 +136,8 @@ def _judge_accelerate(program: Program) -> Iterator[Finding]:
     for module in program.modules:
         for name, _, maker in find_assigned(module, "DataLoader"):
             loops = [node for node in module.kinds.get(ast.For, ()) if name in find_mentions(node.iter)]
-            trains = any(
-                above in loops
-                for _, call in module.callers.get("backward", ())
-                if call.args
-                for above, _ in module.ancestors(call)
-            )
+            calls = [call for _, call in module.callers.get("backward", ()) if call.args]
+            trains = not module.around(calls).isdisjoint(loops)
             if trains and name not in prepared:
                 message = f"every rank reads all rows: `accelerator.prepare` is not given `{name}`"
                 help_ = f"add `{name}` to `accelerator.prepare(…)`, which divides its rows"
@@ -163,27 +146,25 @@ def _judge_accelerate(program: Program) -> Iterator[Finding]:
 
 
 def check_loader_options_exclusive(context: Context, program: Program) -> Iterator[Finding]:
-    for module in program.modules:
-        for call in module.called("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"):
-            fault = _judge(program, module, call)
-            if fault is not None and read_reached(program).runs(module, call):
-                other, option = fault
-                written = f"{option.arg}={ast.unparse(option.value)}"
-                message = f"`{written}` and `{other}` exclude each other: `DataLoader` stops"
-                help_ = f"remove `{written}`"
-                fix = Fix(module.full_span(option.value), "False") if other == "sampler" else None
-                yield Finding(module.span(option), message, help_, related=program.related, fix=fix)
+    for module, call in program.called(
+        "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
+    ):
+        fault = _judge(program, module, call)
+        if fault is not None and read_reached(program).runs(module, call):
+            other, option = fault
+            written = f"{option.arg}={ast.unparse(option.value)}"
+            message = f"`{written}` and `{other}` exclude each other: `DataLoader` stops"
+            help_ = f"remove `{written}`"
+            fix = Fix(module.full_span(option.value), "False") if other == "sampler" else None
+            yield Finding(module.span(option), message, help_, related=program.related, fix=fix)
 
 
 def _judge(program: Program, module: Module, call: ast.Call) -> tuple[str, ast.keyword] | None:
     """The option that excludes another, and the option to remove."""
     options = {keyword.arg: keyword for keyword in call.keywords if keyword.arg is not None}
     shuffle = options.get("shuffle")
-    if (
-        shuffle is not None
-        and constant_value(shuffle.value) is True
-        and _is_given(program, module, options, "sampler")
-    ):
+    has_sampler = _is_given(program, module, options, "sampler")
+    if shuffle is not None and constant_value(shuffle.value) is True and has_sampler:
         return "sampler", shuffle
     if not _is_given(program, module, options, "batch_sampler"):
         return None
@@ -191,7 +172,7 @@ def _judge(program: Program, module: Module, call: ast.Call) -> tuple[str, ast.k
         value = constant_value(options[name].value) if name in options else default
         if type(value) in (bool, int) and value != default:
             return "batch_sampler", options[name]
-    return ("batch_sampler", options["sampler"]) if _is_given(program, module, options, "sampler") else None
+    return ("batch_sampler", options["sampler"]) if has_sampler else None
 
 
 def _is_given(program: Program, module: Module, options: dict[str, ast.keyword], name: str) -> bool:

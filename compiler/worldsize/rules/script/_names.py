@@ -25,13 +25,12 @@ _RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
 
 
 def check_guard_never_set(context: Context, program: Program) -> Iterator[Finding]:
-    for module in program.modules:
-        for name in module.once(_never_set):
-            message = f"this condition reads `{name.id}`, but nothing in the script sets it"
-            source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
-            value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
-            help_ = f"set it first: `{name.id} = {value}`"
-            yield Finding(module.span(name), message, help_, related=program.related)
+    for module, name in program.find(_never_set):
+        message = f"this condition reads `{name.id}`, but nothing in the script sets it"
+        source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
+        value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
+        help_ = f"set it first: `{name.id} = {value}`"
+        yield Finding(module.span(name), message, help_, related=program.related)
 
 
 def _never_set(module: Module) -> list[ast.Name]:
@@ -54,20 +53,9 @@ def _never_set(module: Module) -> list[ast.Name]:
 
 
 _SAME = (
-    "os",
-    "sys",
-    "json",
-    "time",
-    "math",
-    "random",
-    "argparse",
-    "logging",
-    "shutil",
-    "glob",
-    "re",
-    "torch",
+    "os", "sys", "json", "time", "math", "random", "argparse", "logging", "shutil", "glob", "re", "torch",
     "mlflow",
-)
+)  # fmt: skip
 _MODULES = {name: f"import {name}" for name in _SAME} | {
     "np": "import numpy as np",
     "pd": "import pandas as pd",
@@ -78,14 +66,13 @@ _MODULES = {name: f"import {name}" for name in _SAME} | {
 
 
 def check_module_not_imported(context: Context, program: Program) -> Iterator[Finding]:
-    for module in program.modules:
-        for base in module.once(_not_imported):
-            message = f"`{base.id}` is used here, but nothing imports it"
-            help_ = f"write `{_MODULES[base.id]}` at the top"
-            # Without the import the script ends here; the short names can stand for other packages.
-            is_safe = base.id in sys.stdlib_module_names
-            fix = add_import(module, _MODULES[base.id], safe=is_safe)
-            yield Finding(module.span(base), message, help_, related=program.related, fix=fix)
+    for module, base in program.find(_not_imported):
+        message = f"`{base.id}` is used here, but nothing imports it"
+        help_ = f"write `{_MODULES[base.id]}` at the top"
+        # Without the import the script ends here; the short names can stand for other packages.
+        is_safe = base.id in sys.stdlib_module_names
+        fix = add_import(module, _MODULES[base.id], safe=is_safe)
+        yield Finding(module.span(base), message, help_, related=program.related, fix=fix)
 
 
 def _not_imported(module: Module) -> list[ast.Name]:
@@ -100,33 +87,12 @@ def _not_imported(module: Module) -> list[ast.Name]:
     return list(nodes.values())
 
 
-_PACKAGES = frozenset(
-    {
-        "torch",
-        "torchvision",
-        "tensorflow",
-        "keras",
-        "horovod",
-        "mpi4py",
-        "deepspeed",
-        "mlflow",
-        "numpy",
-        "pandas",
-    }
-    | {
-        "transformers",
-        "accelerate",
-        "lightning",
-        "ray",
-        "azureml",
-        "sklearn",
-        "random",
-        "logging",
-        "json",
-        "types",
-    }
-    | {"queue", "copy", "socket", "platform", "inspect", "signal", "statistics", "typing", "string"}
-)
+_HIDDEN = (
+    "torch", "torchvision", "tensorflow", "keras", "horovod", "mpi4py", "deepspeed", "mlflow", "numpy",
+    "pandas", "transformers", "accelerate", "lightning", "ray", "azureml", "sklearn", "random", "logging",
+    "json", "types", "queue", "copy", "socket", "platform", "inspect", "signal", "statistics", "typing",
+    "string",
+)  # fmt: skip
 
 
 def check_name_shadows_module(context: Context, program: Program) -> Iterator[Finding]:
@@ -134,7 +100,7 @@ def check_name_shadows_module(context: Context, program: Program) -> Iterator[Fi
     for module in program.modules:
         for name, level, statement in module.imports:
             top = name.partition(".")[0]
-            if level or top not in _PACKAGES:
+            if level or top not in _HIDDEN:
                 continue
             for path in (folder / f"{top}.py", folder / top / "__init__.py"):
                 if context.exists(path) and not _extends_path(context, path):

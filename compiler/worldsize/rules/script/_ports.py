@@ -20,12 +20,8 @@ from worldsize.scripts.program import Program
 from worldsize.scripts.words import Argument, read_arguments
 
 _BY_VARIABLE = (
-    "AZURE_ML_OUTPUT",
-    "AZURE_ML_INPUT",
-    "AZUREML_DATAREFERENCE",
-    "os.environ.items",
-    "dict(os.environ",
-)
+    "AZURE_ML_OUTPUT", "AZURE_ML_INPUT", "AZUREML_DATAREFERENCE", "os.environ.items", "dict(os.environ",
+)  # fmt: skip
 _IMPLICIT = "default"  # the output of every job
 
 

@@ -23,21 +23,20 @@ def check_rank_not_unique(context: Context, program: Program) -> Iterator[Findin
     if launch.kind not in ("pytorch", "mpi") or read_inner_launchers(context, launch):
         return
     instances, reached = launch.instances.value or 1, read_reached(program)
-    for module in program.modules:
-        for node in module.once(_list_ranks):
-            if not reached.runs(module, node):
-                continue
-            if program.per_instance > 1 and is_read_from(reached, module, node, "node_rank"):
-                what = f"is the same in the {program.per_instance} processes of an instance"
-            elif instances > 1 and is_read_from(reached, module, node, "local_rank"):
-                what = f"starts from 0 on each of the {instances} instances"
-            else:
-                continue
-            message = f"the rank `{ast.unparse(node)[:60]}` {what}, but each process must have its own"
-            variable = "OMPI_COMM_WORLD_RANK" if launch.kind == "mpi" else "RANK"
-            help_ = f'write `int(os.environ["{variable}"])`'
-            yield Finding(module.span(node), message, help_, related=program.related)
-            return
+    for module, node in program.find(_list_ranks):
+        if not reached.runs(module, node):
+            continue
+        if program.per_instance > 1 and is_read_from(reached, module, node, "node_rank"):
+            what = f"is the same in the {program.per_instance} processes of an instance"
+        elif instances > 1 and is_read_from(reached, module, node, "local_rank"):
+            what = f"starts from 0 on each of the {instances} instances"
+        else:
+            continue
+        message = f"the rank `{ast.unparse(node)[:60]}` {what}, but each process must have its own"
+        variable = "OMPI_COMM_WORLD_RANK" if launch.kind == "mpi" else "RANK"
+        help_ = f'write `int(os.environ["{variable}"])`'
+        yield Finding(module.span(node), message, help_, related=program.related)
+        return
 
 
 def _list_ranks(module: Module) -> list[ast.expr]:
@@ -69,19 +68,16 @@ def check_global_rank_as_device(context: Context, program: Program) -> Iterator[
             yield Finding(span, message, "write `$LOCAL_RANK`")
             return
     reached = read_reached(program)
-    for module in program.modules:
-        for node in module.once(list_devices):
-            if is_read_from(reached, module, node, "global_rank") and reached.runs(module, node):
-                local = (
-                    "OMPI_COMM_WORLD_LOCAL_RANK" if launch.kind == "mpi" and inner is None else "LOCAL_RANK"
-                )
-                message = (
-                    f"`{ast.unparse(node)[:60]}` is the rank in the whole job, but an instance numbers"
-                    f" its {per_instance} processes and GPUs from 0"
-                )
-                help_ = f'write `int(os.environ["{local}"])`'
-                yield Finding(module.span(node), message, help_, related=program.related)
-                return
+    for module, node in program.find(list_devices):
+        if is_read_from(reached, module, node, "global_rank") and reached.runs(module, node):
+            local = "OMPI_COMM_WORLD_LOCAL_RANK" if launch.kind == "mpi" and inner is None else "LOCAL_RANK"
+            message = (
+                f"`{ast.unparse(node)[:60]}` is the rank in the whole job, but an instance numbers"
+                f" its {per_instance} processes and GPUs from 0"
+            )
+            help_ = f'write `int(os.environ["{local}"])`'
+            yield Finding(module.span(node), message, help_, related=program.related)
+            return
 
 
 def list_devices(module: Module) -> list[ast.expr]:
@@ -118,12 +114,11 @@ def _read_call(name: str, call: ast.Call) -> Iterator[ast.expr]:
 def check_node_rank_from_process_rank(context: Context, program: Program) -> Iterator[Finding]:
     if program.launch.kind != "mpi" or program.per_instance < 2:
         return
-    for module in program.modules:
-        for node in module.once(_find_assignments):
-            count = program.per_instance
-            message = f"`OMPI_COMM_WORLD_RANK` counts processes, {count} on each instance, not instances"
-            help_ = "divide it by `OMPI_COMM_WORLD_LOCAL_SIZE` with `//`"
-            yield Finding(module.span(node), message, help_, related=program.related)
+    for module, node in program.find(_find_assignments):
+        count = program.per_instance
+        message = f"`OMPI_COMM_WORLD_RANK` counts processes, {count} on each instance, not instances"
+        help_ = "divide it by `OMPI_COMM_WORLD_LOCAL_SIZE` with `//`"
+        yield Finding(module.span(node), message, help_, related=program.related)
 
 
 def _find_assignments(module: Module) -> list[ast.Assign]:
@@ -200,19 +195,18 @@ def _check_argument(program: Program) -> Iterator[Finding]:
         uses = [node for node in module.kinds.get(ast.Attribute, ()) if node.attr == "local_rank"]
         if any(not isinstance(node.ctx, ast.Load) for node in uses) or module.stores("local_rank"):
             return
-    for module in program.modules:
-        for node in module.once(list_devices):
-            if not isinstance(node, ast.Attribute) or node.attr != "local_rank":
-                continue
-            default = read_setting(program, module, node)
-            if type(default) is int and read_reached(program).runs_in_group(module, node):
-                message = (
-                    f"`{ast.unparse(node)}` is {default} in all {program.per_instance} processes of an"
-                    " instance: nothing gives `--local_rank`"
-                )
-                help_ = 'write `default=int(os.environ["LOCAL_RANK"])`, or add `--local_rank $LOCAL_RANK`'
-                yield Finding(module.span(node), message, help_, related=program.related)
-                return
+    for module, node in program.find(list_devices):
+        if not isinstance(node, ast.Attribute) or node.attr != "local_rank":
+            continue
+        default = read_setting(program, module, node)
+        if type(default) is int and read_reached(program).runs_in_group(module, node):
+            message = (
+                f"`{ast.unparse(node)}` is {default} in all {program.per_instance} processes of an"
+                " instance: nothing gives `--local_rank`"
+            )
+            help_ = 'write `default=int(os.environ["LOCAL_RANK"])`, or add `--local_rank $LOCAL_RANK`'
+            yield Finding(module.span(node), message, help_, related=program.related)
+            return
 
 
 def _sets_device(module: Module) -> bool:

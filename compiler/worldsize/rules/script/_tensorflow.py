@@ -85,14 +85,13 @@ def check_keras_fit_multi_worker(context: Context, program: Program) -> Iterator
     variables = program.launch.step.environment_variables
     if variables is not None and "TF_USE_LEGACY_KERAS" in str(variables.value):
         return
-    for module in program.modules:
-        for call in module.called("fit"):
-            if not isinstance(call.func, ast.Attribute):
-                continue
-            message = "`fit` under `MultiWorkerMirroredStrategy` fails from TensorFlow 2.16 (Keras 3) on"
-            help_ = 'set `TF_USE_LEGACY_KERAS: "1"` and install `tf_keras`, or stay below TensorFlow 2.16'
-            yield Finding(module.span(call), message, help_, related=program.related)
-            return
+    for module, call in program.called("fit"):
+        if not isinstance(call.func, ast.Attribute):
+            continue
+        message = "`fit` under `MultiWorkerMirroredStrategy` fails from TensorFlow 2.16 (Keras 3) on"
+        help_ = 'set `TF_USE_LEGACY_KERAS: "1"` and install `tf_keras`, or stay below TensorFlow 2.16'
+        yield Finding(module.span(call), message, help_, related=program.related)
+        return
 
 
 def _is_older(context: Context, program: Program) -> bool:
@@ -114,14 +113,9 @@ def _is_older(context: Context, program: Program) -> bool:
 
 
 _HANDS_OVER = (
-    "run",
-    "scope",
-    "experimental_set_strategy",
-    "RunConfig",
-    "Estimator",
-    "ModelToEstimator",
+    "run", "scope", "experimental_set_strategy", "RunConfig", "Estimator", "ModelToEstimator",
     "ClusterCoordinator",
-)
+)  # fmt: skip
 
 
 def check_model_outside_scope(context: Context, program: Program) -> Iterator[Finding]:

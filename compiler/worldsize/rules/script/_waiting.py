@@ -136,18 +136,17 @@ def check_stop_decided_per_process(context: Context, program: Program) -> Iterat
         return
     if not program.refers("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"):
         return
-    for module in program.modules:
-        for node in module.once(_find_stops):
-            alone = is_guarded_by_rank(program.modules, module, node)
-            if read_reached(program).runs(module, node) and not alone:
-                message = (
-                    "each process decides this by its own loss: if they differ, some wait forever for others"
-                )
-                if read_side(read_reached(program), module, node.test) == "first":
-                    message = "only the first process leaves the loop here: the others wait forever for it"
-                help_ = "average the value first with `dist.all_reduce`, so that all processes decide alike"
-                yield Finding(module.span(node.test), message, help_, related=program.related)
-                return
+    for module, node in program.find(_find_stops):
+        alone = is_guarded_by_rank(program.modules, module, node)
+        if read_reached(program).runs(module, node) and not alone:
+            message = (
+                "each process decides this by its own loss: if they differ, some wait forever for others"
+            )
+            if read_side(read_reached(program), module, node.test) == "first":
+                message = "only the first process leaves the loop here: the others wait forever for it"
+            help_ = "average the value first with `dist.all_reduce`, so that all processes decide alike"
+            yield Finding(module.span(node.test), message, help_, related=program.related)
+            return
 
 
 def _find_stops(module: Module) -> list[ast.If]:

@@ -110,19 +110,10 @@ def _judge_packages(root: Node | None) -> Iterator[Finding]:
     if loose:
         span, name = loose[0]
         others = [other for _, other in loose[1:]]
-        more = (
-            f", nor have {len(others)} others"
-            if len(others) > 1
-            else f", nor has `{others[0]}`"
-            if others
-            else ""
-        )
-        message = f"`{name}` has no version{more}"
-        yield Finding(
-            span,
-            message,
-            f"write `{name}=={{version}}` with the version that was tested".replace("{version}", "VERSION"),
-        )
+        more = f", nor has `{others[0]}`" if others else ""
+        more = f", nor have {len(others)} others" if len(others) > 1 else more
+        help_ = f"write `{name}==VERSION` with the version that was tested"
+        yield Finding(span, f"`{name}` has no version{more}", help_)
 
 
 def _loose(root: Node | None) -> Iterator[tuple[Span, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from worldsize.azureml import binding, fields, graph, literals
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Field, Job, Literal, Step
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, Related, relate
 from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
 
@@ -124,7 +124,7 @@ def _fault(job: Job, port: str) -> tuple[str, tuple[Related, ...]]:
     source: Field[Any] | None = job.inputs.get(port)
     if source is None:
         return "the pipeline does not have", ()
-    related = (Related(source.span, "given here"),) if source.span else ()
+    related = relate(source.span, "given here")
     if not isinstance(source.value, Literal):
         return "is data", related
     number = literals.parse_number(source.value.value)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.azureml.launch import Launch
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, relate
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.rules.shared import replicas
@@ -27,8 +27,7 @@ def check_degree_does_not_divide(context: Context, launch: Launch) -> Iterator[F
     shown = degrees.show_degrees(split.tensor, split.pipeline)
     message = f"{shown} does not divide the world size {degrees.show_world_size(instances.value, processes)}"
     help_ = degrees.suggest_divisors(split.tensor, split.pipeline, world)
-    related = (Related(instances.span, "instances"),) if instances.span else ()
-    yield Finding(split.span, message, help_, related)
+    yield Finding(split.span, message, help_, relate(instances.span, "instances"))
 
 
 def check_tensor_parallel_across_instances(context: Context, launch: Launch) -> Iterator[Finding]:
@@ -53,8 +52,7 @@ def _judge(launch: Launch, split: replicas.Degrees, room: int) -> Iterator[Findi
     fits = degrees.largest_common_divisor(tensor, processes, room)
     keep = f"write a tensor degree of {fits}" if fits > 1 else "leave the tensor degree at 1"
     help_ = f"{keep}, which stays inside an instance; data or pipeline parallelism may span them"
-    related = (Related(instances.span, "instances"),) if instances.span else ()
-    yield Finding(split.span, message, help_, related)
+    yield Finding(split.span, message, help_, relate(instances.span, "instances"))
 
 
 def _speeds(size: VmSize | None) -> str:

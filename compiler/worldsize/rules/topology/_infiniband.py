@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.launch import Launch
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, relate
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 
@@ -55,8 +55,7 @@ def check_instances_without_infiniband(context: Context, launch: Launch) -> Iter
         f"{count.value} instances of `{size.name}` share gradients over {size.ethernet_gbps:g} Gb/s"
         f" Ethernet, {_of_each_gpu(size):g} Gb/s for each GPU: the size has no InfiniBand"
     )
-    related = (Related(launch.size_span, "no InfiniBand"),) if launch.size_span else ()
-    yield Finding(count.span, message, _faster(), related=related)
+    yield Finding(count.span, message, _faster(), related=relate(launch.size_span, "no InfiniBand"))
 
 
 def _slow(size: VmSize) -> bool:

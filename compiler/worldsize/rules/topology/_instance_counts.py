@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import AZURE_ML
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, relate
 from worldsize.rules.context import Context
 
 
@@ -17,10 +17,8 @@ def check_instance_count_exceeds_max(context: Context, launch: Launch) -> Iterat
     limit = cluster.max_instances
     if limit is not None and limit > 0 and count.value > limit:
         message = f"`instance_count` is {count.value} but the cluster has `max_instances` {limit}"
-        place = cluster.max_span
-        related = (Related(place, "the maximum of the cluster"),) if place else ()
         help_ = f"write at most {limit}, or raise `max_instances` to {count.value}"
-        yield Finding(count.span, message, help_, related=related)
+        yield Finding(count.span, message, help_, relate(cluster.max_span, "the maximum of the cluster"))
 
 
 def check_max_instances_below_count(context: Context, launch: Launch) -> Iterator[Finding]:
@@ -32,7 +30,7 @@ def check_max_instances_below_count(context: Context, launch: Launch) -> Iterato
         and limit.value < count.value
     ):
         message = f"`max_instance_count` is {limit.value} but `instance_count` is {count.value}"
-        related = (Related(count.span, "the instances to start with"),) if count.span else ()
+        related = relate(count.span, "the instances to start with")
         yield Finding(limit.span, message, f"write at least {count.value}, or remove it", related=related)
 
 

@@ -10,7 +10,7 @@ from worldsize.azureml.fields import read_member
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers, read_launches
 from worldsize.azureml.model import Job
 from worldsize.base.patterns import compile_later
-from worldsize.base.problem import Confidence, Finding, Related
+from worldsize.base.problem import Confidence, Finding, relate
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 
@@ -37,9 +37,8 @@ def check_launcher_inside_launcher(context: Context, launch: Launch) -> Iterator
         processes = plural(inner.starts, "process") if inner.starts else "processes"
         total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""
         message = f"`{inner.name}` starts {processes} in each of the {outer} that Azure ML starts{total}"
-        related = (Related(launch.processes.span, "started by Azure ML"),) if launch.processes.span else ()
         help_ = f"set `process_count_per_instance: 1`, or write `python` instead of `{inner.name}`"
-        yield Finding(span, message, help_, related=related)
+        yield Finding(span, message, help_, relate(launch.processes.span, "started by Azure ML"))
 
 
 _WITHOUT = compile_later(
@@ -50,25 +49,13 @@ _WITHOUT = compile_later(
 
 def check_mpi_image_without_mpi(context: Context, launch: Launch) -> Iterator[Finding]:
     environment = launch.step.component.environment if launch.step.component else None
-    image = read_member(environment, "image")
-    if (
-        launch.kind != "mpi"
-        or image is None
-        or image.span is None
-        or read_member(environment, "build") is not None
-    ):
+    image, build, conda_file = (read_member(environment, name) for name in ("image", "build", "conda_file"))
+    if launch.kind != "mpi" or image is None or image.span is None or build or conda_file:
         return
-    if (
-        isinstance(image.value, str)
-        and _WITHOUT.fullmatch(image.value)
-        and read_member(environment, "conda_file") is None
-    ):
+    if isinstance(image.value, str) and _WITHOUT.fullmatch(image.value):
         message = f"`type: mpi` needs an image with MPI, but `{image.value}` has none"
-        yield Finding(
-            image.span,
-            message,
-            "use an image such as `mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04`",
-        )
+        help_ = "use an image such as `mcr.microsoft.com/azureml/openmpi4.1.0-ubuntu22.04`"
+        yield Finding(image.span, message, help_)
 
 
 _LOCAL = compile_later(r"(?:\w+://)?(?:localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0)(?::\d+)?")
@@ -77,6 +64,7 @@ _RANKS = ("node_rank", "machine_rank")
 _MEET = frozenset({*_ADDRESSES, *_RANKS, "rdzv_backend", "rdzv_id", "standalone"})
 
 _SAME_RANK = compile_later(r"^\$\{?(?:OMPI_COMM_WORLD_(?:NODE|LOCAL)_RANK|LOCAL_RANK)\}?$")
+_NODE_RANK = "write `$NODE_RANK`, which Azure ML sets on each instance"
 _MACHINES = "--machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
 _WHERE = "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
 
@@ -87,15 +75,11 @@ def check_launcher_nodes_disagree(context: Context, job: Job) -> Iterator[Findin
         if count is None or (launch.kind is None and count > 1) or (launch.processes.value or 2) > 1:
             continue  # one instance runs the command, or each several times: that is reported as such
         for inner in find_inner_launchers(launch):
-            fault = (
-                _find_fault(launch, inner, count)
-                if inner.clear and inner.name not in command_launchers.MPI
-                else None
-            )
+            is_judged = inner.clear and inner.name not in command_launchers.MPI
+            fault = _find_fault(launch, inner, count) if is_judged else None
             span = launch.span(fault[0]) if fault is not None else None
             if fault is not None and span is not None:
-                where = launch.instances.span
-                related = (Related(where, plural(count, "instance")),) if where else ()
+                related = relate(launch.instances.span, plural(count, "instance"))
                 sure: Confidence | None = None if inner.name in command_launchers.TORCH else "likely"
                 yield Finding(span, fault[1], fault[2], related=related, confidence=sure)
 
@@ -111,8 +95,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
         return inner.nodes_word, message, f"write {count}, or `instance_count: {nodes}`"
     if count < 2:
         return None
-    odd = _find_indivisible(launch, inner, count)
-    if odd is not None:
+    if (odd := _find_indivisible(launch, inner, count)) is not None:
         return odd
     if "standalone" in options:
         message = f"`--standalone` is for one node: each of the {count} instances trains alone"
@@ -133,9 +116,8 @@ def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word
         return None
     total = int(number)
     message = f"`--num_processes` is {total}, which {count} machines cannot share equally"
-    near = " or ".join(
-        str(multiple) for multiple in (total // count * count, (total // count + 1) * count) if multiple
-    )
+    below = total // count * count
+    near = " or ".join(str(multiple) for multiple in (below, below + count) if multiple)
     return value, message, f"write {near}: it counts the processes of all machines"
 
 
@@ -175,22 +157,14 @@ def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
         if value is not None and _SAME_RANK.search(value.bare):
             message = f"`{value.bare}` is 0 on each of the {count} instances: it counts processes on one"
             shown = flag.text.partition("=")[0]
-            return (
-                Word(shown, flag.start, flag.start + len(shown), flag.source),
-                message,
-                "write `$NODE_RANK`, which Azure ML sets on each instance",
-            )
+            return Word(shown, flag.start, flag.start + len(shown), flag.source), message, _NODE_RANK
         if value is not None and value.bare.isdigit():
             message = f"`{flag.text.partition('=')[0]}` is {value.bare} on each of the {count} instances"
-            return value, message, "write `$NODE_RANK`, which Azure ML sets on each instance"
+            return value, message, _NODE_RANK
     backend = inner.options.get("rdzv_backend", (inner.word, None))[1]
     meets = backend is not None or "rdzv_endpoint" in inner.options
-    if (
-        inner.nodes is not None
-        and not meets
-        and inner.name in command_launchers.TORCH
-        and "node_rank" not in inner.options
-    ):
+    has_rank = meets or "node_rank" in inner.options
+    if inner.nodes is not None and inner.name in command_launchers.TORCH and not has_rank:
         message = f"`{inner.name}` without `--node_rank` is node 0 on each of the {count} instances"
         return inner.word, message, f"add `{_WHERE}`"
     return None

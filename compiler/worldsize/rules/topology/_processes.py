@@ -10,7 +10,7 @@ from msgspec import Struct
 from worldsize.azureml import binding, command_launchers, fields
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers
 from worldsize.base.patterns import compile_later
-from worldsize.base.problem import Finding, Fix, Related
+from worldsize.base.problem import Finding, Fix, Related, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
@@ -34,7 +34,7 @@ def check_processes_exceed_gpus(context: Context, launch: Launch) -> Iterator[Fi
         return
     gpus = plural(size.devices, "GPU")
     message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
-    related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+    related = relate(launch.size_span, f"{gpus} per instance")
     nodes = _nodes_wanted(launch, processes.value, size.devices)
     keeps_world = launch.instances.value and processes.value == launch.instances.value * size.devices
     fix = None if nodes else Fix(processes.span, str(size.devices), safe=bool(keeps_world))
@@ -48,7 +48,7 @@ def _report_hidden(visible: Visible, starts: int, span: Span | None) -> Finding:
     message = (
         f"`CUDA_VISIBLE_DEVICES` shows {plural(visible.count, 'GPU')} to {starts} processes of an instance"
     )
-    related = (Related(span, plural(starts, "process")),) if span is not None else ()
+    related = relate(span, plural(starts, "process"))
     return Finding(visible.span, message, "leave it out: each process takes its own GPU", related=related)
 
 
@@ -75,7 +75,7 @@ def _check_launchers(launch: Launch) -> Iterator[Finding]:
             continue
         gpus = plural(size.devices, "GPU")
         message = f"`{inner.name}` starts {inner.starts} processes per instance but `{size.name}` has {gpus}"
-        related = (Related(launch.size_span, f"{gpus} per instance"),) if launch.size_span else ()
+        related = relate(launch.size_span, f"{gpus} per instance")
         yield Finding(span, message, f"start {size.devices}, one process per GPU", related=related)
 
 

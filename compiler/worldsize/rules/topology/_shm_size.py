@@ -5,29 +5,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from worldsize.azureml import fields
-from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.launch import Launch
-from worldsize.azureml.model import Component, Field, Step
+from worldsize.azureml.model import Component, Step
 from worldsize.base.problem import Finding
 from worldsize.rules.context import Context
+from worldsize.rules.shared.replicas import read_flag
 
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?[kmgtp]?i?b?", re.IGNORECASE)
 
 
-def check_step(context: Context, step: Step) -> Iterator[Finding]:
-    yield from _judge(step.resources)
-
-
-def check_component(context: Context, component: Component) -> Iterator[Finding]:
-    yield from _judge(component.resources)
-
-
-def _judge(resources: Field[Any] | None) -> Iterator[Finding]:
-    field = fields.read_member(resources, "shm_size")
+def check_shm_size_invalid(context: Context, subject: Step | Component) -> Iterator[Finding]:
+    field = read_member(subject.resources, "shm_size")
     if field is None or field.span is None or not isinstance(field.value, str) or "${{" in field.value:
         return
     match = _SHAPE.fullmatch(field.value.strip())
@@ -48,28 +38,17 @@ _LEAST = 64 * 2**20  # bytes a worker
 
 
 def check_shm_size_small(context: Context, launch: Launch) -> Iterator[Finding]:
-    flags = launch.flags(*_FLAGS)
-    per_process = launch.number(flags[0]) if len(flags) == 1 else None
-    if (
-        per_process is None
-        or per_process < 1
-        or launch.kind in ("ray", "tensorflow")
-        or launch.processes.value is None
-    ):
+    flag, processes = read_flag(launch, *_FLAGS), launch.processes.value
+    if flag is None or flag[0] < 1 or launch.kind in ("ray", "tensorflow") or processes is None:
         return
-    workers = int(per_process) * (launch.processes.value if launch.kind else 1)
-    yield from _judge_workers(launch, workers, flags[0].value or flags[0].word)
-
-
-def _judge_workers(launch: Launch, workers: int, word: Word) -> Iterator[Finding]:
+    workers = int(flag[0]) * (processes if launch.kind else 1)
     component = launch.step.component
-    shm_size = read_member(launch.step.resources, "shm_size") or read_member(
-        component.resources if component else None, "shm_size"
-    )
+    blocks = [launch.step.resources, component.resources if component else None]
+    shm_size = next(filter(None, (read_member(block, "shm_size") for block in blocks)), None)
     size = _bytes(shm_size.value) if shm_size else _DEFAULT
     if size is None or size >= workers * _LEAST:
         return
-    span = shm_size.span if shm_size else launch.span(word)
+    span = shm_size.span if shm_size else launch.span(flag[1])
     if span is None:
         return
     name = f"`shm_size` {shm_size.value}" if shm_size else "the default `shm_size` of 2g"

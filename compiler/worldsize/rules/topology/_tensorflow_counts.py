@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.launch import Launch, read_input
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, Related, relate
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 
@@ -19,9 +19,8 @@ def check_worker_count_disagrees(context: Context, launch: Launch) -> Iterator[F
         where = "" if instances.field else " by default"
         message = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}{where}"
         message += ": several workers would share an instance and its GPUs"
-        related = (Related(instances.span, "one worker per instance"),) if instances.span else ()
         help_ = f"write {instances.value}, or `instance_count: {workers.value}`"
-        yield Finding(workers.span, message, help_, related=related)
+        yield Finding(workers.span, message, help_, relate(instances.span, "one worker per instance"))
 
 
 def check_workers_below_instances(context: Context, launch: Launch) -> Iterator[Finding]:
@@ -34,7 +33,7 @@ def check_workers_below_instances(context: Context, launch: Launch) -> Iterator[
     if idle > 0:
         counts = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}"
         message = f"{counts}: {plural(idle, 'instance')} would run nothing"
-        related = (Related(instances.span, "instances of the job"),) if instances.span else ()
+        related = relate(instances.span, "instances of the job")
         yield Finding(
             workers.span, message, f"write `worker_count: {instances.value - servers.value}`", related=related
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import Compute
@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
 # The catalogue holds the sizes that training uses, all of NC and ND; other families have many more.
 _SHAPE = compile_later(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
-
-
-class SizeName(NamedTuple):
-    """A VM size as written, and where."""
-
-    name: str
-    span: Span
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
@@ -67,12 +60,12 @@ def _unknown(context: Context, name: str, span: Span) -> Problem:
     return Problem("vm-size-unknown", span, message, help_, confidence=None if near else "possible")
 
 
-def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
+def _find_size_names(subject: Job | Compute) -> Iterator[tuple[str, Span]]:
     """The VM sizes that a job or cluster names."""
     if isinstance(subject, Compute):
         size = subject.size
         if size is not None and isinstance(size.value, str) and size.span is not None:
-            yield SizeName(size.value, size.span)
+            yield size.value, size.span
     else:
         for step in subject.steps.values():
             if step.type == "spark":
@@ -80,7 +73,7 @@ def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
             for block in (step.resources, step.component.resources if step.component else None):
                 typed = read_member(block, "instance_type")
                 if typed is not None and isinstance(typed.value, str) and typed.span is not None:
-                    yield SizeName(typed.value, typed.span)
+                    yield typed.value, typed.span
 
 
 def _looks_wrong(name: str) -> bool:

@@ -25,7 +25,7 @@ from worldsize.scripts.module import (
     name_variable,
 )
 from worldsize.scripts.reached import Reached
-from worldsize.scripts.values import evaluate
+from worldsize.scripts.values import evaluate, find_single
 
 _WORDS = ("ArgumentParser", "add_argument", "parse_args", "parse_known_args")
 _GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
@@ -167,19 +167,16 @@ class _Reader:
     def _parameters(
         self, module: Module, call: ast.Call, position: int, name: str | None
     ) -> Iterator[tuple[ast.AST, str]]:
+        owner = getattr(call.func, "value", None)  # `Base` of `Base.method`, which takes the object first
+        names_class = isinstance(owner, ast.Name) and owner.id in self.reached.classes
         for _, function in self.reached.find(module, call.func):
             names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
-            if names[:1] in (["self"], ["cls"]) and not self._names_class(call.func):
+            if names[:1] in (["self"], ["cls"]) and not names_class:
                 names = names[1:]
             if name is not None and is_parameter(function, name):
                 yield function, name
             elif 0 <= position < len(names):
                 yield function, names[position]
-
-    def _names_class(self, function: ast.expr) -> bool:
-        """Whether it is `Base.method`, which takes the object as its first argument."""
-        owner = function.value if isinstance(function, ast.Attribute) else None
-        return isinstance(owner, ast.Name) and owner.id in self.reached.classes
 
     def use(self) -> None:
         """Read the uses of every parser into its interface."""
@@ -237,16 +234,8 @@ class _Reader:
     def _exclude(self, module: Module, call: ast.Call, interface: Interface, options: list[Option]) -> None:
         """Record the options of one `add_mutually_exclusive_group()` that has a variable of its own."""
         group = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if not isinstance(group, ast.Name):
-            return
-        scope = find_scope(module, call)
-        made = [
-            node.value
-            for node in module.kinds.get(ast.Assign, ())
-            for target in node.targets
-            if isinstance(target, ast.Name) and target.id == group.id and find_scope(module, node) is scope
-        ]
-        maker = made[0] if len(made) == 1 else None
+        single = find_single(self.reached, module, group) if isinstance(group, ast.Name) else None
+        maker = single[1] if single is not None else None
         if isinstance(maker, ast.Call) and last_name(maker) == "add_mutually_exclusive_group":
             required = constant_value(keyword_argument(maker, "required")) is True
             exclusion = self.groups.setdefault(maker, (required, []))

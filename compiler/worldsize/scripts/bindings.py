@@ -82,13 +82,11 @@ def read_bindings(module: Module) -> Bindings:
     bindings = Bindings()
     for target, (value, position) in (*targets.items(), *((node, (None, None)) for node in unknown)):
         if isinstance(target, ast.Attribute):
-            binding = Binding(target, value, position)
-            bindings.attributes.setdefault(target.attr, []).append(binding)
+            bindings.attributes.setdefault(target.attr, []).append(Binding(target, value, position))
         elif isinstance(target, ast.Name):
             owner = find_owner(module, target)
             owner = module.tree if target.id in shared and isinstance(owner, FUNCTIONS) else owner
-            binding = Binding(target, value, position)
-            bindings.names.setdefault((owner, target.id), []).append(binding)
+            bindings.names.setdefault((owner, target.id), []).append(Binding(target, value, position))
     return bindings
 
 

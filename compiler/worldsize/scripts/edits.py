@@ -39,9 +39,10 @@ def guard_by_rank(program: Program, module: Module, call: ast.Call) -> Fix | Non
 
 def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
     """Call ``set_epoch`` of a sampler at the start of each epoch, where one function has both."""
-    name, assignment = _name_sampler(module, sampler)
-    if name is None or assignment is None:
+    named = _name_sampler(module, sampler)
+    if named is None:
         return None
+    name, assignment = named
     scope, stores = find_owner(module, assignment), module.stores(name.partition(".")[0])
     if len([node for node in stores if find_owner(module, node) is scope]) != 1:
         return None
@@ -177,18 +178,18 @@ def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
     return 0 if outer else min((binding.target.lineno for binding in inner), default=None)
 
 
-def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.Assign | None]:
+def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str, ast.Assign] | None:
     """The expression for a sampler, and the statement after which it holds."""
-    above = module.parents.get(sampler)
-    suffix = ""
+    above, suffix = module.parents.get(sampler), ""
     if isinstance(above, ast.keyword) and above.arg == "sampler":
         loader = module.parents.get(above)
         if not isinstance(loader, ast.Call) or not module.name_of(loader.func).endswith("DataLoader"):
-            return None, None
+            return None
         above, suffix = module.parents.get(loader), ".sampler"
-    if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
-        return above.targets[0].id + suffix, above
-    return None, None
+    targets = above.targets if isinstance(above, ast.Assign) else []
+    if isinstance(above, ast.Assign) and len(targets) == 1 and isinstance(targets[0], ast.Name):
+        return targets[0].id + suffix, above
+    return None
 
 
 def _stays_first(statement: ast.stmt) -> bool:

@@ -17,6 +17,12 @@ from worldsize.base.span import Span
 T = TypeVar("T")
 _SKIPPED = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops"})  # texts and operators are not nodes
 _TEXTS = frozenset({"arg", "asname", "attr", "id", "module", "name", "rest", "value"})  # fields with texts
+_WORDS: dict[type[ast.AST], str] = {
+    ast.Name: "id",
+    ast.Attribute: "attr",
+    ast.arg: "arg",
+    ast.Constant: "value",
+}
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
@@ -94,7 +100,11 @@ class Module(Struct, eq=False):
 
     def stores(self, name: str) -> Sequence[ast.Name]:
         """Where a variable is bound or deleted."""
-        return self.once(_list_stores).get(name, ())
+        return [
+            use
+            for use in self.mentions(name)
+            if isinstance(use, ast.Name) and not isinstance(use.ctx, ast.Load)
+        ]
 
     def mentions(self, word: str) -> Sequence[ast.AST]:
         """The names, attributes, parameters and texts that equal a word."""
@@ -223,18 +233,10 @@ def _find_called(module: Module, endings: tuple[str, ...]) -> list[ast.Call]:
     return [call for name, call in candidates if f".{name}".endswith(dotted)]
 
 
-def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
-    stores: dict[str, list[ast.Name]] = {}
-    for node in module.kinds.get(ast.Name, ()):
-        if not isinstance(node.ctx, ast.Load):
-            stores.setdefault(node.id, []).append(node)
-    return stores
-
-
 def _words(module: Module) -> dict[str, list[ast.AST]]:
     """Every name, attribute, parameter and text, with the nodes that have it."""
     words: dict[str, list[ast.AST]] = {}
-    for kind, read in ((ast.Name, "id"), (ast.Attribute, "attr"), (ast.arg, "arg"), (ast.Constant, "value")):
+    for kind, read in _WORDS.items():
         for node in module.kinds.get(kind, ()):
             word = getattr(node, read)
             if isinstance(word, str):
@@ -245,14 +247,9 @@ def _words(module: Module) -> dict[str, list[ast.AST]]:
 def find_mentions(node: ast.AST | None) -> Iterator[str]:
     """Every name, attribute and text inside a node."""
     for inner in ast.walk(node) if node is not None else ():
-        if isinstance(inner, ast.Name):
-            yield inner.id
-        elif isinstance(inner, ast.Attribute):
-            yield inner.attr
-        elif isinstance(inner, ast.arg):
-            yield inner.arg
-        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            yield inner.value
+        word = getattr(inner, _WORDS[type(inner)]) if type(inner) in _WORDS else None
+        if isinstance(word, str):
+            yield word
 
 
 def keyword_argument(call: ast.Call, name: str) -> ast.expr | None:

@@ -19,6 +19,7 @@ from worldsize.scripts.module import (
     Module,
     constant_value,
     find_mentions,
+    find_passed,
     keyword_argument,
     variable_read,
     variable_writes,
@@ -109,7 +110,7 @@ def check_spawn_in_every_process(context: Context, program: Program) -> Iterator
 
 def _joins(reached: Reached, module: Module, call: ast.Call) -> bool:
     """Whether what is spawned joins a process group of its own."""
-    worker = call.args[0] if call.args else keyword_argument(call, "fn")
+    worker = find_passed(call, 0, "fn")
     functions = reached.find(module, worker) if worker is not None else []
     return any(
         isinstance(node, ast.Attribute | ast.Name)

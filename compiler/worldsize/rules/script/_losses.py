@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from worldsize.base.problem import Confidence, Finding, Fix, Related
-from worldsize.base.span import Span
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import (
@@ -37,29 +36,22 @@ def check_backward_past_library(context: Context, program: Program) -> Iterator[
         owners = [name for module in program.modules for name, _, _ in find_assigned(module, maker)]
         if len(set(owners)) != 1 or (maker == "Accelerator" and not _matters(program)):
             continue
-        for module in program.modules:
-            for call in list_backward_calls(module):
-                if runs(module, call) and isinstance(call.func, ast.Attribute) and not call.keywords:
-                    loss = ast.unparse(call.func.value)
-                    message = f"`{loss[:60]}.backward()` bypasses the library that wraps the model: {effect}"
-                    right = f"{owners[0]}.backward({loss})"
-                    fix = Fix(module.full_span(call), right, safe=False) if _is_plain(module, call) else None
-                    help_ = f"write `{right[:80]}`"
-                    sure: Confidence | None = (
-                        None if maker == "Accelerator" else "possible"
-                    )  # newer ones of DeepSpeed do
-                    yield Finding(module.span(call), message, help_, program.related, fix, sure)
-                    return
+        for module, call in program.find(list_backward_calls):
+            if runs(module, call) and isinstance(call.func, ast.Attribute) and not call.keywords:
+                loss, span = ast.unparse(call.func.value), module.full_span(call)
+                message = f"`{loss[:60]}.backward()` bypasses the library that wraps the model: {effect}"
+                right = f"{owners[0]}.backward({loss})"
+                fix = Fix(span, right, safe=False) if span.line == span.end_line else None
+                # newer versions of DeepSpeed average them
+                sure: Confidence | None = None if maker == "Accelerator" else "possible"
+                help_ = f"write `{right[:80]}`"
+                yield Finding(module.span(call), message, help_, program.related, fix, sure)
+                return
 
 
 def _matters(program: Program) -> bool:
     """Whether Accelerate has more to do with a loss than to call ``backward``."""
     return program.refers("prepare") and program.says("fp16", "gradient_accumulation_steps")
-
-
-def _is_plain(module: Module, call: ast.Call) -> bool:
-    span: Span = module.full_span(call)
-    return span.line == span.end_line
 
 
 _SCALER = re.compile(r"scaler|amp|fp16|half|mixed", re.IGNORECASE)
@@ -71,9 +63,8 @@ _HALF = ("torch.float16", "torch.half")
 def check_loss_scaling_incomplete(context: Context, program: Program) -> Iterator[Finding]:
     if not program.complete:
         return
-    finding = (
-        _judge_scaler(program) if program.refers("GradScaler", "ShardedGradScaler") else _judge_plain(program)
-    )
+    has_scaler = program.refers("GradScaler", "ShardedGradScaler")
+    finding = _judge_scaler(program) if has_scaler else _judge_plain(program)
     if finding is not None:
         yield finding
 

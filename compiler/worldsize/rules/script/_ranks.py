@@ -147,7 +147,7 @@ def check_local_rank_unused(context: Context, program: Program) -> Iterator[Find
         return
     if not program.says("init_process_group"):
         return
-    uses = [(module, node) for module in program.modules for node in module.once(_choose_gpu)]
+    uses = list(program.find(_choose_gpu))
     for module, node in uses[:1]:
         message = "all processes of an instance use this GPU: no `LOCAL_RANK` is read"
         help_ = 'write `torch.device("cuda", int(os.environ["LOCAL_RANK"]))`'
@@ -160,29 +160,30 @@ def _check_fixed(program: Program) -> Iterator[Finding]:
     """The first GPU by its number, in a script that reads `LOCAL_RANK` for other things."""
     if program.says("VISIBLE_DEVICES") or not program.says("LOCAL_RANK", "local_rank"):
         return
-    for module in program.modules:
-        for node, local in (*_find_wrapped(module), *_find_devices(module)):
-            if read_reached(program).runs_in_group(module, node):
-                message = f"all {program.per_instance} processes of an instance use GPU 0 here"
-                yield Finding(module.span(node), message, f"write `{local}`", related=program.related)
-                return
+    for module, (node, local) in program.find(_list_fixed):
+        if read_reached(program).runs_in_group(module, node):
+            message = f"all {program.per_instance} processes of an instance use GPU 0 here"
+            yield Finding(module.span(node), message, f"write `{local}`", related=program.related)
+            return
+
+
+def _list_fixed(module: Module) -> list[tuple[ast.AST, str]]:
+    """Where a file names GPU 0, each with what to write."""
+    return [*_find_wrapped(module), *_find_devices(module)]
 
 
 def _check_hidden(program: Program) -> Iterator[Finding]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, the same in each process."""
-    for module in program.modules:
-        for name, value, statement in variable_writes(module):
-            text = constant_value(value)
-            if name != "CUDA_VISIBLE_DEVICES" or not isinstance(text, str) or not text:
-                continue
-            shown = len(text.split(","))
-            if shown < program.per_instance and read_reached(program).runs_in_group(module, statement):
-                message = (
-                    f"all {program.per_instance} processes of an instance see only {plural(shown, 'GPU')}"
-                )
-                help_ = "remove it, and choose the GPU by `LOCAL_RANK`"
-                yield Finding(module.span(statement), message, help_, related=program.related)
-                return
+    for module, (name, value, statement) in program.find(variable_writes):
+        text = constant_value(value)
+        if name != "CUDA_VISIBLE_DEVICES" or not isinstance(text, str) or not text:
+            continue
+        shown = len(text.split(","))
+        if shown < program.per_instance and read_reached(program).runs_in_group(module, statement):
+            message = f"all {program.per_instance} processes of an instance see only {plural(shown, 'GPU')}"
+            help_ = "remove it, and choose the GPU by `LOCAL_RANK`"
+            yield Finding(module.span(statement), message, help_, related=program.related)
+            return
 
 
 def _check_argument(program: Program) -> Iterator[Finding]:
@@ -258,11 +259,8 @@ def _is_first(module: Module, node: ast.expr) -> bool:
         numbers = [constant_value(argument) for argument in node.args]
         return not node.keywords and numbers in (["cuda:0"], ["cuda", 0])
     value = constant_value(node)
-    return value == "cuda:0" or (type(value) is int and value == 0 and _is_argument(module, node))
-
-
-def _is_argument(module: Module, node: ast.expr) -> bool:
-    return isinstance(module.parents.get(node), ast.Call)
+    is_argument = isinstance(module.parents.get(node), ast.Call)
+    return value == "cuda:0" or (type(value) is int and value == 0 and is_argument)
 
 
 def _choose_gpu(module: Module) -> list[ast.AST]:

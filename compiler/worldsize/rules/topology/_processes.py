@@ -116,9 +116,8 @@ def find_visible_devices(launch: Launch) -> Visible | None:
     for command in launch.commands:
         for name, value, word in command.assignments:
             if name == _NAME:
-                settings.append(
-                    (value, launch.span(word) if _is_for_all(launch, command.words[0].text) else None)
-                )
+                is_for_all = command.words[0].text == "export" or len(launch.commands) == 1
+                settings.append((value, launch.span(word) if is_for_all else None))
     if len(settings) != 1 or settings[0][1] is None:
         return None
     text, span = settings[0][0].replace(" ", ""), settings[0][1]
@@ -127,10 +126,6 @@ def find_visible_devices(launch: Launch) -> Visible | None:
     numbers = [int(number) for number in text.split(",") if number]
     hidden = next((position for position, number in enumerate(numbers) if number < 0), len(numbers))
     return Visible(hidden, span)
-
-
-def _is_for_all(launch: Launch, first: str) -> bool:
-    return first == "export" or len(launch.commands) == 1
 
 
 _LAUNCHERS = compile_later(
@@ -153,10 +148,10 @@ def check_processes_below_gpus(context: Context, launch: Launch) -> Iterator[Fin
         return
     inner = next(find_inner_launchers(launch), None)
     finding = _by_variable(launch, inner)
-    if finding is None and inner is None:
-        finding = _by_trainer(context, launch) or _without(context, launch)
-    elif finding is None and inner is not None:
+    if finding is None and inner is not None:
         finding = _with_launcher(launch, inner)
+    elif finding is None:
+        finding = _by_trainer(context, launch) or _without(context, launch)
     if finding is not None:
         yield finding
 
@@ -214,29 +209,20 @@ def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
     """A launcher that starts fewer processes than there are GPUs."""
     outer = launch.processes.value if launch.kind in STARTS_PROCESSES else 1
     starts, size = inner.starts, launch.size
-    if (
-        size is None
-        or starts is None
-        or outer != 1
-        or starts >= size.devices
-        or inner.name in command_launchers.MPI
-    ):
+    if size is None or starts is None or outer != 1 or inner.name in command_launchers.MPI:
         return None
-    text = (
-        str(launch.step.component.command.value)
-        if launch.step.component and launch.step.component.command
-        else ""
-    )
-    if "VISIBLE_DEVICES" in text or (starts == 1 and not inner.options):
+    if starts >= size.devices:
+        return None
+    command = launch.step.component.command if launch.step.component else None
+    if (command is not None and "VISIBLE_DEVICES" in str(command.value)) or (
+        starts == 1 and not inner.options
+    ):
         return None
     if _is_planned(launch, inner):
         return None  # a quantity of the plan, which planning compares
     what = f"`{inner.name}` starts {plural(starts, 'process')} on an instance"
-    help_ = (
-        f"write `--nproc_per_node {size.devices}`"
-        if inner.name in command_launchers.TORCH
-        else "start one process per GPU"
-    )
+    by_option = f"write `--nproc_per_node {size.devices}`"
+    help_ = by_option if inner.name in command_launchers.TORCH else "start one process per GPU"
     return _finding(launch, launch.span(inner.starts_word), what, starts, help_)
 
 
@@ -281,9 +267,6 @@ def _trains_on_one(context: Context, launch: Launch) -> bool:
     command = str(component.command.value) if component.command is not None else ""
     if not all(program.complete for program in programs) or _DRIVES_MORE.search(command):
         return False
-    clear = not any(_DRIVES_MORE.search(text) or _LAUNCHERS.search(text) for text in texts)
-    return (
-        clear
-        and any(_TRAINS.search(text) for text in texts)
-        and any(_USES_GPU.search(text) for text in texts)
-    )
+    if any(_DRIVES_MORE.search(text) or _LAUNCHERS.search(text) for text in texts):
+        return False
+    return any(map(_TRAINS.search, texts)) and any(map(_USES_GPU.search, texts))

@@ -18,8 +18,8 @@ from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import SPEED, Speed
 from worldsize.remote import logs
 from worldsize.remote.errors import RemoteError
+from worldsize.remote.logs import error_of, parse_time, run_state, seconds_of, step_state
 from worldsize.remote.rest import Rest
-from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
 from worldsize.running.model.results import Registration
 from worldsize.running.record.details import name_values
 from worldsize.running.record.history import RunRecord, StepRecord

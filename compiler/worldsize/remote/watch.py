@@ -10,8 +10,8 @@ from worldsize.base.wording import format_duration
 from worldsize.remote import jobs
 from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.jobs import RemoteJob, RemoteStep
+from worldsize.remote.logs import ENDED, seconds_of, step_state
 from worldsize.remote.rest import Rest
-from worldsize.remote.states import ENDED, seconds_of, step_state
 from worldsize.running.model.results import Registration, Status, View
 from worldsize.running.show.summary import describe_registration
 

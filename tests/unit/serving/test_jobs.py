@@ -18,9 +18,8 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure
 from worldsize.running.prepare.machine import Machine
 from worldsize.running.record.tracker import chosen_artifacts
-from worldsize.serving.artifacts.folders import find_artifact
 from worldsize.serving.control import assets
-from worldsize.serving.history.routes import routes
+from worldsize.serving.history import routes
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.control import HANDLERS
 from worldsize.serving.jobs.execution import describe_failure, summarise
@@ -28,6 +27,7 @@ from worldsize.serving.jobs.job_files import list_outputs, register_output
 from worldsize.serving.jobs.plan import count_processes
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, prepare_process
 from worldsize.serving.jobs.queue import DIED, Queue
+from worldsize.serving.storage.artifacts import find_artifact
 from worldsize.serving.workspace import Workspace
 
 BASE = "https://management.azure.com"

@@ -10,6 +10,13 @@ from typing import Any
 
 from starlette.responses import Response
 
+from worldsize.serving.control.assets import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
 from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     LONGEST_DESCRIPTION,
@@ -22,13 +29,6 @@ from worldsize.serving.control.document import (
     take_texts,
 )
 from worldsize.serving.control.paths import project_settings
-from worldsize.serving.control.resources import (
-    Resource,
-    delete_resource,
-    get_resource,
-    list_resources,
-    put_resource,
-)
 from worldsize.serving.database import choose_each, now, use_each
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.workspace import LOCATION, Workspace

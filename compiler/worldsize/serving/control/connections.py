@@ -8,6 +8,13 @@ from typing import Any
 
 from starlette.responses import Response
 
+from worldsize.serving.control.assets import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
 from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     JsonObject,
@@ -16,13 +23,6 @@ from worldsize.serving.control.document import (
     take_about,
     take_object,
     take_text,
-)
-from worldsize.serving.control.resources import (
-    Resource,
-    delete_resource,
-    get_resource,
-    list_resources,
-    put_resource,
 )
 from worldsize.serving.errors import answer, not_found
 

@@ -7,6 +7,13 @@ from itertools import chain
 
 from starlette.responses import Response
 
+from worldsize.serving.control.assets import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
 from worldsize.serving.control.call import Call, Handlers
 from worldsize.serving.control.document import (
     JsonObject,
@@ -16,13 +23,6 @@ from worldsize.serving.control.document import (
     take_flag,
     take_object,
     take_text,
-)
-from worldsize.serving.control.resources import (
-    Resource,
-    delete_resource,
-    get_resource,
-    list_resources,
-    put_resource,
 )
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path

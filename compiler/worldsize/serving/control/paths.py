@@ -14,7 +14,7 @@ from worldsize.checking.settings import Settings, read_settings
 from worldsize.documents import yaml
 from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.serving.control import assets
-from worldsize.serving.control.resources import get_resource
+from worldsize.serving.control.assets import get_resource
 from worldsize.serving.database import Database
 from worldsize.serving.errors import bad_request
 from worldsize.serving.home import Home

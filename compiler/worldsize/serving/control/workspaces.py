@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
+from worldsize.serving.control.assets import delete_resource, get_resource, put_resource
 from worldsize.serving.control.call import PROVIDER, Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     LONGEST_DESCRIPTION,
@@ -20,7 +21,6 @@ from worldsize.serving.control.document import (
     take_texts,
 )
 from worldsize.serving.control.paths import project_settings
-from worldsize.serving.control.resources import delete_resource, get_resource, put_resource
 from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.workspace import LOCATION, TENANT, Scope, Workspace
 

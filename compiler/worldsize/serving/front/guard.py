@@ -29,7 +29,7 @@ from starlette.websockets import WebSocketClose
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.front.hosts import normalise, path_prefix
 from worldsize.serving.front.peers import admit
-from worldsize.serving.storage.errors import StorageError
+from worldsize.serving.storage.files import StorageError
 from worldsize.serving.workspace import ACCOUNT, TENANT, Workspace
 
 __all__ = ["Guard", "check_proxy_credentials", "cookie_name", "proxy_host", "sign_path"]

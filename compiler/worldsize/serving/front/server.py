@@ -249,8 +249,8 @@ def _log_to_file(path: Path) -> None:
 PARTS = (
     "worldsize.serving.identity",
     "worldsize.serving.control.routes",
-    "worldsize.serving.history.routes",
-    "worldsize.serving.artifacts.routes",
+    "worldsize.serving.history",
+    "worldsize.serving.artifacts",
     "worldsize.serving.tracking.routes",
     "worldsize.serving.storage.routes",
     "worldsize.serving.page.routes",  # answers for the rest

@@ -1,13 +1,20 @@
-"""Runs a job in this process, and records how its steps and the job itself go and end."""
+"""The program that runs one job: ``python -m worldsize.serving.jobs.execution HOME NAME``.
+
+It writes the states of the job and of those below it into the workspace's database, whether or not the server
+is there. The job is claimed by one process only: the one that enters its id into a row without one.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
+import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from worldsize import running
@@ -23,7 +30,7 @@ from worldsize.serving.home import Home
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.job_files import publish_outputs
 from worldsize.serving.jobs.plan import child_record
-from worldsize.serving.jobs.process import JOB_FILE
+from worldsize.serving.jobs.process import JOB_FILE, AlreadyRunsError, hold_job
 from worldsize.serving.jobs.records import JobRecord, child_name
 
 if TYPE_CHECKING:
@@ -293,3 +300,25 @@ def summarise(states: set[str]) -> str:
     if states <= set(records.ENDED):
         return "Failed" if "Failed" in states else "Canceled"
     return "NotStarted" if states <= {"NotStarted"} else "Running"
+
+
+def main() -> int:
+    """Run the job that the arguments name."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--environment", choices=("current", "isolated", "docker"), default="current")
+    arguments = parser.parse_args()
+    home = Home(arguments.home)
+    database = Database(home.database)
+    try:
+        with hold_job(home.jobs / arguments.name):
+            if records.enter_process(database, arguments.name):
+                execute_job(home, database, arguments.name, arguments.environment)
+    except AlreadyRunsError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

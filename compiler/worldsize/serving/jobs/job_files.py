@@ -14,7 +14,6 @@ from typing import Any
 from worldsize.running import RunResult
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.reuse.digests import walk_tree
-from worldsize.serving.artifacts.folders import prepare_run_folder
 from worldsize.serving.control import assets
 from worldsize.serving.control.paths import datastore_path
 from worldsize.serving.database import Database
@@ -22,6 +21,7 @@ from worldsize.serving.home import PRIVATE_FOLDER, Home
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import Body, output_type
+from worldsize.serving.storage.artifacts import prepare_run_folder
 from worldsize.serving.storage.files import is_inside
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Scope
 

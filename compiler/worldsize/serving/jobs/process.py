@@ -82,7 +82,7 @@ def start_process(
     """Start the process of a job in a session of its own, so that it outlives the server."""
     with (home.jobs / name / OUTPUT).open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "worldsize.serving.jobs.program", str(home.root), name, *options],
+            [sys.executable, "-m", "worldsize.serving.jobs.execution", str(home.root), name, *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

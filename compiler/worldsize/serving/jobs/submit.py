@@ -21,8 +21,8 @@ from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
 from worldsize.running.prepare.targets import MENTIONED
 from worldsize.serving.control import assets, paths
+from worldsize.serving.control.assets import get_resource
 from worldsize.serving.control.paths import AssetName, parse_asset, project_settings
-from worldsize.serving.control.resources import get_resource
 from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records

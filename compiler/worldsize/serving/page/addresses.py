@@ -1,20 +1,45 @@
-"""The address of each page."""
+"""The address of each page, as one application of NiceGUI."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
+from pathlib import Path
 
-from fastapi import Request
+from fastapi import FastAPI, Request
 from nicegui import app, ui
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.page.views import assets, compute, frame, job, jobs, resubmit, schedules
+from worldsize.serving.page.views import assets, frame, job, jobs, schedules
 from worldsize.serving.page.views.jobs import draw_comparison
 from worldsize.serving.workspace import Workspace
 
+STYLE = Path(__file__).with_name("static") / "page.css"
 
-def add_pages(workspace: Workspace) -> None:
+
+def make_application(workspace: Workspace) -> tuple[object, AbstractAsyncContextManager[object]]:
+    """The application of a workspace's page, and what it runs while it is served.
+
+    NiceGUI has one application in a process, so there is one workspace.
+    """
+    application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    _add_pages(workspace)
+    ui.add_css(STYLE, shared=True)
+    ui.run_with(
+        application,
+        title="Worldsize",
+        dark=None,  # as the browser prefers
+        language="en-US",
+        tailwind=False,
+        show_welcome_message=False,
+        reconnect_timeout=30.0,
+        favicon="🌐",
+    )
+    return application, application.router.lifespan_context(application)
+
+
+def _add_pages(workspace: Workspace) -> None:
     """Add all pages to NiceGUI's application."""
 
     async def list_jobs(request: Request) -> None:
@@ -24,13 +49,13 @@ def add_pages(workspace: Workspace) -> None:
         await job.draw_job(workspace, name, view)
 
     def resubmit_job(name: str) -> None:
-        resubmit.draw_resubmit(workspace, name)
+        jobs.draw_resubmit(workspace, name)
 
     async def compare_jobs(jobs: str = "") -> None:
         await draw_comparison(workspace, jobs.split(",") if jobs else [])
 
     async def list_compute() -> None:
-        await compute.draw_compute(workspace)
+        await assets.draw_compute(workspace)
 
     async def list_schedules() -> None:
         await schedules.draw_schedules(workspace)

@@ -8,6 +8,7 @@ from functools import partial
 
 from starlette.responses import Response
 
+from worldsize.serving.control.assets import delete_resource, put_resource
 from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
@@ -19,7 +20,6 @@ from worldsize.serving.control.document import (
     take_text,
     take_time,
 )
-from worldsize.serving.control.resources import delete_resource, put_resource
 from worldsize.serving.database import now, use_each
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records

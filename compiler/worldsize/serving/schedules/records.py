@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from worldsize.serving.control.resources import ROW, Resource, get_resource, read_resource
+from worldsize.serving.control.assets import ROW, Resource, get_resource, read_resource
 from worldsize.serving.database import Database, now, read_record, use_each
 from worldsize.serving.schedules.triggers import read_trigger
 from worldsize.spec.cron import Trigger, due_times

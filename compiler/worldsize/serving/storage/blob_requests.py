@@ -32,23 +32,26 @@ from worldsize.serving.storage.blobs import (
     read_blob,
     stat_blob,
 )
-from worldsize.serving.storage.blocks import (
+from worldsize.serving.storage.files import (
+    StorageError,
+    blob_name,
+    blob_not_found,
+    invalid_header,
+    invalid_query,
+    locate,
+    unsupported,
+)
+from worldsize.serving.storage.uploads import (
     discard_blocks,
     find_parts,
     join_blocks,
     read_block_list,
+    received_body,
     stage_block,
     staged_blocks,
+    sync,
+    temporary_file,
 )
-from worldsize.serving.storage.errors import (
-    StorageError,
-    blob_not_found,
-    invalid_header,
-    invalid_query,
-    unsupported,
-)
-from worldsize.serving.storage.files import blob_name, locate
-from worldsize.serving.storage.uploads import received_body, sync, temporary_file
 from worldsize.serving.workspace import BLOB_HOST, Workspace
 
 MAX_BLOCK_LIST = 8 << 20  # bytes of its XML: 50,000 ids of the longest kind

@@ -18,10 +18,14 @@ from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.storage.answers import add_child, empty_answer, xml_answer
 from worldsize.serving.storage.blob_requests import BlobRequest, answer_blob
-from worldsize.serving.storage.blobs import Blob, describe_blobs
-from worldsize.serving.storage.errors import StorageError, container_not_found, invalid_query, unsupported
-from worldsize.serving.storage.files import locate
-from worldsize.serving.storage.listing import MAX_RESULTS, Page, list_blobs
+from worldsize.serving.storage.blobs import MAX_RESULTS, Blob, Page, describe_blobs, list_blobs
+from worldsize.serving.storage.files import (
+    StorageError,
+    container_not_found,
+    invalid_query,
+    locate,
+    unsupported,
+)
 from worldsize.serving.storage.uploads import prepare_folders
 from worldsize.serving.workspace import CONTAINERS, Workspace
 

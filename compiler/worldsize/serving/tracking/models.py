@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 
 from worldsize.base import untrusted
-from worldsize.serving.artifacts.folders import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.paths import AssetName, StorePath
 from worldsize.serving.database import contained, milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
+from worldsize.serving.storage.artifacts import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
 from worldsize.tracking.database import DATABASE, open_to_write
 from worldsize.tracking.versions import (

@@ -12,32 +12,38 @@ import json
 import re
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import aiohttp
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.artifacts.folders import (
-    CONTAINER,
-    local_folder_of,
-    prepare_run_folder,
-    run_blob_path,
-    unknown_artifact,
-)
 from worldsize.serving.control.document import read_body
 from worldsize.serving.database import check_values
 from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.home import Home
 from worldsize.serving.jobs import records
 from worldsize.serving.storage.answers import read_chunks
-from worldsize.serving.storage.blobs import BlobProperties, delete_blob, put_blob, read_blob
-from worldsize.serving.storage.files import blob_name
-from worldsize.serving.storage.listing import list_blobs
+from worldsize.serving.storage.artifacts import (
+    CONTAINER,
+    RUN_ID,
+    RunArtifact,
+    find_artifact,
+    local_folder_of,
+    parts_below,
+    path_of_file_uri,
+    prepare_run_folder,
+    run_artifact,
+    run_blob_path,
+    unknown_artifact,
+)
+from worldsize.serving.storage.blobs import BlobProperties, delete_blob, list_blobs, put_blob, read_blob
+from worldsize.serving.storage.files import StorageError, blob_name, is_inside, locate
 from worldsize.serving.storage.uploads import received_body
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
-from worldsize.serving.tracking.uris import ArtifactUris
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.runs import artifact_uri
 from worldsize.tracking.versions import set_source
@@ -308,3 +314,84 @@ def _blob(workspace: Workspace, path: str) -> str:
     run, _, rest = blob_name(path).partition("/")
     prepare_run_folder(workspace.home, run)
     return run_blob_path(run, rest)
+
+
+KEYS = frozenset(("artifact_uri", "artifact_location", "source", "storage_location"))
+TAG = "mlflow.artifactLocation"  # of a trace
+PLAIN = "mlflow-artifacts:/"
+RUN_URI = re.compile(r"azureml://[^/]*/artifact/[^?#]{0,1000}/runs/([^/?#]+)/artifacts(?:/([^?#]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactUris:
+    """Translates the locations of one home for one client.
+
+    Args:
+        home: The home.
+        base: ``azureml://<host>/artifact/v2.0/<workspace>`` for azureml-mlflow, None for plain MLflow.
+    """
+
+    home: Home
+    base: str | None
+
+    def rewrite(self, document: Any) -> Any:
+        """An answer of MLflow with the locations that the client can reach."""
+        if isinstance(document, list):
+            return [self.rewrite(item) for item in document]
+        if not isinstance(document, dict):
+            return document
+        experiment = str(document.get("experiment_id", "0"))
+        is_tag = document.get("key") == TAG
+        changed = {}
+        for key, value in document.items():
+            if isinstance(value, str):
+                located = key in KEYS or (is_tag and key == "value")
+                changed[key] = self.to_client(value, experiment) if located else value
+            else:
+                changed[key] = self.rewrite(value)
+        return changed
+
+    def to_client(self, location: str, experiment: str) -> str:
+        """The location that the client is told; the same for one that is not in the home."""
+        path = path_of_file_uri(location)
+        if path is None:
+            return location
+        artifact = run_artifact(self.home, path)
+        if artifact is not None:
+            return self._run_location(artifact, experiment)
+        parts = parts_below(self.home.artifacts, path) or ()
+        if self.base is None:
+            return location
+        if len(parts) == 1:
+            return f"{self.base}/experiments/{quote(parts[0])}"
+        name = find_artifact(self.home, path)
+        return location if name is None else f"azureml://artifacts/{name}"
+
+    def to_store(self, location: str) -> str:
+        """The file that a client's location means; the same for any other location."""
+        path = self._client_path(location)
+        if path is None or not is_inside(self.home, path):
+            return location
+        return path.as_uri()
+
+    def _client_path(self, location: str) -> Path | None:
+        match = RUN_URI.fullmatch(location)
+        try:
+            if match is not None and RUN_ID.fullmatch(match[1]):
+                folder = local_folder_of(self.home, match[1])
+                return None if folder is None else folder / blob_name(match[2] or "")
+            if location.startswith("azureml://artifacts/"):
+                return locate(self.home, CONTAINER, location.removeprefix("azureml://artifacts/"))
+            if location.startswith(PLAIN):
+                run, _, rest = unquote(location.removeprefix(PLAIN)).lstrip("/").partition("/")
+                folder = local_folder_of(self.home, run)
+                return None if folder is None else folder / blob_name(rest)
+        except StorageError:
+            return None
+        return None
+
+    def _run_location(self, artifact: RunArtifact, experiment: str) -> str:
+        tail = f"/{artifact.path}" if artifact.path else ""
+        if self.base is None:
+            return f"{PLAIN}{artifact.run}{quote(tail)}"
+        return f"{self.base}/experiments/{quote(experiment, safe='')}/runs/{artifact.run}/artifacts{tail}"

@@ -11,8 +11,7 @@ from nicegui import ui
 
 from worldsize.base.wording import plural
 from worldsize.serving.jobs.records import JobRecord
-from worldsize.serving.page.queries.jobs import jobs_below
-from worldsize.serving.page.queries.tracking import Tracked, read_curves, read_runs, tracked_ids
+from worldsize.serving.page.queries.jobs import Tracked, jobs_below, read_curves, read_runs, tracked_ids
 from worldsize.serving.page.queries.wording import number_words
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_cell

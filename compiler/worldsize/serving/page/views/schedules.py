@@ -8,7 +8,7 @@ from functools import partial
 
 from nicegui import ui
 
-from worldsize.serving.control.resources import put_resource
+from worldsize.serving.control.assets import put_resource
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.wording import (
     NONE,

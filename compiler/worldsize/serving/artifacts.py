@@ -13,7 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.artifacts.folders import (
+from worldsize.serving.control.document import read_object
+from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.front.guard import sign_path
+from worldsize.serving.storage.answers import send_blob
+from worldsize.serving.storage.artifacts import (
     CONTAINER,
     RUN_CONTAINER,
     RUN_ID,
@@ -23,13 +27,8 @@ from worldsize.serving.artifacts.folders import (
     prepare_run_folder,
     unknown_artifact,
 )
-from worldsize.serving.control.document import read_object
-from worldsize.serving.errors import ServiceError, answer, bad_request
-from worldsize.serving.front.guard import sign_path
-from worldsize.serving.storage.answers import send_blob
-from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, put_blob, read_blob
+from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, list_blobs, put_blob, read_blob
 from worldsize.serving.storage.files import blob_name
-from worldsize.serving.storage.listing import list_blobs
 from worldsize.serving.storage.uploads import received_body
 from worldsize.serving.workspace import ARTIFACT_STORE, Workspace
 

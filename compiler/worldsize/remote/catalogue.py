@@ -142,12 +142,7 @@ def _read_location(rest: Rest, kind: str) -> Sequence[Mapping[str, Any]]:
 
 
 def write_clusters(path: str, text: str, clusters: Sequence[RemoteCluster]) -> str:
-    """The text of ``worldsize.yml`` with the clusters; comments and everything else stay.
-
-    Args:
-        path: The file, for messages.
-        text: Its text now; empty if there is no file.
-        clusters: What to write. Clusters of the file that are not among them are kept.
+    """The text of ``worldsize.yml`` with the clusters; comments and everything else stay, other clusters too.
 
     Raises:
         RemoteError: The file is not YAML that can be edited.

@@ -32,11 +32,7 @@ class RemoteError(HelpfulError):
 def explain_errors(workspace: str = "the workspace") -> Iterator[None]:
     """Turn the exceptions of Azure's clients into :class:`RemoteError`.
 
-    Args:
-        workspace: What the messages call the workspace.
-
-    Raises:
-        RemoteError: The body raised an exception of Azure's clients.
+    ``workspace`` is what the messages call the workspace.
     """
     try:
         yield

@@ -272,11 +272,7 @@ def find_studio(properties: Mapping[str, Any]) -> str | None:
 
 
 def read_job(rest: Rest, name: str) -> RemoteJob:
-    """Read a job and its steps.
-
-    Args:
-        rest: The workspace.
-        name: The job's name, or ``last`` for the newest.
+    """Read a job and its steps; ``last`` is the name of the newest.
 
     Raises:
         HttpResponseError: There is no such job, or the service refuses to show it.
@@ -301,12 +297,7 @@ def _newest_job(rest: Rest) -> Mapping[str, Any]:
 
 
 def list_jobs(rest: Rest, last: int | None) -> list[RemoteJob]:
-    """The workspace's jobs, the newest last.
-
-    Args:
-        rest: The workspace.
-        last: How many; all by default.
-    """
+    """The workspace's ``last`` jobs, the newest last; all of them by default."""
     documents = _list_jobs(rest, last)
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(lambda document: _summarise(rest, document), documents))

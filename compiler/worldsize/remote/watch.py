@@ -26,16 +26,7 @@ PATIENCE_SECONDS = 600.0  # without an answer, after which watching ends
 
 
 def watch_job(rest: Rest, name: str, view: View, *, clock: Callable[[], float] = time.monotonic) -> RemoteJob:
-    """Show the steps of a job until it ends.
-
-    Args:
-        rest: The workspace.
-        name: The job.
-        view: Shows the steps; it is entered already.
-        clock: Seconds, for the pauses and the durations on the screen.
-
-    Returns:
-        The job after its end.
+    """Show the steps of a job in a view that is entered already, until it ends; the job after its end.
 
     Raises:
         AzureError: The workspace has not answered for ten minutes, or refuses to.
@@ -127,9 +118,7 @@ LAST_LINES = 20
 def render_result(job: RemoteJob, *, steps: bool) -> str:
     """The end of a job: what failed and why, its steps, and where its outputs are.
 
-    Args:
-        job: A job that has ended.
-        steps: Whether to list the steps; a table on a terminal has shown them.
+    A table on a terminal has shown the ``steps`` already.
     """
     record = job.record
     lines = [*_failures(job), f"job {record.id} {record.state} after {format_duration(record.seconds)}"]

@@ -47,13 +47,9 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ArtifactContainer:
-    """Artifacts of one origin: a run's, or those of one upload.
+    """Artifacts of one origin (``ExperimentRun``, ``LocalUpload``, …): those of a run are in ``dcid.<run>``.
 
-    Args:
-        workspace: The workspace.
-        signature: The query string with which a client reaches their blobs.
-        origin: ``ExperimentRun``, ``LocalUpload``, …
-        name: ``dcid.<run>`` for a run.
+    ``signature`` is the query string with which a client reaches their blobs.
     """
 
     workspace: Workspace

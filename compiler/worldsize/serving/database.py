@@ -154,12 +154,7 @@ def collect_unreadable() -> Iterator[list[Unreadable]]:
 
 @contextlib.contextmanager
 def contained(kind: str, name: object) -> Iterator[None]:
-    """Use one record, which no other has to suffer for: a failure is logged, and ends the block only.
-
-    Args:
-        kind: What the record is, in words.
-        name: Its name.
-    """
+    """Use one record, which no other has to suffer for: a failure is logged, and ends the block only."""
     try:
         yield
     except Exception as error:  # whatever an older version or another program has written

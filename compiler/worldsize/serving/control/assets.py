@@ -90,16 +90,7 @@ def list_versions(
     limit: int = -1,
     skip: int = 0,
 ) -> list[Asset]:
-    """Versions of a name, the newest first: those that can be read.
-
-    Args:
-        database: The workspace's.
-        kind: One of ``KINDS``.
-        name: Of the asset.
-        archived: Which values of ``archived`` are listed.
-        limit: The largest number of versions; -1 for all.
-        skip: How many of the newest are left out.
-    """
+    """Versions of a name, the newest first: those that can be read; all for a limit of -1."""
     rows = select_versions(database, kind, name, archived=archived, limit=limit, skip=skip)
     return [*use_each(word(kind), rows, read_asset, name_row)]
 
@@ -189,15 +180,7 @@ def put_version(
 ) -> Asset:
     """Store a version, new or changed, and its container.
 
-    Args:
-        database: The workspace's.
-        kind: One of ``KINDS``.
-        name: Of the asset.
-        version: Any text.
-        properties: Of the REST body; ``isArchived`` among them archives it.
-        job: The name of the job that made it.
-        created: When a new version was made, if not now.
-        modified: When it was changed, if not now.
+    ``isArchived`` among the properties of the REST body archives it. The times are now by default.
     """
     archived = bool(properties.get("isArchived"))
     time = now()
@@ -324,12 +307,8 @@ def put_resource(
 ) -> Resource:
     """Store a resource, new or changed.
 
-    Args:
-        database: The workspace's.
-        kind: Of the resource.
-        name: Kept as it was first written; another case means the same.
-        body: What requests show.
-        secrets: What only a request for secrets shows; None keeps what there is.
+    Its name is kept as it was first written; another case means the same. Without ``secrets``, which only a
+    request for them shows, those that there are stay.
     """
     time, hidden = now(), None if secrets is None else json.dumps(secrets)
     with database.transaction() as connection:

@@ -138,8 +138,7 @@ def split_path(raw: bytes) -> list[str]:
 def parse_resource(segments: Sequence[str]) -> ResourcePath | None:
     """The resource of a workspace or registry; None if the path is of something else.
 
-    Args:
-        segments: Begins with ``subscriptions``; words of Azure Resource Manager are in any case.
+    The segments begin with ``subscriptions``; words of Azure Resource Manager are in any case.
     """
     words = [segment.lower() for segment in segments]
     if len(segments) < 8 or "" in segments[:8]:

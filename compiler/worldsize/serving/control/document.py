@@ -109,10 +109,7 @@ def take_about(
 ) -> JsonObject:
     """What people say of a record of any kind, no longer than Azure takes it: ``tags`` and ``properties``.
 
-    Args:
-        properties: Of the body.
-        where: Their path in it.
-        description: The most characters of the description.
+    ``description`` is the most characters of the description.
     """
     for key, most in _TEXTS.items():
         take_text(properties, key, where, most=most)

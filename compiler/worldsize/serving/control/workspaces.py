@@ -157,12 +157,7 @@ _TYPES = ("workspaces", "registries", "workspaces/computes", "workspaces/jobs", 
 
 
 def answer_above(workspace: Workspace, method: str, segments: Sequence[str]) -> Response:
-    """Answer a request whose path does not lead into a workspace.
-
-    Args:
-        workspace: The workspace.
-        method: Of the request.
-        segments: Of the path, from ``subscriptions`` or ``providers`` on.
+    """Answer a request whose path does not lead into a workspace: from ``subscriptions`` or ``providers`` on.
 
     Raises:
         ServiceError: 404, for what only Azure has.

@@ -33,13 +33,7 @@ REMOVED = (
 
 
 def make_endpoints(page: str, port: int, *, proxy: bool) -> Endpoints:
-    """The hosts that the server's answers name.
-
-    Args:
-        page: The address of the page.
-        port: The listener's port.
-        proxy: Whether clients come through the proxy.
-    """
+    """The hosts that the server's answers name, by its page's address and its port."""
     if proxy:
         return Endpoints(page)
     base = f"https://localhost:{port}"
@@ -51,12 +45,7 @@ def client_variables(
 ) -> dict[str, str | None]:
     """The variables of a client; ``None`` for one that must not be set.
 
-    Args:
-        workspace: The workspace to find.
-        port: The listener's port.
-        bundle: The certificate authorities to trust.
-        environment: The user's own variables.
-        proxy: Whether the client comes through the proxy.
+    ``bundle`` has the certificate authorities to trust, ``environment`` the user's own variables.
     """
     scope = workspace.scope
     variables: dict[str, str | None] = dict.fromkeys(REMOVED)
@@ -123,12 +112,7 @@ def _metadata_variables(port: int, environment: Mapping[str, str]) -> dict[str, 
 
 
 def apply_variables(environment: Mapping[str, str], variables: Mapping[str, str | None]) -> dict[str, str]:
-    """The user's environment with the variables of a client.
-
-    Args:
-        environment: The user's own.
-        variables: What :func:`client_variables` made.
-    """
+    """The user's environment with the variables of a client, as :func:`client_variables` makes them."""
     merged = {name: value for name, value in environment.items() if name not in variables}
     merged |= {name: value for name, value in variables.items() if value is not None}
     return merged
@@ -163,11 +147,7 @@ def find_config(folder: Path) -> Path | None:
 
 @contextlib.contextmanager
 def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
-    """Have ``.azureml/config.json`` in ``folder`` where no such file is found, until the block ends.
-
-    Args:
-        folder: The working folder of the command.
-        scope: The workspace that the file names.
+    """Have ``.azureml/config.json`` in a command's folder where no such file is found, until the block ends.
 
     Yields:
         The file, if it is lent. One of the same content that another server lends, or a killed one left, is

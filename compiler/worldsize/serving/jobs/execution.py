@@ -45,11 +45,7 @@ _DIED = "the run stopped for a reason of Worldsize's own; its log has the detail
 def execute_job(home: Home, database: Database, name: str, environment: str) -> None:
     """Run a job that this process has claimed, and write its end into the database.
 
-    Args:
-        home: The workspace's home.
-        database: Its database.
-        name: The job.
-        environment: What interprets the steps: ``current``, ``isolated`` or ``docker``.
+    ``environment`` is what interprets the steps: ``current``, ``isolated`` or ``docker``.
     """
     job = records.get_job(database, name)
     assert job is not None
@@ -172,13 +168,7 @@ _VERBS = {"Running": "started", "Completed": "completed", "Failed": "failed", "C
 
 
 class Reporter:
-    """The view of a job's run.
-
-    Args:
-        home: The workspace's home.
-        database: Its database.
-        root: The job that runs.
-    """
+    """The view of the run of a job, ``root``."""
 
     def __init__(self, home: Home, database: Database, root: JobRecord) -> None:
         self._home, self._database, self._root = home, database, root

@@ -34,11 +34,7 @@ class AlreadyRunsError(Exception):
 
 @contextlib.contextmanager
 def hold_job(folder: Path, *, patience: float = PATIENCE_SECONDS) -> Iterator[None]:
-    """Hold the lock of a job's folder.
-
-    Args:
-        folder: The folder.
-        patience: Seconds to wait for those who only look.
+    """Hold the lock of a job's folder, after ``patience`` seconds for those who only look.
 
     Raises:
         AlreadyRunsError: Another process holds it.

@@ -221,14 +221,7 @@ LOOK_SECONDS = 0.05
 
 
 async def cancel(workspace: Workspace, name: str) -> JobRecord:
-    """Cancel a job and wait a moment for its end; one that has ended stays as it is.
-
-    Args:
-        workspace: The workspace.
-        name: The job, which is not part of another one.
-
-    Returns:
-        The job afterwards.
+    """Cancel a job and wait a moment for its end; one that has ended stays as it is. The job afterwards.
 
     Raises:
         ServiceError: There is no such job, or it is part of another one.

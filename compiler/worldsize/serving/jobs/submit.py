@@ -49,16 +49,7 @@ async def submit(
     *,
     schedule: str | None = None,
 ) -> JobRecord:
-    """Check a job, store it and put it into the queue.
-
-    Args:
-        workspace: The workspace.
-        name: The name of the job.
-        properties: Those of the body; they are kept as they are.
-        schedule: The schedule that starts the job.
-
-    Returns:
-        The stored job.
+    """Check a job, store it with the properties of its body as they are, and put it into the queue.
 
     Raises:
         ServiceError: The name is taken or not a name, or the job has errors: those of its body, or those

@@ -89,10 +89,7 @@ def list_schedules(
 ) -> Iterator[ScheduleRecord]:
     """The schedules that can be read, in the order of their creation, one in memory at a time.
 
-    Args:
-        database: The workspace's.
-        enabled: Those that are, or are not, switched on; None for all.
-        brief: Without the definitions of their jobs.
+    ``brief`` leaves out the definitions of their jobs.
     """
     values = {"kind": KIND, "disabled": 0 if enabled else -1}
     rows = database.rows(_LIST, values, _BRIEF if brief else ROW)

@@ -47,9 +47,7 @@ def run_blob_path(run: str, path: str) -> str:
 def prepare_run_folder(home: Home, run: str) -> Path:
     """The folder of a run's artifacts, which is made if it does not exist.
 
-    Args:
-        home: The home.
-        run: The id of an MLflow run or logged model, or the name of a job, whose run may not exist yet.
+    ``run`` is the id of an MLflow run or logged model, or the name of a job, whose run may not exist yet.
 
     Raises:
         ServiceError: 400, for a text that is no id.

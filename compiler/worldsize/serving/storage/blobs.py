@@ -121,14 +121,7 @@ def _read_properties(row: sqlite3.Row) -> BlobProperties:
 def put_blob(
     workspace: Workspace, container: str, path: str, content: Path, properties: BlobProperties
 ) -> Blob:
-    """Make a complete file the content of a blob.
-
-    Args:
-        workspace: The workspace.
-        container: The container, which is made if it does not exist.
-        path: The blob's name.
-        content: A file of the home's file system, which is moved.
-        properties: What the client said.
+    """Move a complete file of the home's file system to where it is the content of a blob.
 
     Raises:
         StorageError: 400 or 409, for a name that cannot be a file's beside the others.
@@ -237,7 +230,7 @@ def list_blobs(
     after: str = "",
     limit: int = MAX_RESULTS,
 ) -> Page:
-    """The blobs whose names begin with a prefix.
+    """The blobs of a container whose names begin with a prefix.
 
     Args:
         home: The home.

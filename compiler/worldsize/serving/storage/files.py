@@ -58,12 +58,7 @@ def blob_name(path: str) -> str:
 
 
 def locate(home: Home, container: str, path: str) -> Path:
-    """The file of a blob, or the folder of several; it may not exist.
-
-    Args:
-        home: The home.
-        container: The container's name.
-        path: The blob's name, decoded; empty for the container itself.
+    """The file of a blob, or the folder of several; it may not exist. An empty path is the container itself.
 
     Raises:
         StorageError: 400, for a name that is not valid, or that leads outside the home by a link.

@@ -101,13 +101,7 @@ class MlflowCall:
 
 
 async def forward(workspace: Workspace, request: Request, path: str, uris: ArtifactUris) -> Response:
-    """Answer a client's request to MLflow.
-
-    Args:
-        workspace: The workspace.
-        request: The request.
-        path: What follows the workspace's prefix: ``api/2.0/mlflow/runs/create``.
-        uris: Translates the locations of artifacts for the client.
+    """Answer a client's request to MLflow, by a path such as ``api/2.0/mlflow/runs/create``.
 
     Raises:
         ServiceError: The request is not for MLflow, or its server does not run.
@@ -326,9 +320,7 @@ RUN_URI = re.compile(r"azureml://[^/]*/artifact/[^?#]{0,1000}/runs/([^/?#]+)/art
 class ArtifactUris:
     """Translates the locations of one home for one client.
 
-    Args:
-        home: The home.
-        base: ``azureml://<host>/artifact/v2.0/<workspace>`` for azureml-mlflow, None for plain MLflow.
+    ``base`` is ``azureml://<host>/artifact/v2.0/<workspace>`` for azureml-mlflow, None for plain MLflow.
     """
 
     home: Home

@@ -47,9 +47,7 @@ def job_type(properties: Mapping[str, Any]) -> str:
 def translate_job(properties: Mapping[str, Any], references: References) -> dict[str, Mapping[str, Any]]:
     """The files of a job by their paths; what they refer to is noted in ``references``.
 
-    Args:
-        properties: The ``properties`` of the body, without the defaults of the service.
-        references: Resolves the ids.
+    ``properties`` are those of the body, without the defaults of the service.
 
     Raises:
         ServiceError: The body is not that of a job which runs here.
@@ -110,16 +108,7 @@ _READERS: Mapping[str, Callable[[Body, GraphWriter], dict[str, Any]]] = {
 
 
 def write_files(files: Mapping[str, Mapping[str, Any]], folder: Path, settings: Mapping[str, Any]) -> Path:
-    """Write the files of a job into a folder of its own.
-
-    Args:
-        files: The documents by their paths.
-        folder: The folder; an earlier one is replaced.
-        settings: What ``worldsize.yml`` says beside them.
-
-    Returns:
-        The path of the job file.
-    """
+    """Write the files of a job into a folder of its own, in place of an earlier one; that of the job itself."""
     shutil.rmtree(folder, ignore_errors=True)
     for name, document in files.items():
         path = folder / name

@@ -65,15 +65,9 @@ def data_folders(home: Home) -> tuple[Path, ...]:
 
 
 def resolve_inside(home: Home, base: Path, path: str) -> Path | None:
-    """The real path of a file below ``base``.
+    """The real path of a file below ``base``; None if it does not exist or lies elsewhere.
 
-    Args:
-        home: The home; links are followed to its folders of data only.
-        base: The folder that is browsed.
-        path: Relative to it, as a browser sends it.
-
-    Returns:
-        None if it does not exist or lies elsewhere.
+    The path is relative to it, as a browser sends it. Links are followed to the home's folders of data only.
     """
     parts = path.split("/")
     if "\0" in path or path.startswith("/") or ".." in parts:

@@ -168,16 +168,10 @@ def read_runs(home: Path, ids: Mapping[str, str]) -> dict[str, Tracked]:
 
 
 def read_curves(home: Path, shown: Mapping[str, str], ids: Mapping[str, str]) -> dict[str, dict[str, Curve]]:
-    """The curves of all metrics of some jobs.
+    """The curves of all metrics of some jobs: by metric, and by the texts to show of the jobs.
 
-    Args:
-        home: The root of the workspace's.
-        shown: The text to show of each job, by its name.
-        ids: The run of each in MLflow.
-
-    Returns:
-        By metric, and by the texts of the jobs, the steps and values: those that are finite, where there is
-        more than one, thinned to ``MAX_POINTS``.
+    ``shown`` has the text of each job by its name, ``ids`` its run in MLflow. Values are finite and more than
+    one, thinned to ``MAX_POINTS``.
     """
     most = max(50, MOST_DRAWN // max(1, len(shown)))
     curves: dict[str, dict[str, Curve]] = {}

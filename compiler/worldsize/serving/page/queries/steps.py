@@ -142,12 +142,7 @@ def read_graph(job: JobRecord, steps: Mapping[str, JobRecord], run: RunRecord | 
     """The steps of a pipeline job.
 
     Before a job runs they are those of its body; then those of its run, where nested pipelines are steps of
-    their own.
-
-    Args:
-        job: A pipeline.
-        steps: All children below the submitted job, by the names of their steps.
-        run: The record of its run, if there is one.
+    their own. ``steps`` has all children below the submitted job, by the names of their steps.
     """
     prefix = f"{job.step}." if job.parent is not None and job.step else ""
     if run is not None and run.steps:

@@ -36,11 +36,8 @@ def frame(
 ) -> Iterator[None]:
     """One page: its header, the way to it, and its heading; what follows is its content.
 
-    Args:
-        workspace: Whose page it is.
-        title: The heading, and the title of the browser's window.
-        section: The entry of the navigation that it belongs to.
-        crumbs: Titles and addresses of the pages above it.
+    ``section`` is the entry of the navigation that it belongs to, ``crumbs`` are titles and addresses of the
+    pages above it.
     """
     unseen = [client for client in Client.instances.values() if not client.has_socket_connection]
     for client in unseen[:-MOST_UNSEEN]:  # a browser opens its connection at once; NiceGUI waits a minute
@@ -101,11 +98,9 @@ def panel(title: str = "") -> Iterator[None]:
 
 
 def facts(pairs: Iterable[tuple[str, object]], style: str = "ws-facts") -> None:
-    """A list of names and values.
+    """A list of names and values: texts, or functions that draw them.
 
-    Args:
-        pairs: A value is a text, or a function that draws it.
-        style: ``ws-facts`` for a column, ``ws-many`` for several, ``ws-flow`` for a line that wraps.
+    The style is ``ws-facts`` for a column, ``ws-many`` for several, ``ws-flow`` for a line that wraps.
     """
     first = [*itertools.islice(pairs, MOST_FACTS + 1)]
     if len(first) > MOST_FACTS:

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.control.call import answer_beside
 from worldsize.serving.control.document import LONGEST_NAME, read_object, take_about
-from worldsize.serving.control.paths import parse_asset
+from worldsize.serving.control.paths import find_asset, parse_asset
 from worldsize.serving.database import use_each
 from worldsize.serving.errors import answer, bad_request, encode, not_found
 from worldsize.serving.front.guard import sign_path
@@ -26,7 +26,8 @@ from worldsize.serving.jobs.job_files import list_outputs, output_uri
 from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import as_object
-from worldsize.serving.tracking.models import find_asset
+from worldsize.serving.storage.artifacts import run_blob_path
+from worldsize.serving.tracking.models import sync_for
 from worldsize.serving.workspace import ARTIFACT_STORE, CONTAINERS, LOCATION, Scope, Workspace
 
 _PREFIX = "/subscriptions/{subscription}/{groups}/{group}/providers/{provider}/workspaces/{workspace}"
@@ -196,6 +197,7 @@ def _resolve_asset(workspace: Workspace, scope: Scope, asset_id: str) -> dict[st
         uri = output_uri(scope, job.name, output.name, output.type)
         return {"uri": uri, "type": ASSET_TYPES.get(output.type, output.type)}
     name = parse_asset(asset_id)
+    sync_for(workspace, asset_id)
     for kind, key, type_key in (("data", "dataUri", "dataType"), ("models", "modelUri", "modelType")):
         asset = find_asset(workspace, kind, name) if name is not None else None
         if asset is not None and name is not None and name.kind in ("", kind):
@@ -315,7 +317,7 @@ def _show_logs(workspace: Workspace, job: JobRecord) -> dict[str, str]:
     """The signed addresses of a run's logs by their paths."""
     container = CONTAINERS[ARTIFACT_STORE]
     signature = sign_path(workspace, container)
-    prefix = f"{workspace.endpoints.blob}/{container}/{job_files.artifacts_prefix(job.name)}"
+    prefix = f"{workspace.endpoints.blob}/{container}/{run_blob_path(job.name, '')}"
     logs = job_files.list_logs(workspace.home, job.name)
     return {log: f"{prefix}/{quote(log)}?{signature}" for log in logs}
 

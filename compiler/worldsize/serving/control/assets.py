@@ -17,6 +17,7 @@ from worldsize.serving.database import Database, now, read_object, use_each
 
 KINDS = ("codes", "components", "data", "environments", "models")
 
+CURATED_IMAGES = "mcr.microsoft.com/azureml/curated/"
 _DEFAULT = "azureml_default"
 # By their ids: SQLite would sort whole rows.
 _ROW = "SELECT * FROM assets WHERE id = ?"

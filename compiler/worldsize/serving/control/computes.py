@@ -19,6 +19,7 @@ from worldsize.serving.control.assets import (
 )
 from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
+    CREATED,
     LONGEST_DESCRIPTION,
     JsonObject,
     answer_page,
@@ -54,7 +55,7 @@ def _get(call: Call) -> Response:
 
 
 def _require(call: Call) -> Resource:
-    compute = _find_compute(call.workspace, call.name or "")
+    compute = _find_compute(call.workspace, call.name)
     if compute is None:
         message = f"Compute with name {call.name} was not found in workspace {call.scope.workspace}."
         raise ServiceError(404, "ResourceNotFound", message)
@@ -75,14 +76,14 @@ def _type(compute: Resource) -> str:
 
 def _put(call: Call) -> Response:
     body = _read_body(call.body)
-    before = _find_compute(call.workspace, call.name or "")
+    before = _find_compute(call.workspace, call.name)
     if before is not None:
         _check_same(before.body["properties"], body["properties"])
     elif body["properties"]["computeType"] == "ComputeInstance":
         body["state"] = "Running"
     database = call.workspace.database
     merged = body if before is None else {**before.body, **body}
-    compute = put_resource(database, KIND, call.name or "", merged)
+    compute = put_resource(database, KIND, call.name, merged)
     return answer(_describe(call, compute), 200 if before is not None else 201, operation_headers(call))
 
 
@@ -160,7 +161,7 @@ def _delete(call: Call) -> Response:
 
 
 def _start_or_stop(call: Call) -> Response:
-    compute, action = _require(call), call.action or ""
+    compute, action = _require(call), call.action
     kind = compute.body["properties"]["computeType"]
     if kind != "ComputeInstance":
         raise bad_request(f"Only a compute instance can {action}, and {compute.name} is of type {kind}.")
@@ -259,7 +260,6 @@ HANDLERS: Handlers = {
 KIND = "computes"
 # The clusters of the official examples (sdk/python/jobs/configuration.ipynb in Azure/azureml-examples).
 USUAL = {"cpu-cluster": ("STANDARD_D2_V2", 4), "gpu-cluster": ("STANDARD_NC4AS_T4_V3", 4)}
-_CREATED = "2026-01-01T00:00:00.000000Z"  # of the computes that nobody made
 
 
 def list_computes(workspace: Workspace) -> Iterator[Resource]:
@@ -293,7 +293,7 @@ def _given(workspace: Workspace) -> list[Resource]:
     declared = {name.lower(): (name, *values) for name, values in _declared(workspace).items()}
     usual = {name: (name, *values, "Dedicated") for name, values in USUAL.items() if name not in declared}
     return [
-        Resource(KIND, name, describe_cluster(size, count, tier), {}, _CREATED, _CREATED)
+        Resource(KIND, name, describe_cluster(size, count, tier), {}, CREATED, CREATED)
         for name, size, count, tier in [*declared.values(), *usual.values()]
     ]
 

@@ -18,6 +18,7 @@ from worldsize.serving.control.assets import (
 from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
     JsonObject,
+    answer_deletion,
     answer_page,
     describe_resource,
     take_about,
@@ -42,12 +43,11 @@ def _list_secrets(call: Call) -> Response:
 
 
 def _delete(call: Call) -> Response:
-    deleted = delete_resource(call.workspace.database, call.kind, call.name or "")
-    return Response(status_code=200 if deleted else 204)
+    return answer_deletion(delete_resource(call.workspace.database, call.kind, call.name))
 
 
 def _require(call: Call) -> Resource:
-    resource = get_resource(call.workspace.database, call.kind, call.name or "")
+    resource = get_resource(call.workspace.database, call.kind, call.name)
     if resource is None:
         raise not_found(f"{_TYPES[call.kind]}/{call.name}")
     return resource
@@ -65,7 +65,7 @@ def _list(call: Call) -> Response:
 
 def _put(call: Call) -> Response:
     properties = take_object(call.body, "properties")
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     if call.method == "PATCH":
         properties = {**_require(call).body, **properties}
     take_about(properties)

@@ -16,7 +16,9 @@ from worldsize.serving.control.assets import (
 )
 from worldsize.serving.control.call import Call, Handlers
 from worldsize.serving.control.document import (
+    CREATED,
     JsonObject,
+    answer_deletion,
     answer_page,
     describe_resource,
     take_about,
@@ -28,7 +30,6 @@ from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.workspace import BLOB_STORE, CONTAINERS, Workspace
 
-_CREATED = "2026-01-01T00:00:00.000000Z"  # of the workspace's own datastores
 _TYPES = {  # the required keys of each type
     "azureblob": ("accountName", "containerName"),
     "azuredatalakegen1": ("storeName",),
@@ -44,11 +45,9 @@ def _get(call: Call) -> Response:
 
 
 def _delete(call: Call) -> Response:
-    name = call.name or ""
-    if name.lower() in CONTAINERS:
-        raise bad_request(f"The datastore {name.lower()} belongs to the workspace and cannot be deleted.")
-    deleted = delete_resource(call.workspace.database, "datastores", name)
-    return Response(status_code=200 if deleted else 204)
+    if (name := call.name.lower()) in CONTAINERS:
+        raise bad_request(f"The datastore {name} belongs to the workspace and cannot be deleted.")
+    return answer_deletion(delete_resource(call.workspace.database, "datastores", name))
 
 
 def _list(call: Call) -> Response:
@@ -79,8 +78,8 @@ def _own(workspace: Workspace) -> list[Resource]:
                 "serviceDataAccessAuthIdentity": "None",
             },
             {},
-            _CREATED,
-            _CREATED,
+            CREATED,
+            CREATED,
         )
         for name, container in CONTAINERS.items()
     ]
@@ -92,7 +91,7 @@ def _default_name(workspace: Workspace) -> str:
 
 
 def _require(call: Call) -> Resource:
-    name = (call.name or "").lower()
+    name = call.name.lower()
     built_in = next((store for store in _own(call.workspace) if store.name == name), None)
     store = built_in or get_resource(call.workspace.database, "datastores", name)
     if store is None:
@@ -101,7 +100,7 @@ def _require(call: Call) -> Resource:
 
 
 def _put(call: Call) -> Response:
-    if (call.name or "").lower() in CONTAINERS:
+    if call.name.lower() in CONTAINERS:
         raise bad_request(f"The datastore {call.name} belongs to the workspace and cannot be changed.")
     properties = take_object(call.body, "properties")
     where = "properties."
@@ -122,7 +121,7 @@ def _put(call: Call) -> Response:
         secrets = take_object(credentials, "secrets", f"{where}credentials.")
     kept: JsonObject = {key: value for key, value in credentials.items() if key != "secrets"}
     body = {"description": None, "tags": {}, "properties": {}, **properties, "credentials": kept}
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     with database.transaction():
         before = get_resource(database, "datastores", name)
         store = put_resource(database, "datastores", name, body, secrets)

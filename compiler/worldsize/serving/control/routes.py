@@ -103,7 +103,7 @@ async def _answer_request(workspace: Workspace, request: Request) -> Response:
     call = _make_call(workspace, request, path, await read_object(request))
     handler = _find_handler(call)
     if call.method in ("PUT", "PATCH") and path.kind in NAMES:
-        _check_name(path.kind, path.name or "")
+        _check_name(path.kind, path.name)
     return await answer_beside(call.workspace, call.method, partial(handler, call))
 
 

@@ -21,19 +21,20 @@ from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord, View
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.jobs.translate.body import as_object
-from worldsize.serving.workspace import Scope, Workspace
+from worldsize.serving.storage.artifacts import run_blob_path
+from worldsize.serving.workspace import ARTIFACT_STORE, Scope, Workspace
 
 VIEWS: Mapping[str, View] = {"activeonly": "ActiveOnly", "archivedonly": "ArchivedOnly", "all": "All"}
 MUTABLE = ("tags", "properties", "displayName", "description", "isArchived")
 
 
 async def _cancel(call: Call) -> Response:
-    await cancel(call.workspace, call.name or "")
+    await cancel(call.workspace, call.name)
     return await asyncio.to_thread(_show, call)
 
 
 async def _put(call: Call) -> Response:
-    name, properties = call.name or "", as_object(call.body.get("properties"), "properties")
+    name, properties = call.name, as_object(call.body.get("properties"), "properties")
     take_about(properties)
     if await asyncio.to_thread(records.get_job, call.workspace.database, name) is None:
         await submit(call.workspace, name, properties)
@@ -54,7 +55,7 @@ def _refuse_deletion(call: Call) -> Response:
 
 
 def _find(call: Call) -> JobRecord:
-    job = records.get_job(call.workspace.database, call.name or "")
+    job = records.get_job(call.workspace.database, call.name)
     if job is None:
         raise not_found(f"Job `{call.name}`")
     return job
@@ -204,7 +205,7 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
         }
     default = {
         "description": None,
-        "uri": f"azureml://datastores/workspaceartifactstore/ExperimentRun/dcid.{job.name}",
+        "uri": f"azureml://datastores/{ARTIFACT_STORE}/{run_blob_path(job.name, '')}",
         "mode": "ReadWriteMount",
         "jobOutputType": "uri_folder",
     }

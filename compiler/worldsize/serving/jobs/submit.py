@@ -31,7 +31,7 @@ from worldsize.serving.jobs.process import write_width
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
-from worldsize.serving.tracking import models
+from worldsize.serving.tracking.models import sync_for
 from worldsize.serving.workspace import Workspace
 
 # What is not the user's text: the client writes types that it derives from Python functions.
@@ -179,11 +179,12 @@ class WorkspaceLookup:
 
     def path(self, reference: str) -> Path | None:
         """The path of data, code or a model, or None."""
-        return paths.local_path(self.workspace, reference, models.find_asset)
+        sync_for(self.workspace, reference)
+        return paths.local_path(self.workspace, reference)
 
     def web_address(self, reference: str) -> str | None:
         """The address outside of the workspace that a data asset stands for, or None."""
-        asset = paths.find_data(self.workspace, reference, models.find_asset)
+        asset = paths.find_data(self.workspace, reference)
         address = asset.properties.get("dataUri") if asset is not None else None
         return address if isinstance(address, str) and classify(address) == "web" else None
 
@@ -213,4 +214,4 @@ def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset 
         name = AssetName(kind, reference.removeprefix("azureml:"), None)
     if name.kind not in ("", kind):
         return None
-    return models.find_asset(workspace, kind, name)
+    return paths.find_asset(workspace, kind, name)

@@ -12,6 +12,7 @@ from worldsize.serving.control.assets import delete_resource, put_resource
 from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
+    answer_deletion,
     answer_page,
     describe_resource,
     take_about,
@@ -48,7 +49,7 @@ async def _change(call: Call) -> Response:
 
 
 def _find(call: Call) -> ScheduleRecord:
-    schedule = records.get_schedule(call.workspace.database, call.name or "")
+    schedule = records.get_schedule(call.workspace.database, call.name)
     if schedule is None:
         raise not_found(f"Schedule `{call.name}`")
     return schedule
@@ -63,7 +64,7 @@ def _list(call: Call) -> Response:
 
 
 def _put(call: Call) -> Response:
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     properties = _read_properties(call)
     read_trigger(properties["trigger"], records.read_time(now()))
     exists = name.lower() in map(str.lower, records.list_states(database))
@@ -94,7 +95,7 @@ def _read_properties(call: Call) -> JsonObject:
 
 
 def _delete(call: Call) -> Response:
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     readable = [
         *use_each(
             "schedule", [name], lambda schedule_name: records.get_schedule(database, schedule_name), str
@@ -103,7 +104,7 @@ def _delete(call: Call) -> Response:
     schedule = readable[0] if readable else None  # one that cannot be read can be deleted
     if schedule is not None and schedule.enabled:
         raise bad_request(f"Schedule `{schedule.name}` is enabled: only a disabled schedule can be deleted.")
-    return Response(status_code=200 if delete_resource(database, KIND, name) else 204)
+    return answer_deletion(delete_resource(database, KIND, name))
 
 
 async def _trigger(call: Call) -> Response:

@@ -7,6 +7,7 @@ API are JSON.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import uuid
@@ -16,7 +17,7 @@ from xml.sax.saxutils import escape
 from starlette.responses import Response
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.home import Home
+from worldsize.serving.home import PRIVATE_FOLDER, Home
 
 CONTAINER = re.compile(r"[a-z0-9](?:-?[a-z0-9]){2,62}|\$(?:root|web|logs)")
 MAX_NAME, MAX_SEGMENT = 1024, 255  # characters of a blob's name (Azure); bytes of a file's name (POSIX)
@@ -67,6 +68,13 @@ def locate(home: Home, container: str, path: str) -> Path:
     if not is_inside(home, place):
         raise invalid_name(f"`{path[:80]}` leads outside the workspace's home.")
     return place
+
+
+def make_link(target: Path, link: Path) -> None:
+    """Make a relative link, so that the home can be moved; an entry that exists stays."""
+    link.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # the server and a job's process may both make it
+        link.symlink_to(os.path.relpath(os.path.realpath(target), os.path.realpath(link.parent)))
 
 
 def is_inside(home: Home, place: Path) -> bool:

@@ -18,7 +18,7 @@ import yaml
 
 from worldsize.base import untrusted
 from worldsize.serving.control import assets, paths
-from worldsize.serving.control.paths import AssetName, StorePath
+from worldsize.serving.control.paths import StorePath
 from worldsize.serving.database import contained, milliseconds_of, time_of
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.storage.artifacts import find_artifact, parts_below, path_of_file_uri
@@ -38,11 +38,11 @@ NUMBER = re.compile(r"[1-9][0-9]{0,8}")  # as MLflow has versions
 Key = tuple[str, str]
 
 
-def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset | None:
-    """The version that a reference names, the newest if it names none; models also as MLflow has them."""
-    if kind == KIND:
+def sync_for(workspace: Workspace, reference: str) -> None:
+    """Bring both registries to the same state, where a reference may be that of a model."""
+    name = paths.parse_asset(reference)
+    if name is not None and name.kind in ("", KIND):
         sync_models(workspace)
-    return paths.find_asset(workspace, kind, name)
 
 
 def sync_models(workspace: Workspace) -> None:

@@ -14,7 +14,7 @@ from worldsize.serving.control.paths import local_path
 from worldsize.serving.database import use_each
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.page.queries.wording import mapping_of, text_of
-from worldsize.serving.tracking.models import find_asset, sync_models
+from worldsize.serving.tracking.models import sync_models
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.versions import read_marks
 
@@ -99,7 +99,7 @@ def local_folder(workspace: Workspace, uri: str) -> Path | None:
     if uri.startswith(("file://", "/")):
         return Path(uri.removeprefix("file://"))
     try:
-        return local_path(workspace, uri, find_asset)
+        return local_path(workspace, uri)
     except ServiceError:  # of a job that is gone, or it leads elsewhere
         return None
 

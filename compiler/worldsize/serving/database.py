@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -203,16 +203,22 @@ def read_record(kind: str, record: Item, read: Callable[[Item], Result]) -> Resu
         raise ServiceError(500, "InternalServerError", said) from error
 
 
-def choose_each(kind: str, items: Iterable[Item], wanted: Callable[[Item], bool]) -> Iterator[Item]:
-    """The wanted records, without those that cannot be judged."""
-    for chosen in use_each(kind, items, lambda item: [item] if wanted(item) else []):
-        yield from chosen
-
-
 def _name(record: Any) -> object:
     if isinstance(record, sqlite3.Row):
         return record["name"]
     return getattr(record, "name", None) or str(record)[:80]
+
+
+def text_of(document: Mapping[str, Any], key: str) -> str:
+    """The text under a key; empty where there is none."""
+    value = document.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def mapping_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object under a key; empty where there is none."""
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def read_object(text: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from worldsize.serving.workspace import ARTIFACT_STORE, CONTAINERS, LOCATION, Sc
 
 _PREFIX = "/subscriptions/{subscription}/{groups}/{group}/providers/{provider}/workspaces/{workspace}"
 MAX_RUNS, MAX_CHILDREN = 500, 10_000  # of one answer
-Handler = Callable[["RunRequest"], Response | Awaitable[Response]]
+Handler = Callable[["RunRequest"], object]
 
 
 class RunRequest:
@@ -58,35 +58,27 @@ class RunRequest:
             raise not_found(f"Run `{name}`")
         return job
 
-    def show(self, job: JobRecord) -> Response:
-        """The answer with a run."""
-        return answer(show_run(self.workspace, self.scope, job))
+    def show(self, job: JobRecord) -> dict[str, Any]:
+        """The run of a job."""
+        return show_run(self.workspace, self.scope, job)
 
-    def show_all(self, jobs: Iterable[JobRecord]) -> Response:
+    def show_all(self, jobs: Iterable[JobRecord]) -> object:
         """The answer with those runs that can be shown."""
-        shown = use_each("run", jobs, lambda job: encode(show_run(self.workspace, self.scope, job)))
-        return answer({"value": [msgspec.Raw(text) for text in shown]})
+        shown = use_each("run", jobs, lambda job: encode(self.show(job)))
+        return {"value": [msgspec.Raw(text) for text in shown]}
 
 
-def _get_run(call: RunRequest) -> Response:
-    return call.show(call.job())
-
-
-def _get_details(call: RunRequest) -> Response:
-    return answer(show_details(call.workspace, call.scope, call.job()))
-
-
-def _get_children(call: RunRequest) -> Response:
+def _get_children(call: RunRequest) -> object:
     return call.show_all(records.children(call.workspace.database, call.job().name, MAX_CHILDREN))
 
 
-def _list_runs(call: RunRequest) -> Response:
+def _list_runs(call: RunRequest) -> object:
     experiment = call.request.path_params.get("experiment")
     rows = records.select_jobs(call.workspace.database, view="All", experiment=experiment, limit=MAX_RUNS)
     return call.show_all(use_each("run", rows, records.read_job_row))
 
 
-def _modify(call: RunRequest) -> Response:
+def _modify(call: RunRequest) -> object:
     job, body = call.job(), call.body
     properties = dict(job.properties)
     for name in ("tags", "properties"):
@@ -106,45 +98,34 @@ def _modify(call: RunRequest) -> Response:
     return call.show(call.job())
 
 
-async def _cancel(call: RunRequest) -> Response:
+async def _cancel(call: RunRequest) -> object:
     job = await cancel(call.workspace, call.request.path_params["run"])
     return await asyncio.to_thread(call.show, job)
 
 
-def _get_data(call: RunRequest) -> Response:
-    run = show_run(call.workspace, call.scope, call.find(str(call.body.get("runId"))))
-    return answer({"runMetadata": run, "runDefinition": {}, "jobSpecification": None})
+def _get_data(call: RunRequest) -> object:
+    run = call.show(call.find(str(call.body.get("runId"))))
+    return {"runMetadata": run, "runDefinition": {}, "jobSpecification": None}
 
 
-def _resolve(call: RunRequest) -> Response:
-    return answer({"values": _resolve_assets(call.workspace, call.scope, _read_ids(call.body))})
+def _resolve(call: RunRequest) -> dict[str, dict[str, Any]]:
+    return _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
 
 
-def _resolve_models(call: RunRequest) -> Response:
-    assets = _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
-    return answer({"values": {name: {"path": asset["uri"], **asset} for name, asset in assets.items()}})
-
-
-def _accept_events(call: RunRequest) -> Response:
-    """Events are what clients tell of their own runs, such as a heartbeat; the states are known here."""
-    call.job()
-    return answer({})
-
-
-def _list_services(call: RunRequest) -> Response:
-    """The services of a job's node, such as a debugger that the cluster lets in: there is none here."""
-    call.job()
-    return answer({"instances": {}})
+def _resolve_models(call: RunRequest) -> object:
+    return {"values": {name: {"path": asset["uri"], **asset} for name, asset in _resolve(call).items()}}
 
 
 _RUN_PATHS: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "", _get_run),
+    ("GET", "", lambda call: call.show(call.job())),
     ("PATCH", "", _modify),
-    ("GET", "/details", _get_details),
+    ("GET", "/details", lambda call: show_details(call.workspace, call.scope, call.job())),
     ("GET", "/children", _get_children),
     ("POST", "/cancel", _cancel),
-    ("POST", "/events", _accept_events),
-    ("GET", "/serviceinstances/{node}", _list_services),
+    # What clients tell of their own runs, such as a heartbeat; the states are known here.
+    ("POST", "/events", lambda call: call.job() and {}),
+    # The services of a job's node, such as a debugger that the cluster lets in: there is none here.
+    ("GET", "/serviceinstances/{node}", lambda call: call.job() and {"instances": {}}),
 )
 _HOLDERS = ("", "/experiments/{experiment}", "/experimentids/{experiment}")
 
@@ -160,7 +141,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     all_routes.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
     data = f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris"
     models = f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris"
-    all_routes.append(_route(workspace, "POST", data, _resolve))
+    all_routes.append(_route(workspace, "POST", data, lambda call: {"values": _resolve(call)}))
     all_routes.append(_route(workspace, "POST", models, _resolve_models))
     all_routes.append(_make_store_route(workspace))
     return all_routes
@@ -220,12 +201,6 @@ def _read_ids(body: Mapping[str, Any]) -> list[str]:
     return [str(value) for value in values] if isinstance(values, list) else []
 
 
-_STORE_PATH = (
-    "/datastore/v1.0/subscriptions/{subscription}/{groups}/{group}/providers/{provider}/workspaces/{workspace}"
-    "/datastores/{name}"
-)
-
-
 def _make_store_route(workspace: Workspace) -> BaseRoute:
     """The route of one datastore, as azureml-fsspec and mltable ask for it."""
 
@@ -235,7 +210,7 @@ def _make_store_route(workspace: Workspace) -> BaseRoute:
             raise not_found(f"Datastore `{name}`")
         return answer(_describe_store(workspace, name))
 
-    return Route(_STORE_PATH, show)
+    return Route(f"/datastore/v1.0{_PREFIX}/datastores/{{name}}", show)
 
 
 def _describe_store(workspace: Workspace, name: str) -> dict[str, object]:

@@ -37,7 +37,7 @@ _VERSION = re.compile(r"[A-Za-z0-9_][\w.\-]{0,254}", re.ASCII)
 _URIS = {"data": "dataUri", "models": "modelUri"}
 
 
-def _get_version(call: Call) -> Response:
+def _get_version(call: Call) -> object:
     """A version by its number, or the newest by the label ``latest``."""
     if call.label not in ("", "latest"):
         raise not_found(f"The label `{call.label}` of {_describe(call)}")
@@ -50,11 +50,7 @@ def _get_version(call: Call) -> Response:
         asset = _curated_version(name, call.version or "1")
     if asset is None:
         raise not_found(_describe(call))
-    return answer(_describe_version(call, asset))
-
-
-def _delete_version(call: Call) -> Response:
-    return answer_deletion(assets.delete_version(call.workspace.database, call.kind, call.name, call.version))
+    return _describe_version(call, asset)
 
 
 def _put_version(call: Call) -> Response:
@@ -104,13 +100,13 @@ def _list_versions(call: Call) -> Response:
     )
 
 
-def _get_container(call: Call) -> Response:
+def _get_container(call: Call) -> object:
     container = assets.get_container(call.workspace.database, call.kind, call.name)
     if container is None and _is_curated(call.kind, call.name):
         container = _curated_container(call.name)
     if container is None:
         raise not_found(_describe(call))
-    return answer(_describe_container(call, container))
+    return _describe_container(call, container)
 
 
 def _put_container(call: Call) -> Response:
@@ -122,10 +118,6 @@ def _put_container(call: Call) -> Response:
     before = assets.get_container(database, call.kind, name)
     container = assets.put_container(database, call.kind, name, properties)
     return answer(_describe_container(call, container), 200 if before is not None else 201)
-
-
-def _delete_container(call: Call) -> Response:
-    return answer_deletion(assets.delete_container(call.workspace.database, call.kind, call.name))
 
 
 def _list_containers(call: Call) -> Response:
@@ -170,7 +162,7 @@ def _describe(call: Call) -> str:
     return f"The {KINDS[call.kind].word} {call.name}{version}"
 
 
-def _start_upload(call: Call) -> Response:
+def _start_upload(call: Call) -> object:
     """The answer to ``startPendingUpload``: the same container each time for one version."""
     workspace = call.workspace
     guid = uuid5(NAMESPACE_URL, f"{call.kind}/{call.name}/{call.version}")
@@ -181,16 +173,14 @@ def _start_upload(call: Call) -> Response:
         "storageAccountArmId": f"{call.scope.id}/storageAccounts/{workspace.endpoints.account}",
         "credential": {"credentialType": "SAS", "sasUri": f"{uri}?{sign_path(workspace, container)}"},
     }
-    return answer(
-        {
-            "pendingUploadId": str(guid),
-            "pendingUploadType": "TemporaryBlobReference",
-            "blobReferenceForConsumption": reference,
-        }
-    )
+    return {
+        "pendingUploadId": str(guid),
+        "pendingUploadType": "TemporaryBlobReference",
+        "blobReferenceForConsumption": reference,
+    }
 
 
-def _in_step(handle: Callable[[Call], Response]) -> Handler:
+def _in_step(handle: Handler) -> Handler:
     """A handler of models, which MLflow's registry has too: each sees what the other has changed."""
 
     async def handle_models(call: Call) -> Response:
@@ -229,20 +219,23 @@ def _curated_container(name: str) -> Container:
     return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
 
 
-_HANDLERS: dict[str, Callable[[Call], Response]] = {
+HANDLERS: Handlers = {
     "GET all": _list_containers,
     "GET one": _get_container,
     "PUT one": _put_container,
-    "DELETE one": _delete_container,
+    "DELETE one": lambda call: answer_deletion(
+        assets.delete_container(call.workspace.database, call.kind, call.name)
+    ),
     "GET versions": _list_versions,
     "GET version": _get_version,
     "PUT version": _put_version,
-    "DELETE version": _delete_version,
+    "DELETE version": lambda call: answer_deletion(
+        assets.delete_version(call.workspace.database, call.kind, call.name, call.version)
+    ),
     "GET label": _get_version,
     "POST version/startpendingupload": _start_upload,
 }
-HANDLERS: Handlers = _HANDLERS
-MODEL_HANDLERS: Handlers = {operation: _in_step(handle) for operation, handle in _HANDLERS.items()}
+MODEL_HANDLERS: Handlers = {operation: _in_step(handle) for operation, handle in HANDLERS.items()}
 
 
 LONGEST_DESCRIPTION = 64 << 10  # characters: those of models are whole pages

@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 from starlette.responses import Response
 
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.workspace import LOCATION, Scope, Workspace
 
 PROVIDER = "microsoft.machinelearningservices"
@@ -64,7 +64,8 @@ class Call(ResourcePath, frozen=True, kw_only=True):
         return f"{self.method} {place}" + (f"/{self.action}" if self.action else "")
 
 
-Handler: TypeAlias = Callable[[Call], Response | Awaitable[Response]]
+# Of a document; of a response where its status or headers matter; or of what waits for one of both.
+Handler: TypeAlias = Callable[[Call], object]
 Handlers: TypeAlias = Mapping[str, Handler]  # by the operation of the call
 
 
@@ -82,21 +83,26 @@ def find_handler(call: Call, handlers: Handlers) -> Handler:
     raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {kind} is not allowed.")
 
 
-async def answer_beside(
-    workspace: Workspace, method: str, handle: Callable[[], Response | Awaitable[Response]]
-) -> Response:
+async def answer_beside(workspace: Workspace, method: str, handle: Callable[[], object]) -> Response:
     """Answer in a thread, beside the event loop, what does not wait itself.
 
     There a change sees and makes one state of the database.
     """
-    answered: Response | Awaitable[Response]
+
+    def respond() -> object:
+        answered = handle()
+        return answered if isinstance(answered, Response | Awaitable) else answer(answered)
+
+    answered: object
     if asyncio.iscoroutinefunction(handle):
         answered = handle()
     elif method == "GET":
-        answered = await asyncio.to_thread(handle)
+        answered = await asyncio.to_thread(respond)
     else:
-        answered = await workspace.database.change(handle)
-    return answered if isinstance(answered, Response) else await answered
+        answered = await workspace.database.change(respond)
+    if isinstance(answered, Awaitable):
+        answered = await answered
+    return answered if isinstance(answered, Response) else answer(answered)
 
 
 def operation_headers(call: Call) -> Mapping[str, str]:

@@ -30,7 +30,7 @@ from worldsize.serving.control.document import (
     take_texts,
 )
 from worldsize.serving.control.paths import project_settings
-from worldsize.serving.database import choose_each, now, use_each
+from worldsize.serving.database import mapping_of, now, text_of, use_each
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.workspace import LOCATION, Workspace
 
@@ -50,10 +50,6 @@ _TYPES = (
 )
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _require(call)))
-
-
 def _require(call: Call) -> Resource:
     compute = _find_compute(call.workspace, call.name)
     if compute is None:
@@ -66,12 +62,12 @@ def _list(call: Call) -> Response:
     wanted = call.query.get("computetype", "").lower()
     computes = list_computes(call.workspace)
     if wanted:
-        computes = choose_each(call.kind, computes, lambda compute: _type(compute).lower() == wanted)
+        computes = (compute for compute in computes if _type(compute).lower() == wanted)
     return answer_page(call, computes, partial(_describe, call))
 
 
 def _type(compute: Resource) -> str:
-    return str(compute.body["properties"]["computeType"])
+    return text_of(mapping_of(compute.body, "properties"), "computeType")
 
 
 def _put(call: Call) -> Response:
@@ -171,21 +167,6 @@ def _start_or_stop(call: Call) -> Response:
     return Response(status_code=202, headers=operation_headers(call))
 
 
-def _list_nodes(call: Call) -> Response:
-    """The instances of a compute, which exist only while jobs run."""
-    _require(call)
-    return answer({"nodes": []})
-
-
-def _list_keys(call: Call) -> Response:
-    return answer({"computeType": _type(_require(call))})
-
-
-def _accept(call: Call) -> Response:
-    _require(call)
-    return answer({})
-
-
 def _describe(call: Call, compute: Resource) -> JsonObject:
     properties = compute.body["properties"]
     inner = {**(properties.get("properties") or {}), **_live(properties["computeType"], compute)}
@@ -244,16 +225,18 @@ def _live(kind: str, compute: Resource) -> JsonObject:
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _require(call)),
     "PUT one": _put,
     "PATCH one": _patch,
     "DELETE one": _delete,
     **dict.fromkeys(("POST one/start", "POST one/stop", "POST one/restart"), _start_or_stop),
-    "POST one/listnodes": _list_nodes,
-    "POST one/listkeys": _list_keys,
-    "POST one/enablesso": _accept,
-    "POST one/updateidleshutdownsetting": _accept,
-    "POST one/customservices": _accept,
+    # The instances of a compute exist only while jobs run.
+    "POST one/listnodes": lambda call: _require(call) and {"nodes": []},
+    "POST one/listkeys": lambda call: {"computeType": _require(call).body["properties"]["computeType"]},
+    **dict.fromkeys(
+        ("POST one/enablesso", "POST one/updateidleshutdownsetting", "POST one/customservices"),
+        lambda call: _require(call) and {},
+    ),
 }
 
 

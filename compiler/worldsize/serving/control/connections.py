@@ -31,19 +31,11 @@ _TYPES = {"connections": "connections", "outboundrules": "outboundRules"}  # of 
 _REQUIRED = {"connections": ("category", "authType"), "outboundrules": ("type",)}
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _require(call)))
-
-
-def _list_secrets(call: Call) -> Response:
+def _list_secrets(call: Call) -> object:
     resource = _require(call)
     if call.kind != "connections":
         raise not_found(f"The action `{call.action}` of {call.kind}")
-    return answer(_describe(call, resource, {"credentials": resource.secrets or None}))
-
-
-def _delete(call: Call) -> Response:
-    return answer_deletion(delete_resource(call.workspace.database, call.kind, call.name))
+    return _describe(call, resource, {"credentials": resource.secrets or None})
 
 
 def _require(call: Call) -> Resource:
@@ -96,9 +88,11 @@ def _describe(call: Call, resource: Resource, more: Mapping[str, Any] | None = N
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _require(call)),
     "PUT one": _put,
     "PATCH one": _put,
-    "DELETE one": _delete,
+    "DELETE one": lambda call: answer_deletion(
+        delete_resource(call.workspace.database, call.kind, call.name)
+    ),
     "POST one/listsecrets": _list_secrets,
 }

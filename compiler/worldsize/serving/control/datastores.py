@@ -40,10 +40,6 @@ _TYPES = {  # the required keys of each type
 }
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _require(call)))
-
-
 def _delete(call: Call) -> Response:
     if (name := call.name.lower()) in CONTAINERS:
         raise bad_request(f"The datastore {name} belongs to the workspace and cannot be deleted.")
@@ -130,18 +126,18 @@ def _put(call: Call) -> Response:
     return answer(_describe(call, store), 200 if before is not None else 201)
 
 
-def _list_secrets(call: Call) -> Response:
+def _list_secrets(call: Call) -> object:
     store = _require(call)
     container = store.body.get("containerName") or store.body.get("filesystem")
     kind = str(store.body["credentials"].get("credentialsType", ""))
     if kind.lower() == "none":
         raise bad_request(f"The datastore {store.name} has no credentials.")
     if store.secrets and not take_flag(call.body, "expirableSecret"):
-        return answer({"secretsType": kind, **store.secrets})
+        return {"secretsType": kind, **store.secrets}
     if isinstance(container, str) and kind.lower() in ("accountkey", "sas"):
         # The blobs of this workspace know no other signature than ours.
-        return answer({"secretsType": "Sas", "sasToken": sign_path(call.workspace, container)})
-    return answer({"secretsType": kind, **store.secrets})
+        return {"secretsType": "Sas", "sasToken": sign_path(call.workspace, container)}
+    return {"secretsType": kind, **store.secrets}
 
 
 def _describe(call: Call, store: Resource) -> JsonObject:
@@ -160,7 +156,7 @@ def _describe(call: Call, store: Resource) -> JsonObject:
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _require(call)),
     "PUT one": _put,
     "DELETE one": _delete,
     "POST one/listsecrets": _list_secrets,

@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from starlette.responses import Response
-
 from worldsize.base import untrusted
 from worldsize.facts import curated
 from worldsize.serving.control.assets import CURATED_IMAGES, KINDS
 from worldsize.serving.control.call import Call
 from worldsize.serving.control.document import CREATED, JsonObject, describe_resource, describe_times
 from worldsize.serving.control.paths import asset_entries
-from worldsize.serving.errors import ServiceError, answer, not_found
+from worldsize.serving.errors import ServiceError, not_found
 from worldsize.serving.workspace import LOCATION, Workspace
 
 _REFERENCE = re.compile(
@@ -40,7 +38,7 @@ class RegistryAsset:
     path: Path | None  # None for a curated environment
 
 
-def handle(call: Call) -> Response:
+def handle(call: Call) -> object:
     """Answer a request for a registry or what it holds; ``call.scope.workspace`` is the registry's name."""
     if call.method != "GET":
         raise ServiceError(
@@ -50,7 +48,7 @@ def handle(call: Call) -> Response:
             " `assets:` of `worldsize.yml` maps.",
         )
     if not call.kind:
-        return answer(_describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
+        return _describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group)
     if call.kind not in KINDS:
         raise not_found(f"`{call.kind}` of registries")
     listed = [
@@ -61,24 +59,24 @@ def handle(call: Call) -> Response:
     return _answer_assets(call, listed)
 
 
-def _answer_assets(call: Call, listed: list[RegistryAsset]) -> Response:
+def _answer_assets(call: Call, listed: list[RegistryAsset]) -> object:
     if not call.name:
         names = {asset.name: asset for asset in listed}
-        return answer({"value": [_describe_container(call, asset) for asset in names.values()]})
+        return {"value": [_describe_container(call, asset) for asset in names.values()]}
     named = [asset for asset in listed if asset.name.lower() == call.name.lower()]
     if call.versions and not call.version:
-        return answer({"value": [_describe(call, asset) for asset in named]})
+        return {"value": [_describe(call, asset) for asset in named]}
     if not named:
         raise _missing(call)
     if not call.version and not call.label:
-        return answer(_describe_container(call, named[-1]))
+        return _describe_container(call, named[-1])
     chosen = [asset for asset in named if asset.version in (call.version, "*")] or (
         named[-1:] if call.label == "latest" else []
     )
     if not chosen:
         raise _missing(call)
     version = call.version if chosen[-1].version == "*" and call.version else chosen[-1].version
-    return answer(_describe(call, replace(chosen[-1], version=version)))
+    return _describe(call, replace(chosen[-1], version=version))
 
 
 def _missing(call: Call) -> ServiceError:

@@ -49,10 +49,6 @@ _ACTIONS: dict[str, Callable[[Call], object]] = {
 _LISTS = ("privateendpointconnections", "privatelinkresources", "features", "skus", "usages")
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe_workspace(call.workspace, call.scope))
-
-
 def _delete(call: Call) -> Response:
     if not delete_resource(call.workspace.database, "workspaces", call.scope.workspace):
         raise bad_request(
@@ -77,11 +73,6 @@ def _change(call: Call) -> Response:
     return answer(_describe_workspace(call.workspace, call.scope), 200, operation_headers(call))
 
 
-def _workspace_guid(workspace: Workspace) -> str:
-    """The workspace's own id, which stays with its home."""
-    return str(uuid5(NAMESPACE_URL, str(workspace.home.root.resolve())))
-
-
 def _describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
     """The resource of the workspace under the name that a request gave it."""
     stored = get_resource(workspace.database, "workspaces", scope.workspace)
@@ -89,7 +80,7 @@ def _describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
     times = (CREATED, CREATED) if stored is None else (stored.created, stored.modified)
     tags = settings.pop("tags", {})
     host = urlsplit(workspace.endpoints.api).netloc
-    guid = _workspace_guid(workspace)
+    guid = str(uuid5(NAMESPACE_URL, str(workspace.home.root.resolve())))  # it stays with the home
     return {
         "id": scope.id,
         "name": scope.workspace,
@@ -138,19 +129,16 @@ def describe_discovery(workspace: Workspace) -> JsonObject:
     return {**dict.fromkeys((*services, *more), base), "studio": page}
 
 
-def _list_nothing(_call: Call) -> Response:
-    return answer({"value": []})
-
-
-def _act(call: Call) -> Response:
-    return answer(_ACTIONS[call.kind](call))
-
-
-HANDLERS: Handlers = {"GET all": _get, "PUT all": _change, "PATCH all": _change, "DELETE all": _delete}
+HANDLERS: Handlers = {
+    "GET all": lambda call: _describe_workspace(call.workspace, call.scope),
+    "PUT all": _change,
+    "PATCH all": _change,
+    "DELETE all": _delete,
+}
 # Actions and lists of the workspace as a whole.
 ACTION_HANDLERS: Mapping[str, Handlers] = {
-    **{kind: {"POST all": _act} for kind in _ACTIONS},
-    **{kind: {"GET all": _list_nothing} for kind in _LISTS},
+    **{kind: {"POST all": act} for kind, act in _ACTIONS.items()},
+    **{kind: {"GET all": lambda _call: {"value": []}} for kind in _LISTS},
 }
 
 

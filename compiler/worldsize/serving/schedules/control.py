@@ -37,10 +37,6 @@ _ACTIONS = {  # what each action must have
 _VIEWS = {"enabledonly": True, "disabledonly": False, "all": None}
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _find(call)))
-
-
 async def _change(call: Call) -> Response:
     handle = _put if call.method == "PUT" else _delete
     answered = await answer_beside(call.workspace, call.method, partial(handle, call))
@@ -107,7 +103,7 @@ def _delete(call: Call) -> Response:
     return answer_deletion(delete_resource(database, KIND, name))
 
 
-async def _trigger(call: Call) -> Response:
+async def _trigger(call: Call) -> object:
     schedule = await asyncio.to_thread(_find, call)
     if schedule.note:
         raise bad_request(schedule.note)
@@ -123,7 +119,7 @@ async def _trigger(call: Call) -> Response:
     )
     assert firing is not None
     job = firing.job or await fire(call.workspace, schedule, firing)
-    return answer({"scheduleActionType": "CreateJob", "submissionId": job})
+    return {"scheduleActionType": "CreateJob", "submissionId": job}
 
 
 def _read_schedule_time(call: Call) -> datetime:
@@ -154,7 +150,7 @@ def _service_time(moment: datetime) -> str:
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _find(call)),
     "PUT one": _change,
     "DELETE one": _change,
     "POST one/trigger": _trigger,

@@ -11,9 +11,8 @@ from typing import Any
 from worldsize.serving.control import assets as stored
 from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.paths import local_path
-from worldsize.serving.database import use_each
+from worldsize.serving.database import mapping_of, text_of, use_each
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.page.queries.wording import mapping_of, text_of
 from worldsize.serving.tracking.models import sync_models
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.versions import read_marks

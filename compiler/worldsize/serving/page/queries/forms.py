@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from worldsize.serving.page.queries.wording import mapping_of, text_of
+from worldsize.serving.database import mapping_of, text_of
 
 _LITERALS = ("", "string", "integer", "number", "boolean", "enum")
 

@@ -19,11 +19,10 @@ from worldsize.running.record.json_files import read_json
 from worldsize.serving.control import assets
 from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.paths import parse_asset
-from worldsize.serving.database import Database
+from worldsize.serving.database import Database, mapping_of, text_of
 from worldsize.serving.jobs.execution import STATES
 from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.page.queries.forms import Field, component_fields
-from worldsize.serving.page.queries.wording import mapping_of, text_of
 
 
 @dataclass(frozen=True, slots=True)

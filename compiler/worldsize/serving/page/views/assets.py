@@ -12,7 +12,7 @@ from nicegui import ui
 from worldsize.base.wording import plural
 from worldsize.serving.control.assets import Resource
 from worldsize.serving.control.computes import list_computes
-from worldsize.serving.database import collect_unreadable
+from worldsize.serving.database import collect_unreadable, mapping_of, text_of
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import (
     Listed,
@@ -29,8 +29,6 @@ from worldsize.serving.page.queries.wording import (
     LONG,
     cut,
     document_words,
-    mapping_of,
-    text_of,
     time_words,
     value_words,
 )

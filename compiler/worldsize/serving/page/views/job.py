@@ -13,7 +13,7 @@ from worldsize.base.wording import format_size, plural
 from worldsize.running.record.history import load_run
 from worldsize.serving.control.document import user_name
 from worldsize.serving.control.paths import parse_asset
-from worldsize.serving.database import use_each
+from worldsize.serving.database import mapping_of, text_of, use_each
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.jobs.queue import cancel
 from worldsize.serving.jobs.records import JobRecord, children, get_job
@@ -44,10 +44,8 @@ from worldsize.serving.page.queries.wording import (
     cut,
     document_words,
     duration_words,
-    mapping_of,
     status_tone,
     status_words,
-    text_of,
     time_words,
     type_words,
     value_words,

@@ -269,21 +269,32 @@ def check_values(document: object) -> None:
 
 def now() -> str:
     """The time of day in UTC as the service writes it, with microseconds."""
-    return _format(datetime.now(timezone.utc))
+    return format_time(datetime.now(timezone.utc))
+
+
+def format_time(moment: datetime) -> str:
+    """A time in UTC as the service writes it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+def read_time(text: str) -> datetime:
+    """A time as this database has it: ISO 8601 in UTC, with ``Z``.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    moment = datetime.fromisoformat(text.removesuffix("Z"))
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
 
 def time_of(milliseconds: int) -> str:
     """A time that MLflow counts in milliseconds since 1970, as the service writes it."""
-    return _format(EPOCH + timedelta(milliseconds=milliseconds))
+    return format_time(EPOCH + timedelta(milliseconds=milliseconds))
 
 
 def milliseconds_of(time: str) -> int:
     """A time of the service, as MLflow counts it."""
-    return (datetime.fromisoformat(time.removesuffix("Z") + "+00:00") - EPOCH) // timedelta(milliseconds=1)
-
-
-def _format(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+    return (read_time(time) - EPOCH) // timedelta(milliseconds=1)
 
 
 class Database:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from worldsize.serving.control.call import answer_beside
 from worldsize.serving.control.document import LONGEST_NAME, read_object, take_about
 from worldsize.serving.control.paths import find_asset, parse_asset
-from worldsize.serving.database import use_each
+from worldsize.serving.database import EPOCH, text_of, use_each
 from worldsize.serving.errors import answer, bad_request, encode, not_found
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.jobs import job_files, records
@@ -74,7 +74,9 @@ def _get_children(call: RunRequest) -> object:
 
 def _list_runs(call: RunRequest) -> object:
     experiment = call.request.path_params.get("experiment")
-    rows = records.select_jobs(call.workspace.database, view="All", experiment=experiment, limit=MAX_RUNS)
+    rows = records.select_jobs(
+        call.workspace.database, archived=(False, True), experiment=experiment, limit=MAX_RUNS
+    )
     return call.show_all(use_each("run", rows, records.read_job_row))
 
 
@@ -238,7 +240,6 @@ def _describe_store(workspace: Workspace, name: str) -> dict[str, object]:
 RUN_TYPES = {"Pipeline": "azureml.PipelineRun", "Sweep": "hyperdrive"}
 # The types of assets in the words of the run history, which differ for models.
 ASSET_TYPES = {"mlflow_model": "MLFlowModel", "custom_model": "CustomModel", "triton_model": "TritonModel"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
@@ -263,7 +264,7 @@ def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "warnings": None,
         "displayName": job.display_name,
         "name": job.display_name,
-        "description": _text(job, "description"),
+        "description": text_of(job.properties, "description") or None,
         "dataContainerId": f"dcid.{job.name}",
         "hidden": job.archived,
         "runType": RUN_TYPES.get(job.type, "azureml.StepRun" if job.parent else "azureml.commandjob"),
@@ -272,7 +273,7 @@ def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "tags": _texts(job, "tags"),
         "inputs": {},
         "outputs": show_outputs(scope, job),
-        "target": _text(job, "computeId"),
+        "target": text_of(job.properties, "computeId") or None,
         "createdBy": {"userName": "worldsize"},
         "services": {"Studio": {"endpoint": page_address(workspace, scope, job)}},
     }
@@ -333,20 +334,12 @@ def _output_id(scope: Scope, job: str, output: str) -> str:
 
 
 def _duration(job: JobRecord) -> str | None:
-    if job.started is None:
+    seconds = job.seconds()
+    if seconds is None:
         return None
-    start = datetime.fromisoformat(job.started.replace("Z", "+00:00"))
-    end = datetime.now(timezone.utc)
-    if job.ended is not None:
-        end = datetime.fromisoformat(job.ended.replace("Z", "+00:00"))
-    days = (end - start).days
-    clock = (_EPOCH + max(end - start, _EPOCH - _EPOCH)).strftime("%H:%M:%S.%f")
-    return f"{days}.{clock}" if days > 0 else clock
-
-
-def _text(job: JobRecord, name: str) -> str | None:
-    value = job.properties.get(name)
-    return value if isinstance(value, str) else None
+    length = timedelta(seconds=seconds)
+    clock = f"{EPOCH + length:%H:%M:%S.%f}"
+    return f"{length.days}.{clock}" if length.days else clock
 
 
 def _texts(job: JobRecord, name: str) -> dict[str, str]:

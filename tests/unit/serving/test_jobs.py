@@ -76,7 +76,7 @@ def test_a_name_that_the_service_refuses_stores_nothing(workspace: Workspace, na
     status, answer = submit(workspace, name)
     assert (status, answer["error"]["code"]) == (400, "ValidationError")
     assert "is not a name of a job" in message(answer)
-    assert [*records.select_jobs(workspace.database, view="All")] == []
+    assert [*records.select_jobs(workspace.database, archived=(False, True))] == []
     assert list(workspace.home.jobs.iterdir()) == []
 
 
@@ -105,7 +105,7 @@ def test_errors_of_the_checker_refuse_a_job(workspace: Workspace) -> None:
     assert status == 400
     assert "The job has errors.\nWS6" in message(answer)
     assert "data" in message(answer)
-    assert [*records.select_jobs(workspace.database, view="All")] == []
+    assert [*records.select_jobs(workspace.database, archived=(False, True))] == []
     assert list(workspace.home.jobs.iterdir()) == []
 
 

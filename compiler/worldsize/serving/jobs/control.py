@@ -13,18 +13,17 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from worldsize.serving.control.call import Call, Handlers, answer_beside
-from worldsize.serving.control.document import answer_page, read_window, take_about
+from worldsize.serving.control.document import answer_page, read_window, take_about, views
 from worldsize.serving.errors import ServiceError, answer, conflict, not_found
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.job_files import list_outputs, output_uri
 from worldsize.serving.jobs.queue import cancel
-from worldsize.serving.jobs.records import JobRecord, View
+from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.submit import submit
 from worldsize.serving.jobs.translate.body import as_object
 from worldsize.serving.storage.artifacts import run_blob_path
 from worldsize.serving.workspace import ARTIFACT_STORE, Scope, Workspace
 
-VIEWS: Mapping[str, View] = {"activeonly": "ActiveOnly", "archivedonly": "ArchivedOnly", "all": "All"}
 MUTABLE = ("tags", "properties", "displayName", "description", "isArchived")
 
 
@@ -90,7 +89,7 @@ def _list(call: Call) -> Response:
         call.workspace.database,
         types=_types(query.get("jobtype")),
         tag=query.get("tag"),
-        view=VIEWS.get((query.get("listviewtype") or "activeonly").lower(), "ActiveOnly"),
+        archived=views(call),
         schedule=_schedule(query),
         limit=limit + 1,
         after=after or None,

@@ -21,7 +21,7 @@ from worldsize.serving.control.document import (
     take_text,
     take_time,
 )
-from worldsize.serving.database import now, use_each
+from worldsize.serving.database import format_time, now, read_time, use_each
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.fire import complete_definition, fire, wake
@@ -62,7 +62,7 @@ def _list(call: Call) -> Response:
 def _put(call: Call) -> Response:
     database, name = call.workspace.database, call.name
     properties = _read_properties(call)
-    read_trigger(properties["trigger"], records.read_time(now()))
+    read_trigger(properties["trigger"], read_time(now()))
     exists = name.lower() in map(str.lower, records.list_states(database))
     schedule = records.read_schedule(put_resource(database, KIND, name, properties))
     if not exists and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
@@ -140,12 +140,8 @@ def _describe(call: Call, schedule: ScheduleRecord) -> JsonObject:
         "provisioningState": "Succeeded",
     }
     id_ = f"{call.scope.id}/schedules/{schedule.name}"
-    times = _service_time(schedule.created), _service_time(schedule.modified)
+    times = format_time(schedule.created), format_time(schedule.modified)
     return describe_resource(id_, "workspaces/schedules", schedule.name, properties, times)
-
-
-def _service_time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 HANDLERS: Handlers = {

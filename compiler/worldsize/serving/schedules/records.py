@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from worldsize.serving.control.assets import ROW, Resource, get_resource, read_resource
-from worldsize.serving.database import Database, now, read_record, use_each
+from worldsize.serving.database import Database, now, read_record, read_time, use_each
 from worldsize.serving.schedules.triggers import read_trigger
 from worldsize.spec.cron import Trigger, due_times
 
@@ -151,15 +151,6 @@ def read_schedule(resource: Resource) -> ScheduleRecord:
     if not schedule.note:
         schedule.trigger()
     return schedule
-
-
-def read_time(text: str) -> datetime:
-    """A time as this database has it: ISO 8601 in UTC, with ``Z``.
-
-    Raises:
-        ValueError: It is another text.
-    """
-    return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=timezone.utc)
 
 
 def _write_time(moment: datetime) -> str:

@@ -8,12 +8,13 @@ own. Jobs write files without rows. A list of blobs reads only the folders that 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from stat import S_ISREG
@@ -104,7 +105,7 @@ def describe_blobs(database: Database, blobs: list[Blob]) -> list[Blob]:
         if row is not None and row["etag"] == blob.etag:
             with contained("blob", blob.name):
                 properties = _read_properties(row)
-        described.append(Blob(blob.container, blob.name, blob.file, blob.size, blob.modified_ns, properties))
+        described.append(replace(blob, properties=properties))
     return described
 
 
@@ -137,7 +138,12 @@ def put_blob(
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         content.replace(file)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise _path_conflict(name) from None
+        raise StorageError(
+            409,
+            "PathConflict",
+            f"`{name}` cannot be stored: another blob's name is a folder of it,"
+            " or it is a folder of another's.",
+        ) from None
     return describe(workspace, Blob(container, name, file, file.stat().st_size, moment, properties))
 
 
@@ -168,8 +174,7 @@ def change_blob(workspace: Workspace, blob: Blob, properties: BlobProperties) ->
     """Replace what is said of a blob; its ETag and its time change as on Azure."""
     moment = time.time_ns()
     os.utime(blob.file, ns=(moment, moment))
-    changed = Blob(blob.container, blob.name, blob.file, blob.size, moment, properties)
-    return describe(workspace, changed)
+    return describe(workspace, replace(blob, modified_ns=moment, properties=properties))
 
 
 def delete_blob(workspace: Workspace, blob: Blob) -> None:
@@ -180,23 +185,8 @@ def delete_blob(workspace: Workspace, blob: Blob) -> None:
     )
     top = container_folder(workspace.home, blob.container)
     with contextlib.suppress(OSError):  # it holds others, or is a link
-        for folder in _folders_between(blob.file, top):
+        for folder in itertools.takewhile(lambda folder: folder != top, blob.file.parents):
             folder.rmdir()
-
-
-def _folders_between(file: Path, top: Path) -> Iterable[Path]:
-    for folder in file.parents:
-        if folder == top:
-            return
-        yield folder
-
-
-def _path_conflict(name: str) -> StorageError:
-    return StorageError(
-        409,
-        "PathConflict",
-        f"`{name}` cannot be stored: another blob's name is a folder of it, or it is a folder of another's.",
-    )
 
 
 MAX_RESULTS = 5000  # of one page
@@ -279,17 +269,11 @@ def _walk(walk: _Walk, folder: Path, above: str, parents: tuple[str, ...]) -> It
         if not name.endswith("/"):
             yield name
         elif walk.shallow and len(name) > len(walk.prefix):
-            if name > walk.after and any(
-                True for _ in _walk(_deep(walk), Path(entry.path), name, (*parents, real))
-            ):
+            deep = replace(walk, after="", shallow=False)  # the same listing, of every blob
+            if name > walk.after and any(_walk(deep, Path(entry.path), name, (*parents, real))):
                 yield name
         else:
             yield from _walk(walk, Path(entry.path), name, (*parents, real))
-
-
-def _deep(walk: _Walk) -> _Walk:
-    """The same listing, of every blob."""
-    return _Walk(walk.home, walk.prefix, "", shallow=False)
 
 
 def _entries(walk: _Walk, folder: Path, above: str) -> list[tuple[str, os.DirEntry[str]]]:
@@ -299,7 +283,8 @@ def _entries(walk: _Walk, folder: Path, above: str) -> list[tuple[str, os.DirEnt
         with os.scandir(folder) as entries:
             for entry in entries:
                 name = above + entry.name + ("/" if entry.is_dir() else "")
-                if _is_listed(walk, name) and _is_reachable(walk.home, entry):
+                is_listed = _is_listed(walk, name)
+                if is_listed and (not entry.is_symlink() or is_inside(walk.home, Path(entry.path))):
                     listed.append((name, entry))
     except OSError:  # it has gone, or is not readable
         return []
@@ -312,7 +297,3 @@ def _is_listed(walk: _Walk, name: str) -> bool:
         near = name.startswith(walk.prefix) or walk.prefix.startswith(name)
         return near and (name > walk.after or walk.after.startswith(name))
     return name.startswith(walk.prefix) and name > walk.after and UNWRITABLE.search(name) is None
-
-
-def _is_reachable(home: Home, entry: os.DirEntry[str]) -> bool:
-    return not entry.is_symlink() or is_inside(home, Path(entry.path))

@@ -107,16 +107,6 @@ class StorageError(ServiceError):
         return Response(text, self.status, headers, "application/xml")
 
 
-def blob_not_found() -> StorageError:
-    """404 for a blob."""
-    return StorageError(404, "BlobNotFound", "The specified blob does not exist.")
-
-
-def container_not_found() -> StorageError:
-    """404 for a container."""
-    return StorageError(404, "ContainerNotFound", "The specified container does not exist.")
-
-
 def invalid_name(message: str) -> StorageError:
     """400 for a name that cannot be stored."""
     return StorageError(400, "InvalidResourceName", message)

@@ -21,7 +21,13 @@ from starlette.requests import Request
 from worldsize.base import untrusted
 from worldsize.serving.home import Home
 from worldsize.serving.storage.blobs import Blob
-from worldsize.serving.storage.files import StorageError, blob_name, container_folder, invalid_header
+from worldsize.serving.storage.files import (
+    StorageError,
+    blob_name,
+    container_folder,
+    invalid_header,
+    invalid_query,
+)
 
 CHUNK = 1 << 20  # bytes written at once
 BLOCK_LIFE = 7 * 24 * 3600.0  # seconds that Azure keeps blocks that are not committed
@@ -32,7 +38,6 @@ class Received:
     """A body that has arrived whole."""
 
     file: Path
-    size: int  # bytes
     md5: str  # base64
 
 
@@ -86,7 +91,7 @@ async def received_body(home: Home, request: Request) -> AsyncIterator[Received]
         length = request.headers.get("content-length")
         if length is not None and length != str(size):
             raise invalid_header("Content-Length")
-        yield Received(path, size, md5)
+        yield Received(path, md5)
 
 
 async def _write(request: Request, path: Path, digest: hashlib._Hash) -> int:
@@ -147,9 +152,7 @@ def stage_block(home: Home, container: str, path: str, block: str, content: Path
         StorageError: 400, for an id that is none.
     """
     if not 0 < len(block) <= MAX_BLOCK_ID or not block.isascii():
-        raise StorageError(
-            400, "InvalidQueryParameterValue", "The value of the parameter `blockid` is not valid."
-        )
+        raise invalid_query("blockid")
     folder = _staging_folder(home, container, path)
     folder.mkdir(mode=0o700, exist_ok=True)
     content.replace(folder / block.encode().hex())
@@ -160,8 +163,7 @@ def staged_blocks(home: Home, container: str, path: str) -> list[tuple[str, int]
     folder = _staging_folder(home, container, path)
     if not folder.is_dir():
         return []
-    blocks = [(bytes.fromhex(file.name).decode(), file.stat().st_size) for file in folder.iterdir()]
-    return sorted(blocks)
+    return sorted((bytes.fromhex(file.name).decode(), file.stat().st_size) for file in folder.iterdir())
 
 
 def discard_blocks(home: Home, container: str, path: str) -> None:

@@ -153,14 +153,15 @@ def _add_asset(workspace: Workspace, version: ModelVersion) -> None:
         "stage": None,
         "provisioningState": "Succeeded",
     }
-    job = _job_of(workspace, version.run)
+    query = "SELECT name FROM jobs WHERE name = ?"
+    job = workspace.database.connection.execute(query, (version.run,)).fetchone()
     assets.put_version(
         workspace.database,
         KIND,
         version.name,
         version.version,
         properties,
-        job=job,
+        job=None if job is None else str(job["name"]),
         created=time_of(version.created),
         modified=time_of(version.modified),
     )
@@ -175,12 +176,6 @@ def _model_uri(workspace: Workspace, location: str, path: Path | None) -> str:
         return StorePath(BLOB_STORE, "/".join(uploaded)).long_form(workspace.scope)
     name = find_artifact(workspace.home, path)
     return location if name is None else StorePath(ARTIFACT_STORE, name).long_form(workspace.scope)
-
-
-def _job_of(workspace: Workspace, run: str | None) -> str | None:
-    query = "SELECT name FROM jobs WHERE name = ?"
-    row = workspace.database.connection.execute(query, (run,)).fetchone()
-    return None if row is None else str(row["name"])
 
 
 def _read_keys(connection: sqlite3.Connection) -> set[Key]:

@@ -11,7 +11,7 @@ import asyncio
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -58,7 +58,7 @@ ARTIFACTS = re.compile(r"api/2\.0/mlflow-artifacts/artifacts(?:/(.*))?", re.DOTA
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes."""
 
-    async def answer(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         rest = request.path_params["rest"]
         if rest.startswith("api/"):  # plain MLflow, which names no workspace
             artifact = ARTIFACTS.fullmatch(rest)
@@ -73,8 +73,8 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         return await forward(workspace, request, match[2], ArtifactUris(workspace.home, base))
 
     return [
-        Route("/mlflow/v1.0/{rest:path}", answer, methods=METHODS),
-        Route("/mlflow/v2.0/{rest:path}", answer, methods=METHODS),
+        Route("/mlflow/v1.0/{rest:path}", respond, methods=METHODS),
+        Route("/mlflow/v2.0/{rest:path}", respond, methods=METHODS),
     ]
 
 
@@ -108,9 +108,8 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
     """
     if not path.startswith("api/") or ".." in path.split("/"):
         raise ServiceError(404, "NotFound", f"There is nothing at `{path[:200]}`.")
-    call = MlflowCall(
-        request.method, path, request.url.query, await read_body(request, MAX_BODY), _headers(request)
-    )
+    headers = {name: request.headers[name] for name in PASSED if name in request.headers}
+    call = MlflowCall(request.method, path, request.url.query, await read_body(request, MAX_BODY), headers)
     await asyncio.to_thread(_check_body, call)
     operation = path.partition("/mlflow/")[2]
     if operation.startswith(REGISTRY):
@@ -118,7 +117,8 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
     if operation == "experiments/list":
         call = _list_experiments(request, call)
     elif operation == "runs/log-batch-async":
-        call = _log_batch(call)
+        # Written before it is answered: the answer names no batch to wait for.
+        call = replace(call, method="POST", path="api/2.0/mlflow/runs/log-batch", query="")
     elif operation == "runs/get-run-data-status":
         return answer({"is_complete": True})
     elif (listed := LISTED.fullmatch(operation)) is not None:
@@ -183,10 +183,6 @@ def _check_body(call: MlflowCall) -> None:
     check_values(document)
 
 
-def _headers(request: Request) -> dict[str, str]:
-    return {name: request.headers[name] for name in PASSED if name in request.headers}
-
-
 def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
     """The search that answers a list of experiments."""
     values: dict[str, Any] = {**request.query_params, **_json_object(call.body)}
@@ -222,11 +218,6 @@ def _list_artifacts(
     return call, {"root_uri": root, "files": [{**file, "path": above + file["path"]} for file in files]}
 
 
-def _log_batch(call: MlflowCall) -> MlflowCall:
-    """The same batch, written before it is answered: the answer names no batch to wait for."""
-    return MlflowCall("POST", "api/2.0/mlflow/runs/log-batch", "", call.body, call.headers)
-
-
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body or b"{}")
@@ -258,7 +249,8 @@ async def _place_version(workspace: Workspace, uris: ArtifactUris, call: MlflowC
 async def _answer_artifact(workspace: Workspace, request: Request, path: str) -> Response:
     """Answer a request for ``/mlflow-artifacts/artifacts/<run>/<path>``."""
     if request.method == "GET" and not path:
-        return await asyncio.to_thread(_list, workspace, request.query_params.get("path", ""))
+        files = await asyncio.to_thread(list_folder, workspace, request.query_params.get("path", ""))
+        return answer({"files": files})
     name = _blob(workspace, path)
     if request.method == "PUT":
         async with received_body(workspace.home, request) as body:
@@ -275,10 +267,6 @@ async def _answer_artifact(workspace: Workspace, request: Request, path: str) ->
     return StreamingResponse(
         read_chunks(blob, 0, blob.size), headers=headers, media_type="application/octet-stream"
     )
-
-
-def _list(workspace: Workspace, path: str) -> Response:
-    return answer({"files": list_folder(workspace, path)})
 
 
 def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 
 from worldsize.running.model.folder import RunFolder
@@ -120,25 +119,6 @@ def list_choices(database: Database) -> dict[str, list[str]]:
         column: [row[0] for row in database.connection.execute(query, (MAX_CHOICES,))]
         for column, query in _CHOICES.items()
     }
-
-
-def job_seconds(job: JobRecord, now: datetime | None = None) -> float | None:
-    """How long a job has run, in seconds; None before it starts."""
-    started, ended = parse_time(job.started), parse_time(job.ended)
-    if ended is None and not job.has_ended:
-        ended = now or datetime.now(timezone.utc)
-    if started is None or ended is None:
-        return None
-    return max(0.0, (ended - started).total_seconds())
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """A time as the service writes it."""
-    try:
-        time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
 
 
 MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and of one chart

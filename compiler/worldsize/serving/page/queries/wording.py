@@ -10,8 +10,7 @@ from typing import Any
 
 from worldsize.base.wording import format_duration, join_words, plural
 from worldsize.serving.database import mapping_of, text_of
-from worldsize.serving.jobs.records import JobRecord
-from worldsize.serving.page.queries.jobs import job_seconds, parse_time
+from worldsize.serving.jobs.records import JobRecord, parse_time
 
 NONE = "–"
 SHORT, LONG = 300, 100_000  # characters of a text in a line, and of a whole document
@@ -66,7 +65,7 @@ def type_words(kind: str) -> str:
 
 def duration_words(job: JobRecord, now: datetime | None = None) -> str:
     """How long a job has run."""
-    seconds = job_seconds(job, now)
+    seconds = job.seconds(now)
     return NONE if seconds is None else format_duration(seconds)
 
 

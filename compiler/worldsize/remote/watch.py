@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from worldsize.base.wording import format_duration
 from worldsize.remote import jobs
@@ -14,9 +13,6 @@ from worldsize.remote.logs import ENDED, seconds_of, step_state
 from worldsize.remote.rest import Rest
 from worldsize.running.model.results import Registration, Status, View
 from worldsize.running.show.summary import describe_registration
-
-if TYPE_CHECKING:
-    from azure.core.exceptions import AzureError
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 5.0  # between two looks; the pause grows while nothing changes
 GROWTH = 1.4
@@ -49,32 +45,21 @@ def watch_job(rest: Rest, name: str, view: View, *, clock: Callable[[], float] =
 
 def _read_patiently(job: RemoteJob, view: View, clock: Callable[[], float]) -> RemoteJob:
     """The job as it is now; a workspace that does not answer is asked again."""
-    from azure.core.exceptions import HttpResponseError
+    from azure.core.exceptions import AzureError, HttpResponseError
 
     deadline = clock() + PATIENCE_SECONDS
     has_warned = False
     while True:
-        answer = _try_to_read(job)
-        if isinstance(answer, RemoteJob):
-            return answer
-        if clock() >= deadline or (
-            isinstance(answer, HttpResponseError) and (answer.status_code or 500) < 500
-        ):
-            raise answer
+        try:
+            return jobs.refresh(job)
+        except AzureError as error:
+            is_refused = isinstance(error, HttpResponseError) and (error.status_code or 500) < 500
+            if is_refused or clock() >= deadline:
+                raise
         if not has_warned:
             view.warn("the workspace does not answer; the job goes on, and is asked for again")
         has_warned = True
         time.sleep(LONGEST_SECONDS)
-
-
-def _try_to_read(job: RemoteJob) -> RemoteJob | AzureError:
-    """The job as it is now, or why it cannot be read."""
-    from azure.core.exceptions import AzureError
-
-    try:
-        return jobs.refresh(job)
-    except AzureError as error:
-        return error
 
 
 def _update(statuses: dict[str, Status], job: RemoteJob, view: View, now: float) -> bool:

@@ -221,6 +221,11 @@ def mapping_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def texts_of(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    """The entries of the object under a key, as texts."""
+    return {str(name): str(value) for name, value in mapping_of(document, key).items()}
+
+
 def read_object(text: str) -> dict[str, Any]:
     """The JSON object in a column.
 

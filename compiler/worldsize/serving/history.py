@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from worldsize.serving.control.call import answer_beside
 from worldsize.serving.control.document import LONGEST_NAME, read_object, take_about
 from worldsize.serving.control.paths import find_asset, parse_asset
-from worldsize.serving.database import EPOCH, text_of, use_each
+from worldsize.serving.database import EPOCH, text_of, texts_of, use_each
 from worldsize.serving.errors import answer, bad_request, encode, not_found
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.jobs import job_files, records
@@ -182,7 +182,7 @@ def _resolve_asset(workspace: Workspace, scope: Scope, asset_id: str) -> dict[st
     name = parse_asset(asset_id)
     sync_for(workspace, asset_id)
     for kind, key, type_key in (("data", "dataUri", "dataType"), ("models", "modelUri", "modelType")):
-        asset = find_asset(workspace, kind, name) if name is not None else None
+        asset = find_asset(workspace.database, kind, name) if name is not None else None
         if asset is not None and name is not None and name.kind in ("", kind):
             return {"uri": asset.properties.get(key), "type": asset.properties.get(type_key)}
     return None
@@ -270,7 +270,7 @@ def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "runType": RUN_TYPES.get(job.type, "azureml.StepRun" if job.parent else "azureml.commandjob"),
         "runTypeV2": {"orchestrator": None, "traits": [], "attribution": None, "computeType": None},
         "properties": run_properties(job),
-        "tags": _texts(job, "tags"),
+        "tags": texts_of(job.properties, "tags"),
         "inputs": {},
         "outputs": show_outputs(scope, job),
         "target": text_of(job.properties, "computeId") or None,
@@ -340,8 +340,3 @@ def _duration(job: JobRecord) -> str | None:
     length = timedelta(seconds=seconds)
     clock = f"{EPOCH + length:%H:%M:%S.%f}"
     return f"{length.days}.{clock}" if length.days else clock
-
-
-def _texts(job: JobRecord, name: str) -> dict[str, str]:
-    values = job.properties.get(name)
-    return {str(key): str(value) for key, value in values.items()} if isinstance(values, Mapping) else {}

@@ -273,12 +273,14 @@ def _is_deleted(resource: Resource) -> bool:
 
 
 def _given(workspace: Workspace) -> list[Resource]:
-    declared = {name.lower(): (name, *values) for name, values in _declared(workspace).items()}
-    usual = {name: (name, *values, "Dedicated") for name, values in USUAL.items() if name not in declared}
-    return [
-        Resource(KIND, name, describe_cluster(size, count, tier), {}, CREATED, CREATED)
-        for name, size, count, tier in [*declared.values(), *usual.values()]
-    ]
+    bodies = _declared(workspace)
+    names = {name.lower() for name in bodies}
+    bodies |= {
+        name: describe_cluster(size, count, "Dedicated")
+        for name, (size, count) in USUAL.items()
+        if name not in names
+    }
+    return [Resource(KIND, name, body, {}, CREATED, CREATED) for name, body in bodies.items()]
 
 
 def describe_cluster(size: str, count: int, tier: str) -> JsonObject:
@@ -288,8 +290,8 @@ def describe_cluster(size: str, count: int, tier: str) -> JsonObject:
     return {"properties": {"computeType": "AmlCompute", "properties": inner}}
 
 
-def _declared(workspace: Workspace) -> dict[str, tuple[str, int, str]]:
-    """Size, count and tier of the project's clusters; those without a size are left out."""
+def _declared(workspace: Workspace) -> dict[str, JsonObject]:
+    """The bodies of the project's clusters; those without a size are left out."""
     clusters = {}
     for compute in project_settings(workspace).computes:
         size = compute.size.value if compute.size is not None else None
@@ -297,5 +299,5 @@ def _declared(workspace: Workspace) -> dict[str, tuple[str, int, str]]:
         low = compute.tier is not None and compute.tier.value == "low_priority"
         if isinstance(size, str):
             many = count if isinstance(count, int) and not isinstance(count, bool) else 1
-            clusters[compute.name] = (size, many, "LowPriority" if low else "Dedicated")
+            clusters[compute.name] = describe_cluster(size, many, "LowPriority" if low else "Dedicated")
     return clusters

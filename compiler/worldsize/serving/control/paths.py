@@ -170,14 +170,14 @@ _BY_NAME = ("data", "models", "codes")  # where a reference without a kind is lo
 _HOPS = 5  # of assets whose address is an asset
 
 
-def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset | None:
+def find_asset(database: Database, kind: str, name: AssetName) -> assets.Asset | None:
     """The version that a reference names, the newest if it names none.
 
     Models are as they were when MLflow's registry was last read: see :func:`.models.sync_for`.
     """
     if name.version is None:
-        return assets.get_latest(workspace.database, kind, name.name)
-    return assets.get_version(workspace.database, kind, name.name, name.version)
+        return assets.get_latest(database, kind, name.name)
+    return assets.get_version(database, kind, name.name, name.version)
 
 
 def local_path(workspace: Workspace, uri: str) -> Path | None:
@@ -224,7 +224,7 @@ def find_data(workspace: Workspace, reference: str) -> assets.Asset | None:
     if name is None:
         return None
     kinds = (name.kind,) if name.kind else _BY_NAME
-    candidates = (find_asset(workspace, kind, name) for kind in kinds if kind in _URIS)
+    candidates = (find_asset(workspace.database, kind, name) for kind in kinds if kind in _URIS)
     return next((asset for asset in candidates if asset is not None), None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
@@ -14,6 +13,7 @@ from starlette.responses import Response
 
 from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import answer_page, read_window, take_about, views
+from worldsize.serving.database import mapping_of, texts_of
 from worldsize.serving.errors import ServiceError, answer, conflict, not_found
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.job_files import list_outputs, output_uri
@@ -94,11 +94,13 @@ def _list(call: Call) -> Response:
         limit=limit + 1,
         after=after or None,
     )
-    return answer_page(call, rows, partial(_show_row, call), skipped=True, token=itemgetter("id"))
-
-
-def _show_row(call: Call, row: sqlite3.Row) -> dict[str, Any]:
-    return show_job(call.workspace, call.scope, records.read_job_row(row))
+    return answer_page(
+        call,
+        rows,
+        lambda row: show_job(call.workspace, call.scope, records.read_job_row(row)),
+        skipped=True,
+        token=itemgetter("id"),
+    )
 
 
 def _types(text: str | None) -> list[str]:
@@ -190,15 +192,13 @@ def page_address(workspace: Workspace, scope: Scope, job: JobRecord) -> str:
 
 def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The outputs with the places where they will be; the default one has the logs."""
-    declared = job.properties.get("outputs")
+    declared = mapping_of(job.properties, "outputs")
     shown: dict[str, Any] = {}
     for output in list_outputs(job):
-        settings = declared.get(output.name) if isinstance(declared, Mapping) else None
-        settings = settings if isinstance(settings, Mapping) else {}
         shown[output.name] = {
             "description": None,
             "mode": "ReadWriteMount",
-            **settings,
+            **mapping_of(declared, output.name),
             "jobOutputType": output.type,
             "uri": output.uri or output_uri(scope, job.name, output.name, output.type),
         }
@@ -213,16 +213,10 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
 
 def run_properties(job: JobRecord) -> dict[str, str]:
     """The properties of a job's run, with those that the service adds."""
-    properties = job.properties.get("properties")
-    submitted = (
-        {str(name): str(value) for name, value in properties.items()}
-        if isinstance(properties, Mapping)
-        else {}
-    )
     kind = {"Pipeline": "azureml.PipelineRun", "Sweep": "azureml.HyperDrive"}.get(
         job.type, "azureml.CommandRun"
     )
     added = {"azureml.runsource": kind, "ContentSnapshotId": job.name, "_azureml.ClusterName": ""}
     if job.parent is not None:
         added |= {"azureml.pipelinerunid": job.root, "azureml.moduleName": job.display_name}
-    return {**added, **submitted}
+    return {**added, **texts_of(job.properties, "properties")}

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from worldsize import running
 from worldsize.base.problem import Problem
@@ -25,7 +25,7 @@ from worldsize.running import RunError, RunOptions, RunResult
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.results import Failure, Status, StepResult
-from worldsize.serving.database import Database
+from worldsize.serving.database import Database, mapping_of
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.job_files import publish_outputs
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 4000  # characters of an error in the database
 MAX_CAUSE = 500  # of the line of a log in it
+_LOGS = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}
 _DIED = "the run stopped for a reason of Worldsize's own; its log has the details"
 
 
@@ -81,9 +82,8 @@ def _describe_problems(problems: Iterable[Problem | Diagnostic]) -> str:
 
 def _refuse_job(home: Home, database: Database, job: JobRecord, message: str) -> None:
     """Record that a job could not start, in its log too."""
-    log = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}.get(job.type)
     with contextlib.suppress(OSError):
-        job_files.append_log(home, job.name, log or job_files.COMMAND_LOG, f"{message}\n")
+        job_files.append_log(home, job.name, _LOGS.get(job.type, job_files.COMMAND_LOG), f"{message}\n")
     end_job(database, job, "Failed", ("UserError", message[:MAX_MESSAGE]))
 
 
@@ -193,9 +193,12 @@ class Reporter:
         """Write the state of a step."""
         state, name = STATES[status.state], self.name(status.name)
         if state == "Running":
-            self._begin(status, name)
+            self._running[status.name] = name
+            self._link(status, name)
         elif state in records.ENDED:
-            self._end(status, name)
+            self._running.pop(status.name, None)
+            if status.started is not None or status.state == "reused":
+                self._link(status, name)
         if status.name == self._root.step:
             if state == "Running":
                 records.set_status(self._database, name, state, unless=(*records.ENDED, "CancelRequested"))
@@ -225,20 +228,10 @@ class Reporter:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def _begin(self, status: Status, name: str) -> None:
-        self._running[status.name] = name
-        self._link(status, name)
-
-    def _end(self, status: Status, name: str) -> None:
-        self._running.pop(status.name, None)
-        if status.started is not None or status.state == "reused":
-            self._link(status, name)
-
     def _link(self, status: Status, name: str) -> None:
         step = status.name
         job = self._root if step == self._root.step else self._child(step)
-        outputs = job.properties.get("outputs")
-        names = [*outputs] if isinstance(outputs, Mapping) else []
+        names = [*mapping_of(job.properties, "outputs")]
         job_files.link_step(self._home, name, self._folder.step(step), names, status.processes)
 
     def _child(self, step: str) -> JobRecord:
@@ -246,9 +239,7 @@ class Reporter:
         if step not in self._jobs:
             owner = step.rpartition(".")[0]
             sweep = self._root if owner == self._root.step else self._jobs.get(owner, self._root)
-            properties: dict[str, Any] = {
-                key: sweep.properties.get(key) or {} for key in ("inputs", "outputs", "tags")
-            }
+            properties = {key: sweep.properties.get(key) or {} for key in ("inputs", "outputs", "tags")}
             record = child_record(
                 self._root,
                 step,
@@ -276,8 +267,7 @@ class Reporter:
 
     def _log(self, text: str, other: str | None = None) -> None:
         """Write a line to the log of a pipeline or sweep; of a command to ``other``, if that is given."""
-        kinds = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}
-        log = kinds.get(self._root.type, other)
+        log = _LOGS.get(self._root.type, other)
         if log is not None:
             time = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%SZ}"
             job_files.append_log(self._home, self._root.name, log, f"[{time}] {text}\n")

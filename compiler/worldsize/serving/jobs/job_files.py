@@ -14,7 +14,7 @@ from worldsize.running.model.folder import StepFolder
 from worldsize.running.reuse.digests import walk_tree
 from worldsize.serving.control import assets
 from worldsize.serving.control.paths import datastore_path, output_path
-from worldsize.serving.database import Database
+from worldsize.serving.database import Database, mapping_of
 from worldsize.serving.home import PRIVATE_FOLDER, Home
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.records import JobRecord
@@ -39,8 +39,7 @@ class JobOutput:
 
 def list_outputs(job: JobRecord) -> Iterator[JobOutput]:
     """The outputs that a job declares."""
-    declared = job.properties.get("outputs")
-    for name, value in declared.items() if isinstance(declared, Mapping) else ():
+    for name, value in mapping_of(job.properties, "outputs").items():
         if not isinstance(value, Mapping):
             yield JobOutput(name, "uri_folder")
             continue

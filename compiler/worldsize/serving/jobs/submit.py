@@ -23,7 +23,7 @@ from worldsize.running.prepare.targets import MENTIONED
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.assets import get_resource
 from worldsize.serving.control.paths import AssetName, parse_asset, project_settings
-from worldsize.serving.database import now
+from worldsize.serving.database import mapping_of, now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.plan import count_processes, plan_children
@@ -118,16 +118,14 @@ def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: 
     settings = describe_project(workspace, references)
     path = write_files(files, folder, settings)
     try:
-        job = check_job(path, tolerate=_is_tolerated).job
+        job = check_job(
+            path, tolerate=lambda error: error.code in TOLERATED or error.confidence != "certain"
+        ).job
     except SpecError as error:
         wrong = [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
         raise ServiceError(400, "ValidationError", _describe_errors(wrong)) from None
     write_width(folder, count_processes(job) if job is not None else 1)
     return plan_children(job)
-
-
-def _is_tolerated(error: Diagnostic) -> bool:
-    return error.code in TOLERATED or error.confidence != "certain"
 
 
 def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
@@ -191,20 +189,14 @@ class WorkspaceLookup:
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         """The size of a compute as ``worldsize.yml`` has it, or None."""
         resource = get_resource(self.workspace.database, "computes", compute)
-        outer = resource.body.get("properties") if resource is not None else None
-        settings = outer.get("properties") if isinstance(outer, Mapping) else None  # of its type of compute
-        if not isinstance(settings, Mapping):
-            return None
-        size = settings.get("vmSize")
-        learned = project_settings(self.workspace).vm_sizes
+        body = {} if resource is None else resource.body
+        settings = mapping_of(mapping_of(body, "properties"), "properties")  # of its type of compute
+        size, learned = settings.get("vmSize"), project_settings(self.workspace).vm_sizes
         if not isinstance(size, str) or vm_sizes.lookup(size, learned) is None:
             return None
-        scale = settings.get("scaleSettings")
-        most = scale.get("maxNodeCount") if isinstance(scale, Mapping) else None
-        described: dict[str, Any] = {"instance_type": size}
-        if isinstance(most, int) and most > 0:
-            described["max_instances"] = most
-        return described
+        most = mapping_of(settings, "scaleSettings").get("maxNodeCount")
+        limit = {"max_instances": most} if isinstance(most, int) and most > 0 else {}
+        return {"instance_type": size, **limit}
 
 
 def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset | None:
@@ -214,4 +206,4 @@ def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset 
         name = AssetName(kind, reference.removeprefix("azureml:"), None)
     if name.kind not in ("", kind):
         return None
-    return paths.find_asset(workspace, kind, name)
+    return paths.find_asset(workspace.database, kind, name)

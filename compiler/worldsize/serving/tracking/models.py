@@ -19,7 +19,7 @@ import yaml
 from worldsize.base import untrusted
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.paths import StorePath
-from worldsize.serving.database import contained, milliseconds_of, time_of
+from worldsize.serving.database import contained, milliseconds_of, texts_of, time_of
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.storage.artifacts import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
@@ -123,7 +123,7 @@ def _words(version: ModelVersion) -> str:
 
 
 def _as_version(asset: assets.Asset, location: str = "") -> ModelVersion:
-    tags = {str(key): str(value) for key, value in (asset.properties.get("tags") or {}).items()}
+    tags = texts_of(asset.properties, "tags")
     description = asset.properties.get("description")
     times = milliseconds_of(asset.created), milliseconds_of(asset.modified)
     return ModelVersion(asset.name, asset.version, location, asset.job, description, tags, *times)

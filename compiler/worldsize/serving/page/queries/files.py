@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -169,11 +169,10 @@ def _preview_arrow(path: Path) -> Preview:
     import pyarrow.parquet as pq
 
     try:
-        if path.suffix.lower() == ".parquet":
-            with untrusted.open_file(path) as file:
+        with untrusted.open_file(path) as file:
+            if path.suffix.lower() == ".parquet":
                 batch = next(pq.ParquetFile(file).iter_batches(batch_size=ROWS), None)
-        else:
-            with untrusted.open_file(path) as file:
+            else:
                 batch = pa.ipc.open_file(file).get_batch(0).slice(0, ROWS)
     except (pa.ArrowException, OSError, IndexError) as error:
         return Preview("none", f"The table cannot be read: {error}")
@@ -242,7 +241,7 @@ def list_entries(home: Home, job: JobRecord, path: str) -> list[Entry]:
     for root in _roots(home, job):
         if root.key == key:
             entries = list_folder(home, root.folder, rest)
-            return [Entry(entry.name, f"{key}/{entry.path}", entry.folder, entry.size) for entry in entries]
+            return [replace(entry, path=f"{key}/{entry.path}") for entry in entries]
     return []
 
 

@@ -34,11 +34,7 @@ _COUNT = f"SELECT COUNT(*) {_FOUND}"
 _COLUMNS = ", ".join(name for name in JobRecord.__slots__ if name != "properties")
 _PAGE = f"SELECT {_COLUMNS}, '{{}}' AS properties {_FOUND} ORDER BY id DESC LIMIT :limit OFFSET :skip"
 MOST_STEPS = 500  # whose states and metrics one page shows
-_CHOICES = {
-    "status": "SELECT DISTINCT status FROM jobs WHERE parent IS NULL ORDER BY status LIMIT ?",
-    "experiment": "SELECT DISTINCT experiment FROM jobs WHERE parent IS NULL ORDER BY experiment LIMIT ?",
-    "type": "SELECT DISTINCT type FROM jobs WHERE parent IS NULL ORDER BY type LIMIT ?",
-}
+_CHOICES = "SELECT DISTINCT {0} FROM jobs WHERE parent IS NULL ORDER BY {0} LIMIT ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +111,9 @@ def get_ancestors(database: Database, job: JobRecord) -> list[JobRecord]:
 
 def list_choices(database: Database) -> dict[str, list[str]]:
     """The states, experiments and types that jobs have, for the lists of the filter."""
-    return {
-        column: [row[0] for row in database.connection.execute(query, (MAX_CHOICES,))]
-        for column, query in _CHOICES.items()
-    }
+    columns = ("status", "experiment", "type")
+    rows = {name: database.connection.execute(_CHOICES.format(name), (MAX_CHOICES,)) for name in columns}
+    return {name: [row[0] for row in selected] for name, selected in rows.items()}
 
 
 MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and of one chart

@@ -103,7 +103,7 @@ def _asset_row(kind: str, listed: Listed) -> Row:
     }
 
 
-async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -> None:
+async def draw_asset(workspace: Workspace, kind: str, name: str, version: str = "") -> None:
     """The versions of a name, and one of them: the newest, or that of the address."""
     with collect_unreadable() as faults:
         versions = await asyncio.to_thread(list_versions, workspace, kind, name)

@@ -12,7 +12,7 @@ from nicegui import Client, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.value_element import ValueElement
 
-from worldsize.serving.page.queries.forms import Field, check_value
+from worldsize.serving.page.queries.forms import Field, check_value, value_text
 from worldsize.serving.page.queries.wording import LONG, cut, status_tone, status_words
 from worldsize.serving.workspace import Workspace
 
@@ -109,15 +109,11 @@ def facts(pairs: Iterable[tuple[str, object]], style: str = "ws-facts") -> None:
         for name, value in first[:MOST_FACTS]:
             with ui.element("div"):
                 tagged("dt", name)
-                _fact(value)
-
-
-def _fact(value: object) -> None:
-    with ui.element("dd"):
-        if callable(value):
-            value()
-        else:
-            ui.label(cut(value, MOST_TEXT)).classes("ws-text")
+                with ui.element("dd"):
+                    if callable(value):
+                        value()
+                    else:
+                        ui.label(cut(value, MOST_TEXT)).classes("ws-text")
 
 
 def fact_panel(title: str, values: Mapping[str, object]) -> None:
@@ -205,7 +201,8 @@ class Form:
     @property
     def values(self) -> dict[str, str]:
         """What the fields hold, as text."""
-        return {name: _text(element.value) for name, element in self._elements.items()}
+        values = {name: element.value for name, element in self._elements.items()}
+        return {name: "" if value is None else value_text(value) for name, value in values.items()}
 
     @property
     def faults(self) -> dict[str, str]:
@@ -230,9 +227,3 @@ def _draw(field: Field) -> ValueElement[Any]:
     if field.type in ("integer", "number"):
         element.props(f"inputmode={'numeric' if field.type == 'integer' else 'decimal'}")
     return element
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)

@@ -63,6 +63,7 @@ from worldsize.serving.page.views.tables import (
     show_table,
     state_cell,
     text_cell,
+    text_row,
 )
 from worldsize.serving.workspace import Workspace
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
@@ -70,7 +71,7 @@ from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 View = Callable[[Workspace, JobRecord], Awaitable[None]]
 
 
-async def draw_job(workspace: Workspace, name: str, tab: str) -> None:
+async def draw_job(workspace: Workspace, name: str, view: str = "") -> None:
     """The page of a job or child."""
     job = await asyncio.to_thread(get_job, workspace.database, name)
     if job is None:
@@ -83,7 +84,7 @@ async def draw_job(workspace: Workspace, name: str, tab: str) -> None:
     ]
     with frame.frame(workspace, job.display_name, "Jobs", crumbs):
         await Header(workspace, job).refresh()
-        await _show_tabs(workspace, job, tab if tab in VIEWS else "overview")
+        await _show_tabs(workspace, job, view if view in VIEWS else "overview")
 
 
 class Header:
@@ -190,18 +191,6 @@ async def _show_tabs(workspace: Workspace, job: JobRecord, chosen: str) -> None:
     await show(chosen)
 
 
-async def _overview(workspace: Workspace, job: JobRecord) -> None:
-    await Overview(workspace, job).show()
-
-
-async def _logs(workspace: Workspace, job: JobRecord) -> None:
-    await LogView(workspace, job).refresh()
-
-
-async def _metrics(workspace: Workspace, job: JobRecord) -> None:
-    await MetricsView(workspace, job).refresh()
-
-
 async def _outputs(workspace: Workspace, job: JobRecord) -> None:
     home = workspace.home
     roots = await asyncio.to_thread(list_roots, home, job)
@@ -282,7 +271,7 @@ class LogView:
         self._key, self._tail = log.key, LogTail(log.path)
         self._lines.clear()
         self._box.props["aria-label"] = f"Log of {log.key}"
-        self._download.props["href"] = _log_url(self._job, log)
+        self._download.props["href"] = file_url("jobs", self._job.name, f"log-{log.step}/{log.path.name}")
         self._append(self._tail.read_lines())
 
     def _append(self, lines: list[str]) -> None:
@@ -295,10 +284,6 @@ class LogView:
             ui.label("\n".join(lines)).classes("ws-lines")
         for old in self._lines.default_slot.children[:-MAX_BLOCKS]:
             old.delete()
-
-
-def _log_url(job: JobRecord, log: Log) -> str:
-    return file_url("jobs", job.name, f"log-{log.step}/{log.path.name}")
 
 
 _DERIVED = (
@@ -331,13 +316,7 @@ def _show_plan(plan: StepPlan) -> None:
         frame.facts(plan.inputs.items(), "ws-flow")
     if plan.rows:
         rows = [
-            {
-                "id": str(number),
-                "quantity": text_cell(row.label),
-                "value": text_cell(row.value),
-                "formula": text_cell(row.formula),
-                "source": text_cell(row.source),
-            }
+            text_row(str(number), quantity=row.label, value=row.value, formula=row.formula, source=row.source)
             for number, row in enumerate(plan.rows)
         ]
         show_table(f"Derivations of {plan.step}", _DERIVED, rows, empty="")
@@ -346,12 +325,7 @@ def _show_plan(plan: StepPlan) -> None:
     ran = f"{plural(len(plan.processes), 'process')} ran on this machine"
     frame.heading(ran + (f", attempt {plan.attempts}" if plan.attempts > 1 else ""), 3)
     rows = [
-        {
-            "id": process.name,
-            "name": text_cell(process.name),
-            "rank": text_cell(process.rank),
-            "node": text_cell(process.node),
-        }
+        text_row(process.name, name=process.name, rank=process.rank, node=process.node)
         for process in plan.processes
     ]
     if len(rows) > 1:
@@ -361,9 +335,9 @@ def _show_plan(plan: StepPlan) -> None:
 
 
 VIEWS: dict[str, tuple[str, View]] = {
-    "overview": ("Overview", _overview),
-    "logs": ("Logs", _logs),
-    "metrics": ("Metrics", _metrics),
+    "overview": ("Overview", lambda workspace, job: Overview(workspace, job).show()),
+    "logs": ("Logs", lambda workspace, job: LogView(workspace, job).refresh()),
+    "metrics": ("Metrics", lambda workspace, job: MetricsView(workspace, job).refresh()),
     "outputs": ("Outputs", _outputs),
     "plan": ("Plan", _draw_plan),
     "definition": ("Definition", _definition),

@@ -170,8 +170,9 @@ class JobList:
         ui.navigate.to(frame.address("compare", jobs=",".join(names)))
 
 
-async def draw_jobs(workspace: Workspace, query: Mapping[str, str]) -> None:
-    """The page of all jobs."""
+async def draw_jobs(workspace: Workspace) -> None:
+    """The page of all jobs, narrowed to what the query of its address says."""
+    query = ui.context.client.request.query_params
     choices = await asyncio.to_thread(list_choices, workspace.database)
     with frame.frame(workspace, "Jobs", "Jobs"):
         frame.heading("Jobs", 1)
@@ -183,18 +184,19 @@ Value = TypeVar("Value")
 MAX_JOBS, MAX_STEPS = 12, 50  # and of each
 
 
-async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
-    """The page that compares jobs."""
-    records = [*use_each("job", [*dict.fromkeys(names)][:100], partial(get_job, workspace.database), str)]
-    jobs = [job for job in records if job is not None][:MAX_JOBS]
+async def draw_comparison(workspace: Workspace, jobs: str = "") -> None:
+    """The page that compares jobs, whose names have commas between them."""
+    names = [*dict.fromkeys(jobs.split(","))][:100]
+    records = [*use_each("job", names, partial(get_job, workspace.database), str)]
+    compared = [job for job in records if job is not None][:MAX_JOBS]
     with frame.frame(workspace, "Compare jobs", "Jobs", [("Jobs", "/")]):
         frame.heading("Compare jobs", 1)
-        if not jobs:
+        if not compared:
             frame.empty("Choose two jobs or more in the list of jobs.")
             return
         if len(records) > MAX_JOBS:
             ui.label(f"The first {MAX_JOBS} of {len(records)} jobs are compared.").classes("ws-soft")
-        await _show_comparison(workspace, jobs)
+        await _show_comparison(workspace, compared)
 
 
 async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> None:
@@ -274,12 +276,7 @@ def differing(rows: Mapping[str, Mapping[str, Value]], titles: Sequence[str]) ->
     return sorted(name for name, values in rows.items() if len({values.get(title) for title in filled}) > 1)
 
 
-MAX_NAME = 120  # characters that a name takes over
-
-
-def _next_name(name: str) -> str:
-    """A new name that tells from which job it comes."""
-    return f"{name[:MAX_NAME]}-{uuid.uuid4().hex[:8]}"
+MAX_NAME = 120  # characters that the name of a job takes over of the one before
 
 
 class InputForms:
@@ -339,7 +336,9 @@ def draw_resubmit(workspace: Workspace, name: str) -> None:
             properties["displayName"] = title.values["Display name"] or job.display_name
             submitting.disable()
             try:
-                made = await asyncio.shield(submit(workspace, _next_name(name), properties))
+                made = await asyncio.shield(
+                    submit(workspace, f"{name[:MAX_NAME]}-{uuid.uuid4().hex[:8]}", properties)
+                )
             except ServiceError as error:
                 message.set_text(str(error))
                 message.set_visibility(True)

@@ -50,6 +50,11 @@ def text_cell(text: object, sub: str = "") -> Cell:
     return {"text": cut(text), "sub": cut(sub)}
 
 
+def text_row(key: str, **texts: object) -> Row:
+    """A row of texts, by the names of their columns."""
+    return {"id": key, **{name: text_cell(text) for name, text in texts.items()}}
+
+
 def link_cell(text: str, href: str, sub: str = "") -> Cell:
     """A link to a page of this server."""
     return {"text": cut(text), "href": href, "sub": cut(sub)}

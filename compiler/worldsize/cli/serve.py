@@ -117,8 +117,7 @@ def _run(
     opened: Opened, upstream: Upstream | None, words: tuple[str, ...], umask: int, *, keep_jobs: bool
 ) -> int:
     from worldsize.serving.front.command import Command, ServerError, run_server
-    from worldsize.serving.front.config_file import lend_config
-    from worldsize.serving.front.environment import apply_variables
+    from worldsize.serving.front.environment import apply_variables, lend_config
     from worldsize.serving.front.server import make_server
 
     inside = None

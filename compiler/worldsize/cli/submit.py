@@ -20,7 +20,7 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.text import is_terminal
 from worldsize.remote import watch
 from worldsize.remote.jobs import RemoteJob, find_studio
-from worldsize.remote.states import run_state
+from worldsize.remote.logs import run_state
 from worldsize.remote.submit import FollowInterruptError, SubmitOptions, Submitted, preview, submit
 from worldsize.remote.targets import Target
 

@@ -182,17 +182,15 @@ def _compute_names(job: Job) -> Iterator[str]:
     """The clusters of a job and of its inner pipelines."""
     chosen = [read_member(job.settings, "default_compute"), job.compute]
     chosen += [step.compute for step in job.steps.values()]
-    for value in chosen:
-        name = _cluster_name(job, value)
-        if name is not None:
-            yield name
+    names = (_cluster_name(job, value) for value in chosen if value is not None)
+    yield from (name for name in names if name is not None)
     for step in job.steps.values():
         if step.component is not None and step.component.graph is not None:
             yield from _compute_names(step.component.graph)
 
 
-def _cluster_name(job: Job, value: Field[Any] | None) -> str | None:
-    text = resolve_value(value, job) if value is not None else None
+def _cluster_name(job: Job, value: Field[Any]) -> str | None:
+    text = resolve_value(value, job)
     if not isinstance(text, str) or "${{" in text:
         return None
     name = text.removeprefix("azureml:").rpartition("/computes/")[2].rpartition("/virtualclusters/")[2]
@@ -276,14 +274,11 @@ def _read_component(rest: Rest, reference: str) -> Component | None:
         else:  # as the client looks up the label
             newest = rest.list(path, **{"$orderBy": "createdtime desc", "$top": "1"})
             document = next(iter(newest), {})
-        return _parse(document["properties"]["componentSpec"])
+        spec = document["properties"]["componentSpec"]
+        inputs, outputs = _parse_ports(spec.get("inputs")), _parse_ports(spec.get("outputs"))
+        return Component(None, str(spec["type"]), None, None, inputs, outputs)
     except (HttpResponseError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _parse(spec: Mapping[str, Any]) -> Component:
-    inputs, outputs = _parse_ports(spec.get("inputs")), _parse_ports(spec.get("outputs"))
-    return Component(None, str(spec["type"]), None, None, inputs, outputs)
 
 
 def _parse_ports(ports: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Port]:

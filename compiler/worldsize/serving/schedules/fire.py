@@ -159,15 +159,7 @@ async def _fire_quietly(workspace: Workspace, schedule: ScheduleRecord, firing: 
 
 
 async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -> str:
-    """Start the job of a firing, unless that was done before.
-
-    Args:
-        workspace: The workspace.
-        schedule: The schedule.
-        firing: Its claimed due time.
-
-    Returns:
-        The name of the job.
+    """Start the job of a firing, unless that was done before; the name of the job.
 
     Raises:
         ServiceError: The job was refused, which the firing records.
@@ -198,14 +190,7 @@ _OF_A_RUN = ("status", "services", "isArchived")  # a job's, not of its definiti
 
 
 def complete_definition(workspace: Workspace, definition: JsonObject) -> JsonObject:
-    """The definition of a job, with what it takes over from the existing job that it names.
-
-    Args:
-        workspace: The workspace, with that job.
-        definition: ``action.jobDefinition`` of the body.
-
-    Returns:
-        A definition that stands alone.
+    """The definition of a job, with what it takes over from the existing job that it names: it stands alone.
 
     Raises:
         ServiceError: 400: there is no such job, or no type of job.

@@ -43,14 +43,7 @@ class _Body(msgspec.Struct, rename="camel"):
 
 
 def read_trigger(body: object, created: datetime) -> cron.Trigger:
-    """Read ``properties.trigger`` of a schedule.
-
-    Args:
-        body: The JSON value.
-        created: When the schedule was created, aware of its time zone: the start where none is given.
-
-    Returns:
-        The trigger.
+    """Read ``properties.trigger`` of a schedule, which starts with its creation where no start is written.
 
     Raises:
         ServiceError: 400, with what is wrong.

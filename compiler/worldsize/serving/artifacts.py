@@ -13,7 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.artifacts.folders import (
+from worldsize.serving.control.document import read_object
+from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.front.guard import sign_path
+from worldsize.serving.storage.answers import send_blob
+from worldsize.serving.storage.artifacts import (
     CONTAINER,
     RUN_CONTAINER,
     RUN_ID,
@@ -23,13 +27,8 @@ from worldsize.serving.artifacts.folders import (
     prepare_run_folder,
     unknown_artifact,
 )
-from worldsize.serving.control.document import read_object
-from worldsize.serving.errors import ServiceError, answer, bad_request
-from worldsize.serving.front.guard import sign_path
-from worldsize.serving.storage.answers import send_blob
-from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, put_blob, read_blob
+from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, list_blobs, put_blob, read_blob
 from worldsize.serving.storage.files import blob_name
-from worldsize.serving.storage.listing import list_blobs
 from worldsize.serving.storage.uploads import received_body
 from worldsize.serving.workspace import ARTIFACT_STORE, Workspace
 
@@ -48,13 +47,9 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ArtifactContainer:
-    """Artifacts of one origin: a run's, or those of one upload.
+    """Artifacts of one origin (``ExperimentRun``, ``LocalUpload``, …): those of a run are in ``dcid.<run>``.
 
-    Args:
-        workspace: The workspace.
-        signature: The query string with which a client reaches their blobs.
-        origin: ``ExperimentRun``, ``LocalUpload``, …
-        name: ``dcid.<run>`` for a run.
+    ``signature`` is the query string with which a client reaches their blobs.
     """
 
     workspace: Workspace
@@ -112,7 +107,7 @@ class ArtifactContainer:
             "tags": {},
         }
 
-    def content(self, path: str) -> Document:
+    def content(self, path: str, _blob: Blob | None = None) -> Document:
         """Where a client reads or writes the artifact (``ArtifactContentInformationDto``)."""
         uri = f"{self.workspace.endpoints.blob}/{CONTAINER}/{quote(self.blob(path))}?{self.signature}"
         return {"contentUri": uri, "origin": self.origin, "container": self.name, "path": path, "tags": {}}
@@ -120,9 +115,7 @@ class ArtifactContainer:
     def create(self, paths: Sequence[str]) -> Document:
         """Say where artifacts are to be uploaded; one that exists is an error: none is overwritten."""
         self.prepare()
-        artifacts: Document = {}
-        contents: Document = {}
-        errors: Document = {}
+        artifacts, contents, errors = Document(), Document(), Document()
         for path in paths:
             if read_blob(self.workspace, CONTAINER, self.blob(path)) is not None:
                 message = f"Resource Conflict: ArtifactId {self.origin}/{self.name}/{path} already exists."
@@ -146,6 +139,7 @@ class ArtifactContainer:
 
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes."""
+    nothing = ServiceError(404, "NotFound", "The path names no artifacts.")
 
     def container(origin: str, name: str) -> ArtifactContainer:
         return ArtifactContainer(workspace, sign_path(workspace, CONTAINER), origin, name)
@@ -153,13 +147,13 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     async def by_origin(request: Request) -> Response:
         match = OF_ORIGIN.fullmatch("/" + request.path_params["rest"])
         if match is None:
-            raise _nothing()
+            raise nothing
         return await answer_container(container(match[1], match[2]), request, match[3] or "")
 
     async def by_run(request: Request) -> Response:
         run = request.path_params["run"]
         if RUN_ID.fullmatch(run) is None:
-            raise _nothing()
+            raise nothing
         return await answer_container(
             container(RUNS, RUN_CONTAINER + run), request, request.path_params.get("operation", "")
         )
@@ -170,10 +164,6 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         Route(OF_RUN, by_run, methods=METHODS),
         Route(OF_RUN + "/{operation:path}", by_run, methods=METHODS),
     ]
-
-
-def _nothing() -> ServiceError:
-    return ServiceError(404, "NotFound", "The path names no artifacts.")
 
 
 Handler = Callable[[ArtifactContainer, Request], Awaitable[Response]]
@@ -195,42 +185,27 @@ async def _create_batch(container: ArtifactContainer, request: Request) -> Respo
     return await asyncio.to_thread(lambda: answer(container.create(paths)))
 
 
-async def list_all(container: ArtifactContainer, request: Request) -> Response:
-    """List the artifacts; ``path`` is what theirs begin with."""
-    prefix = request.query_params.get("path", "")
-    return await asyncio.to_thread(
-        _list, container, prefix, lambda blob: container.describe(container.path_of(blob), blob)
-    )
+def _listing(describe: Callable[[ArtifactContainer, str, Blob], object]) -> Handler:
+    """List artifacts; ``path`` is what theirs begin with."""
+
+    async def list_all(container: ArtifactContainer, request: Request) -> Response:
+        def list_described() -> Response:
+            blobs = container.list_paths(request.query_params.get("path", ""))
+            return answer({"value": [describe(container, container.path_of(blob), blob) for blob in blobs]})
+
+        return await asyncio.to_thread(list_described)
+
+    return list_all
 
 
-async def _list_contents(container: ArtifactContainer, request: Request) -> Response:
-    prefix = request.query_params.get("path", "")
-    return await asyncio.to_thread(
-        _list, container, prefix, lambda blob: container.content(container.path_of(blob))
-    )
+def _one(describe: Callable[[ArtifactContainer, str, Blob], object]) -> Handler:
+    """Say something of one artifact that exists."""
 
+    async def say(container: ArtifactContainer, request: Request) -> Response:
+        path = _path(request)
+        return answer(describe(container, path, container.find(path)))
 
-def _list(container: ArtifactContainer, prefix: str, describe: Callable[[Blob], Document]) -> Response:
-    return answer({"value": [describe(blob) for blob in container.list_paths(prefix)]})
-
-
-async def describe(container: ArtifactContainer, request: Request) -> Response:
-    """Describe one artifact."""
-    path = _path(request)
-    return answer(container.describe(path, container.find(path)))
-
-
-async def _content_info(container: ArtifactContainer, request: Request) -> Response:
-    """Say where one artifact is."""
-    path = _path(request)
-    container.find(path)
-    return answer(container.content(path))
-
-
-async def _content_uri(container: ArtifactContainer, request: Request) -> Response:
-    path = _path(request)
-    container.find(path)
-    return answer(container.content(path)["contentUri"])
+    return say
 
 
 async def download(container: ArtifactContainer, request: Request) -> Response:
@@ -266,12 +241,12 @@ def _path(request: Request) -> str:
 # By method and by what follows the container's own path.
 HANDLERS: dict[tuple[str, str], Handler] = {
     ("POST", "batch/metadata"): _create_batch,
-    ("GET", ""): list_all,
-    ("GET", "path"): list_all,
-    ("GET", "prefix/contentinfo"): _list_contents,
-    ("GET", "metadata"): describe,
-    ("GET", "contentinfo"): _content_info,
-    ("GET", "artifacturi"): _content_uri,
+    ("GET", ""): _listing(ArtifactContainer.describe),
+    ("GET", "path"): _listing(ArtifactContainer.describe),
+    ("GET", "prefix/contentinfo"): _listing(ArtifactContainer.content),
+    ("GET", "metadata"): _one(ArtifactContainer.describe),
+    ("GET", "contentinfo"): _one(ArtifactContainer.content),
+    ("GET", "artifacturi"): _one(lambda container, path, _blob: container.content(path)["contentUri"]),
     ("GET", "content"): download,
     ("POST", "content"): upload,
     ("DELETE", "metadata"): delete,

@@ -6,8 +6,6 @@ and what a listing of blobs shows are the same files.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import urllib.parse
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from pathlib import Path
 from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.home import PRIVATE_FOLDER, Home
-from worldsize.serving.storage.files import is_inside, locate
+from worldsize.serving.storage.files import is_inside, locate, make_link
 from worldsize.serving.workspace import ARTIFACT_STORE, CONTAINERS
 from worldsize.tracking.runs import artifact_uri
 
@@ -47,9 +45,7 @@ def run_blob_path(run: str, path: str) -> str:
 def prepare_run_folder(home: Home, run: str) -> Path:
     """The folder of a run's artifacts, which is made if it does not exist.
 
-    Args:
-        home: The home.
-        run: The id of an MLflow run or logged model, or the name of a job, whose run may not exist yet.
+    ``run`` is the id of an MLflow run or logged model, or the name of a job, whose run may not exist yet.
 
     Raises:
         ServiceError: 400, for a text that is no id.
@@ -58,7 +54,9 @@ def prepare_run_folder(home: Home, run: str) -> Path:
     if not place.exists():
         target = local_folder_of(home, run) or chosen_artifacts(home.artifacts.absolute(), run)
         target.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        _link(place, target)
+        if place.is_symlink():  # it leads to what has gone
+            place.unlink(missing_ok=True)
+        make_link(target, place)
     return place
 
 
@@ -113,7 +111,7 @@ def find_artifact(home: Home, path: Path) -> str | None:
         return "/".join(parts)
     for title, folder in (("LocalRuns", home.runs), ("Datastores", home.blobs)):
         if parts := parts_below(folder, path):
-            _show_folder(home, f"{title}/{parts[0]}", folder / parts[0])
+            make_link(folder / parts[0], locate(home, CONTAINER, f"{title}/{parts[0]}"))
             return "/".join((title, *parts))
     return None
 
@@ -124,21 +122,6 @@ def parts_below(folder: Path, path: Path) -> tuple[str, ...] | None:
         if path.is_relative_to(top):
             return path.relative_to(top).parts
     return None
-
-
-def _show_folder(home: Home, name: str, folder: Path) -> None:
-    place = locate(home, CONTAINER, name)
-    if not place.is_symlink():
-        _link(place, folder)
-
-
-def _link(place: Path, target: Path) -> None:
-    """Make a link that stays right when the home is moved."""
-    place.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    if place.is_symlink() and not place.exists():  # it leads to what has gone
-        place.unlink(missing_ok=True)
-    with contextlib.suppress(FileExistsError):  # the server and a job's process may both make it
-        place.symlink_to(os.path.relpath(target.resolve(), place.parent.resolve()), target_is_directory=True)
 
 
 def _run_link(home: Home, run: str) -> Path:

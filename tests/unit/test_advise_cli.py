@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from worldsize import api
 from worldsize.api.advice import Request, is_as_advised, make_question, read_asked
 from worldsize.base import resources
-from worldsize.cli.advice_table import _times
+from worldsize.cli.advice_view import _times
 from worldsize.cli.main import main
 from worldsize.documents import yaml
 from worldsize.facts import vm_sizes

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from worldsize import api
-from worldsize.adopting.apply import Adopted, AlreadyAdoptedError, Prepared, ProofError, adopt
+from worldsize.adopting.apply import Adopted, AlreadyAdoptedError, Prepared, adopt
 from worldsize.adopting.model import AdoptError, Adoption, Change, Obstacle
 from worldsize.adopting.options.arguments import read_arguments
 from worldsize.adopting.project.files import ProjectRequest
@@ -26,11 +26,11 @@ from worldsize.adopting.proving.curves import LOOSE, TOLERANCE, ComparedStep, Co
 from worldsize.adopting.proving.prove import PROCESSES, Failed, Proof
 from worldsize.base.source import Source
 from worldsize.base.wording import describe_os_error, plural, quoted_list
-from worldsize.cli import common, estimate_table
+from worldsize.cli import common, estimate_view
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
 from worldsize.documents.diagnostics.snippet import mark_controls, show_path
 from worldsize.documents.diagnostics.text import render_diagnostic, wants_colour
-from worldsize.documents.errors import OutputError, SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import PriceFileError
 
 EPILOG = """\b
@@ -81,7 +81,6 @@ curves differ, or the spec has errors: nothing is written; 2 usage; 3 an interna
 @common.json_option
 def command(script: Path, *, arguments: str, as_json: bool, **options: Any) -> None:
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     common.require_path(str(script), "worldsize adopt", "a training script", script=True)
 
     words = _split(arguments)
@@ -114,14 +113,13 @@ def _split(arguments: str) -> tuple[str, ...]:
 def exit_on_refusal() -> Iterator[None]:
     """Turn what is wrong with a script, an option or a file into a message and an exit status."""
     try:
-        yield
+        with common.exit_on_error():
+            yield
     except AdoptError as error:
         common.say(render_refusal(error, colour=wants_colour(sys.stderr)), err=True, nl=False)
         raise SystemExit(1) from None
     except UnknownSizeError as error:
         raise click.BadParameter(str(error), param_hint="'--instance-type'") from None
-    except (OutputError, ProofError) as error:
-        common.refuse(str(error), error.help)
     except OSError as error:
         if error.filename is None:
             raise
@@ -159,7 +157,7 @@ def _show_outcome(adopted: Adopted, *, default_size: bool) -> None:
         common.say(str(adopted.checked.plan), nl=False)
         try:
             forecasts = api.forecast_steps(adopted.checked)
-            common.say("\n" + estimate_table.render_forecasts(forecasts), nl=False)
+            common.say("\n" + estimate_view.render_forecasts(forecasts), nl=False)
         except (SpecError, PriceFileError) as error:
             common.say(f"time and cost are not known: {error}")
     if default_size:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from worldsize.base.wording import format_age, format_size, plural
-from worldsize.cli import common
-from worldsize.running.reuse.store import Store, plan_removal, remove_unused
+from worldsize.cli import common, run_folders
+from worldsize.running.reuse.store import Removal, Store, plan_removal, remove_unused
 
-if TYPE_CHECKING:
-    from worldsize.running.reuse.store import Removal
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 EPILOG = """\b
 Examples:
   worldsize cache                          list the steps that can be reused
@@ -30,7 +24,7 @@ An entry only points to the run that did the step: forgetting it frees no space,
 
 
 @click.group(invoke_without_command=True, epilog=EPILOG)
-@common.runs_dir
+@run_folders.runs_dir
 @common.json_option
 @click.pass_context
 def command(context: click.Context, home: Path, *, as_json: bool) -> None:
@@ -46,8 +40,8 @@ def _list(home: Path, *, as_json: bool) -> None:
     entries = Store(home).entries()
     if as_json:
         names = ("step", "run", "made", "size", "hits", "seconds", "used")
-        found = [{name: getattr(entry, name) for name in names} for entry in entries]
-        click.echo(json.dumps(found, indent=2))
+        documents = [{name: getattr(entry, name) for name in names} for entry in entries]
+        click.echo(json.dumps(documents, indent=2))
         return
     if not entries:
         click.echo(f"nothing to reuse in `{home}` yet")
@@ -72,12 +66,12 @@ def _list(home: Path, *, as_json: bool) -> None:
 
 
 def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
-    matched = re.fullmatch(r"(\d{1,6})\s*([smhdw])", text.strip().lower())
-    if matched is None:
+    seconds = common.parse_age(text)
+    if seconds is None:
         raise click.BadParameter(
             f"`{text}` is not an age: write a number and one of s, m, h, d, w, such as `30d`"
         )
-    return float(int(matched[1]) * UNITS[matched[2]])
+    return seconds
 
 
 @command.command()

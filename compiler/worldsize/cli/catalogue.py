@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import to_builtins
@@ -13,12 +16,16 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.checking import settings
-from worldsize.cli import common, price_commands, workspace_options
+from worldsize.cli import common, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.facts import vm_sizes
+from worldsize.facts import prices, vm_sizes
+from worldsize.facts import prices as facts
 from worldsize.remote import catalogue
+from worldsize.remote import prices as remote
 
 if TYPE_CHECKING:
+    from worldsize.checking.settings import Settings
+    from worldsize.facts.prices import Price, PriceList
     from worldsize.facts.vm_sizes import VmSize
     from worldsize.remote.rest import Rest
 
@@ -82,7 +89,7 @@ def command(
         with azure.connect() as rest:
             _refresh(rest, file)
     elif read_prices:
-        price_commands.refresh_prices(region, currency or "USD")
+        refresh_prices(region, currency or "USD")
     else:
         _list_sizes(words, region, everything=everything, as_json=as_json)
 
@@ -92,9 +99,9 @@ def _list_sizes(words: tuple[str, ...], region: str | None, *, everything: bool,
     learned = project.vm_sizes
     sizes = [size for name in vm_sizes.names(learned) if (size := vm_sizes.lookup(name, learned)) is not None]
     shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
-    prices = price_commands.read_project_prices(project, region)
+    prices = read_project_prices(project, region)
     if as_json:
-        listed = [to_builtins(size) | price_commands.describe_prices(prices, size) for size in shown]
+        listed = [to_builtins(size) | describe_prices(prices, size) for size in shown]
         click.echo(json.dumps(listed, indent=2))
         return
     if not shown:
@@ -103,9 +110,9 @@ def _list_sizes(words: tuple[str, ...], region: str | None, *, everything: bool,
         *("VM size", "GPUs", "GPU", "GPU memory", "vCPUs", "memory", "InfiniBand"),
         *("dedicated", "low priority", "status"),
     )
-    rows = [_row(size, price_commands.show_amounts(prices, size)) for size in shown]
+    rows = [_row(size, show_amounts(prices, size)) for size in shown]
     common.say("\n".join(common.format_table(headings, rows, right=frozenset({1, 3, 4, 5, 7, 8}))))
-    common.say("\n" + price_commands.describe_list(prices, shown))
+    common.say("\n" + describe_list(prices, shown))
 
 
 def _is_wanted(size: VmSize, words: tuple[str, ...], *, everything: bool) -> bool:
@@ -177,3 +184,88 @@ def _read_text(file: Path) -> str:
         return ""
     except OSError as error:
         common.refuse(f"`{file}` cannot be read: {describe_os_error(error)}")
+
+
+REMOVE_FILE = "remove the file; `worldsize catalogue --prices` writes a new one"
+
+
+def read_project_prices(project: Settings, region: str | None) -> PriceList:
+    """The prices of a project, in the user's region or else its own; exits if its file is wrong."""
+    try:
+        return prices.read_price_list(region or project.region, locate_file(project))
+    except prices.PriceFileError as error:
+        common.refuse(str(error), REMOVE_FILE)
+
+
+def locate_file(project: Settings) -> Path:
+    """The file of a project's prices, relative to the current folder."""
+    return Path(os.path.relpath(project.prices_file))
+
+
+def show_amounts(prices: PriceList, size: VmSize) -> tuple[str, str]:
+    """The cells of a row: dedicated and low priority, empty where the price is unknown."""
+    return _show(prices.find(size.name, "dedicated")), _show(prices.find(size.name, "low_priority"))
+
+
+def _show(price: Price | None) -> str:
+    return "" if price is None else f"{price.amount:.5g} {price.currency}"
+
+
+def describe_prices(prices: PriceList, size: VmSize) -> dict[str, Any]:
+    """The prices of a size for JSON: null where they are unknown."""
+    from msgspec import to_builtins
+
+    dedicated, low = prices.find(size.name, "dedicated"), prices.find(size.name, "low_priority")
+    return {"prices": {"dedicated": to_builtins(dedicated), "low_priority": to_builtins(low)}}
+
+
+def describe_list(prices: PriceList, sizes: Sequence[VmSize]) -> str:
+    """The sentence below the table: what the prices are, where, of which day."""
+    found = [prices.find(size.name, tier) for size in sizes for tier in facts.TIERS]
+    days = sorted({price.as_of.isoformat() for price in found if price is not None})
+    if days:
+        dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        default = "" if prices.is_declared else ", the default region"
+        return (
+            f"Prices of an instance and hour in {prices.region}{default}, as of {dates}."
+            " Empty cells are unknown; low priority is the Spot rate of that day."
+        )
+    near = facts.suggest_region(prices.region, prices.refreshed)
+    if near is None or prices.region in facts.list_regions(refreshed=prices.refreshed):
+        return f"No price of these sizes in {prices.region} is known."
+    return f"No price in {prices.region} is known; did you mean `{near}`?"
+
+
+def refresh_prices(region: str | None, currency: str) -> None:
+    """Read the prices of all sizes that are not retired into the project's file; exits if that fails."""
+    project = settings.read_project_settings(Path.cwd())
+    known = read_project_prices(project, region)
+    _refuse_unwritable(known.region, currency)
+    learned = project.vm_sizes
+    sizes = [vm_sizes.lookup(name, learned) for name in vm_sizes.names(learned)]
+    names = [size.name for size in sizes if size is not None and size.status != "retired"]
+    with common.exit_on_error():
+        read = remote.read_prices(names, known.region, currency.upper(), say=_note)
+        if not read:
+            help_ = "check the name with `az account list-locations`"
+            common.refuse(f"Azure lists no price of these VM sizes in `{known.region}`", help_)
+        spelled = {name.lower(): name for name in vm_sizes.names(learned)}
+        remote.write_prices(locate_file(project), known.refreshed, read, spelled)
+    count = len({size for size, _, _ in read})
+    common.say(
+        f"prices of {plural(count, 'VM size')} in {known.region}, in {currency.upper()};"
+        f" `{locate_file(project)}` is written"
+    )
+
+
+def _refuse_unwritable(region: str, currency: str) -> None:
+    """Exit for words that cannot be names of a region or a currency."""
+    if not (region.isascii() and region.isalnum() and region == region.lower()):
+        raise click.UsageError(f"`{region}` is not the name of a region; they are written like `westeurope`")
+    if not (currency.isascii() and currency.isalpha() and len(currency) == 3):
+        raise click.UsageError(f"`{currency}` is not a currency; they are written like `EUR`")
+
+
+def _note(text: str) -> None:
+    common.say(text, err=True)
+    sys.stderr.flush()

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from worldsize.base.wording import plural, shorten
-from worldsize.cli import common, completion
-from worldsize.reporting.compare import compare_runs, find_shared_steps, show_value
+from worldsize.cli import common, run_folders
+from worldsize.reporting.compare import Difference, compare_runs, find_shared_steps, show_value
 from worldsize.running.record.history import list_runs, load_run
-
-if TYPE_CHECKING:
-    from worldsize.reporting.compare import Difference
 
 LONGEST_VALUE = 48
 EPILOG = """\b
@@ -29,11 +25,11 @@ tell that a step read other data, not which rows. The exit status is 0 whether o
 
 
 @click.command(epilog=EPILOG)
-@click.argument("first", metavar="[RUN]", required=False, shell_complete=completion.complete_runs)
+@click.argument("first", metavar="[RUN]", required=False, shell_complete=run_folders.complete_runs)
 @click.argument(
-    "second", metavar="[RUN]", required=False, default="last", shell_complete=completion.complete_runs
+    "second", metavar="[RUN]", required=False, default="last", shell_complete=run_folders.complete_runs
 )
-@common.runs_dir
+@run_folders.runs_dir
 @common.json_option
 def command(first: str | None, second: str, home: Path, *, as_json: bool) -> None:
     """Compare two runs: parameters, code, data, environment and metrics."""
@@ -42,7 +38,7 @@ def command(first: str | None, second: str, home: Path, *, as_json: bool) -> Non
         if len(known) < 2:
             common.refuse(f"`{home}` has {plural(len(known), 'run')}, and two are compared")
         first = known[-2].name
-    roots = common.find_run(home, first), common.find_run(home, second)
+    roots = run_folders.find_run(home, first), run_folders.find_run(home, second)
     if roots[0] == roots[1]:
         common.refuse(f"`{first}` and `{second}` are the same run, `{roots[0].name}`", "name two runs")
     runs = load_run(roots[0]), load_run(roots[1])

@@ -15,7 +15,7 @@ import click
 
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.cli import common, completion, workspace_options
+from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.remote import jobs, logs
 from worldsize.running.launch.logs import Follower
@@ -65,9 +65,9 @@ class _Logs(Protocol):
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs_and_steps)
-@click.argument("step", metavar="[STEP]", required=False, shell_complete=completion.complete_steps)
-@common.runs_dir
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=run_folders.complete_runs_and_steps)
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=run_folders.complete_steps)
+@run_folders.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
 @click.option(
@@ -117,7 +117,7 @@ def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | Non
             is_run = any(root.name.startswith(run) for root in history.list_runs(home))
             if not is_run and run in history.load_run(newest).steps:
                 return newest, run
-    return common.find_run(home, run), step
+    return run_folders.find_run(home, run), step
 
 
 def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:

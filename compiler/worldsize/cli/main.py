@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,6 +78,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """As click does, but Ctrl-C exits with 130, as a shell reports it."""
         warnings.formatwarning = _format_warning
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

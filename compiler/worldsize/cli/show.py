@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.base.wording import format_duration, plural
-from worldsize.cli import common, completion, speed_view, sweep_table, workspace_options
+from worldsize.base.wording import format_duration, plural, shorten, show_number
+from worldsize.cli import common, run_folders, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import SPEED
 from worldsize.remote import jobs
-from worldsize.reporting.sweeps import read_sweeps
+from worldsize.reporting.sweeps import rank_trials, read_sweeps
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
@@ -35,6 +35,8 @@ DEEPEST = 8  # levels of indentation: a chain of a thousand steps must fit the p
 LONGEST_VALUE = 80
 LAST_LINES = 5
 MOST_METRICS = 60  # of one step, as text
+MAX_TRIALS = 100  # that are printed
+LONGEST_TRIAL_VALUE = 30
 EPILOG = """\b
 Examples:
   worldsize show                 the graph of the newest run
@@ -47,8 +49,8 @@ A step is indented below the steps that it needs, which follow `<-`.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
-@common.runs_dir
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=run_folders.complete_runs)
+@run_folders.runs_dir
 @common.json_option
 @workspace_options.of_azure
 def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: bool) -> None:
@@ -59,7 +61,7 @@ def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: boo
             _show(job.record, job, as_json=as_json)
         return
 
-    record = load_run(common.find_run(home, run))
+    record = load_run(run_folders.find_run(home, run))
     _show(record, LocalDetails(record), as_json=as_json, sweeps=_read_sweeps(record))
 
 
@@ -78,7 +80,7 @@ def _show(
 ) -> None:
     if as_json:
         shown = document(run, details)
-        shown |= {"sweeps": {name: sweep_table.document(sweep) for name, sweep in sweeps.items()}}
+        shown |= {"sweeps": {name: _describe_sweep(sweep) for name, sweep in sweeps.items()}}
         click.echo(json.dumps(shown, indent=2))
     else:
         common.say("\n".join(render(run, details, sweeps)))
@@ -112,7 +114,7 @@ def render(
         yield ""
         yield from _step(details, step, speeds.get(name), depths[name], width)
         if name in sweeps:
-            yield from sweep_table.render(sweeps[name], "  " * depths[name] + "    ")
+            yield from _render_sweep(sweeps[name], "  " * depths[name] + "    ")
 
 
 def _describe_damage(count: int) -> str:
@@ -226,4 +228,40 @@ def _describe_step(details: RunDetails, step: StepRecord, speed: ComparedSpeed |
         "speed": None if speed is None else speed_view.describe_speed(speed),
         "outputs": dict(details.step_outputs(step)),
         "failure": step.reason,
+    }
+
+
+def _render_sweep(sweep: SweepFacts, margin: str) -> Iterator[str]:
+    """The lines of the table."""
+    trials = rank_trials(sweep)
+    names = list(dict.fromkeys(name for trial in trials for name in trial.values))
+    rows = [
+        (
+            "*" if trial.name == sweep.best else "",
+            trial.name.rpartition(".")[2],
+            trial.state,
+            "" if trial.value is None else show_number(trial.value),
+            *(shorten(trial.values.get(name, ""), LONGEST_TRIAL_VALUE) for name in names),
+        )
+        for trial in trials[:MAX_TRIALS]
+    ]
+    headings = ("", "trial", "state", sweep.metric or "value", *names)
+    right = frozenset(range(3, len(headings)))
+    yield from (f"{margin}{line}".rstrip() for line in common.format_table(headings, rows, right=right))
+    if len(trials) > MAX_TRIALS:
+        yield f"{margin}and {plural(len(trials) - MAX_TRIALS, 'more trial')}"
+    if sweep.best:
+        yield f"{margin}* the best of {plural(len(trials), 'trial')}: {sweep.goal or 'best'} {sweep.metric}"
+
+
+def _describe_sweep(sweep: SweepFacts) -> dict[str, Any]:
+    """The sweep as plain data."""
+    return {
+        "metric": sweep.metric,
+        "goal": sweep.goal,
+        "best": sweep.best,
+        "trials": [
+            {"name": trial.name, "state": trial.state, "value": trial.value, "parameters": dict(trial.values)}
+            for trial in sweep.trials
+        ],
     }

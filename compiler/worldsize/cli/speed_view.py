@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from worldsize.base.wording import plural, show_digits
-from worldsize.cli.quantities import show_share
+from worldsize.cli.common import show_share
 from worldsize.resolving.compared_speed import compare_speed
 
 if TYPE_CHECKING:

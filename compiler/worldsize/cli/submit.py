@@ -93,7 +93,7 @@ def command(
         raise click.UsageError("`--download` needs a job that is followed to its end")
 
     show = partial(_show_stage, quiet=quiet, as_json=as_json)
-    with workspace_options.exit_on_remote_error(), exit_on_refusal():
+    with exit_on_refusal():
         if dry_run:
             click.echo(json.dumps(preview(spec, options, show=show), indent=2, ensure_ascii=False))
             return

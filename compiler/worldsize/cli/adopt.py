@@ -17,7 +17,7 @@ import click
 
 from worldsize import api
 from worldsize.adopting.apply import Adopted, AlreadyAdoptedError, Prepared, adopt
-from worldsize.adopting.model import AdoptError, Adoption, Change, Obstacle
+from worldsize.adopting.model import AdoptError, Adoption, Obstacle
 from worldsize.adopting.options.arguments import read_arguments
 from worldsize.adopting.project.files import ProjectRequest
 from worldsize.adopting.project.missing_packages import complete_environment
@@ -83,7 +83,12 @@ def command(script: Path, *, arguments: str, as_json: bool, **options: Any) -> N
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
     common.require_path(str(script), "worldsize adopt", "a training script", script=True)
 
-    words = _split(arguments)
+    try:
+        words = tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{str(error).lower()} in `{arguments}`", param_hint="'--arguments'"
+        ) from None
     show = None if as_json else partial(_show_stage, options["data"])
     with exit_on_refusal():
         try:
@@ -98,15 +103,6 @@ def command(script: Path, *, arguments: str, as_json: bool, **options: Any) -> N
     else:
         _show_outcome(adopted, default_size=options["instance_type"] is None)
     raise SystemExit(int(adopted.failed))
-
-
-def _split(arguments: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(arguments))
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{str(error).lower()} in `{arguments}`", param_hint="'--arguments'"
-        ) from None
 
 
 @contextlib.contextmanager
@@ -233,13 +229,14 @@ def render_diff(adoption: Adoption, *, colour: bool) -> str:
             n=_CONTEXT,
         )
     ]
-    starts = [index for index, line in enumerate(lines) if _HUNK.match(line)]
-    explained = _assign_changes(adoption.changes, [lines[index] for index in starts])
+    hunks = {index: int(match[1]) for index, line in enumerate(lines) if (match := _HUNK.match(line))}
+    reasons: dict[int, dict[str, None]] = {index: {} for index in hunks}
+    for change in adoption.changes if hunks else ():
+        index = max((at for at, first in hunks.items() if first <= change.line), default=min(hunks))
+        reasons[index][f"{change.rule}: {change.reason}" if change.rule else change.reason] = None
     shown: list[str] = []
     for index, line in enumerate(lines):
-        if index in starts:
-            reasons = map(_describe_change, explained[starts.index(index)])
-            shown += [f"# {reason}" for reason in dict.fromkeys(reasons)]
+        shown += [f"# {reason}" for reason in reasons.get(index, ())]
         shown.append(mark_controls(line.rstrip("\r\n")))
     return "".join(f"{_paint(line, colour=colour)}\n" for line in shown)
 
@@ -247,21 +244,6 @@ def render_diff(adoption: Adoption, *, colour: bool) -> str:
 def _paint(line: str, *, colour: bool) -> str:
     start = _COLOURS.get(line[:1]) if colour and not line.startswith(("+++", "---")) else None
     return f"{start}{line}{_RESET}" if start else line
-
-
-def _describe_change(change: Change) -> str:
-    return f"{change.rule}: {change.reason}" if change.rule else change.reason
-
-
-def _assign_changes(changes: Sequence[Change], hunks: Sequence[str]) -> list[list[Change]]:
-    """The changes of each hunk: of those that start at or before a change's line, the last."""
-    firsts = [int(match[1]) for hunk in hunks if (match := _HUNK.match(hunk))]
-    assigned: list[list[Change]] = [[] for _ in hunks]
-    for change in changes:
-        number = sum(first <= change.line for first in firsts) - 1
-        if assigned:
-            assigned[max(number, 0)].append(change)
-    return assigned
 
 
 def render_refusal(error: AdoptError, *, colour: bool) -> str:
@@ -292,7 +274,10 @@ def render_proof(proof: Proof) -> str:
     lines = [
         f"the original in one process, the adopted script in {PROCESSES}; global batch {proof.batch}",
         f"{'step':>6}  {'original':>11}  {'adopted':>11}  {'difference':>11}",
-        *(_row(step) for step in _choose_rows(comparison.steps)),
+        *(
+            f"{step.step:>6}  {step.original:>11.6f}  {step.adopted:>11.6f}  {step.difference:>11.2e}"
+            for step in _choose_rows(comparison.steps)
+        ),
     ]
     if comparison.steps:
         lines.append(f"{'worst':>6}  {'':>11}  {'':>11}  {comparison.worst.difference:>11.2e}")
@@ -302,15 +287,10 @@ def render_proof(proof: Proof) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _row(step: ComparedStep) -> str:
-    return f"{step.step:>6}  {step.original:>11.6f}  {step.adopted:>11.6f}  {step.difference:>11.2e}"
-
-
-def _choose_rows(steps: Sequence[ComparedStep]) -> list[ComparedStep]:
+def _choose_rows(steps: Sequence[ComparedStep]) -> Iterator[ComparedStep]:
     """At most as many as fit: the first, the last, and others at equal distances."""
-    if len(steps) <= _ROWS:
-        return list(steps)
-    return [steps[round(index * (len(steps) - 1) / (_ROWS - 1))] for index in range(_ROWS)]
+    count = min(len(steps), _ROWS)
+    return (steps[round(index * (len(steps) - 1) / max(count - 1, 1))] for index in range(count))
 
 
 def _conclude(comparison: Comparison) -> Iterator[str]:
@@ -349,16 +329,9 @@ def describe_adoption(adoption: Adoption) -> dict[str, Any]:
         "script": adoption.profile.path,
         "framework": adoption.profile.framework,
         "diff": render_diff(adoption, colour=False),
-        "changes": [
-            {"line": each.line, "rule": each.rule, "reason": each.reason} for each in adoption.changes
-        ],
+        "changes": [common.describe(change, "line", "rule", "reason") for change in adoption.changes],
         "obstacles": [
-            {
-                "line": each.span.line,
-                "column": each.span.column,
-                "message": each.message,
-                "help": each.help,
-            }
+            {**common.describe(each.span, "line", "column"), **common.describe(each, "message", "help")}
             for each in adoption.obstacles
         ],
     }
@@ -376,10 +349,7 @@ def describe_proof(proof: Proof) -> dict[str, Any]:
         "global_batch_size": proof.batch,
         "reasons": [*comparison.reasons, *comparison.faults],
         "note": proof.note,
-        "steps": [
-            {"step": each.step, "original": each.original, "adopted": each.adopted}
-            for each in comparison.steps
-        ],
+        "steps": [common.describe(step, "step", "original", "adopted") for step in comparison.steps],
     }
 
 
@@ -392,13 +362,9 @@ def describe_adopted(adopted: Adopted) -> dict[str, Any]:
         "spec": adopted.spec,
         "findings": [
             {
-                "code": finding.code,
-                "severity": finding.severity,
-                "path": finding.span.path,
-                "line": finding.span.line,
-                "column": finding.span.column,
-                "message": finding.message,
-                "help": finding.help,
+                **common.describe(finding, "code", "severity"),
+                **common.describe(finding.span, "path", "line", "column"),
+                **common.describe(finding, "message", "help"),
             }
             for finding in adopted.report.diagnostics
         ],

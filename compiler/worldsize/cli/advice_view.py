@@ -7,13 +7,15 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
+from worldsize.api.advice import AdvisedStep
 from worldsize.base.wording import plural, quoted_list, show_digits, show_number
+from worldsize.cli import common
 from worldsize.cli.common import format_table, show_interval, show_share
 from worldsize.cli.pictures import Picture
 from worldsize.planning.advising.comparison import Comparison, compare
-from worldsize.planning.advising.model import Advice, Limits, Option, OtherBatch, Subject
+from worldsize.planning.advising.model import Advice, Limits, Option, OtherBatch
 from worldsize.planning.estimates.model import Interval, Training
 
 if TYPE_CHECKING:
@@ -30,8 +32,9 @@ _CALIBRATED = "calibrated by"  # a basis says so; the published speeds need not 
 _BESIDE = {"runner_up": "the runner-up", "present": "the present configuration"}
 
 
-def render_advice(subject: Subject, samples: float, advice: Advice, others: Sequence[OtherBatch]) -> str:
+def render_advice(step: AdvisedStep) -> str:
     """The block of one training."""
+    subject, samples, advice, others = step
     length = f"{show_number(samples)} samples in global batches of {subject.case.global_batch}"
     lines = [
         f"{subject.name}  {length}; {advice.found.considered:,} layouts considered",
@@ -183,49 +186,38 @@ def _describe_batch(batch: OtherBatch) -> str:
 FORMAT = "worldsize-advice/1"
 
 
-def describe_advice(
-    subject: Subject, samples: float, advice: Advice, others: Sequence[OtherBatch]
-) -> dict[str, Any]:
+def describe_advice(step: AdvisedStep) -> dict[str, Any]:
     """The advice for one training."""
+    subject, samples, advice, others = step
     return {
         "name": subject.name,
         "global_batch_size": subject.case.global_batch,
         "samples": samples,
-        "considered": advice.found.considered,
-        "timed": advice.found.timed,
+        **common.describe(advice.found, "considered", "timed"),
         "front": [describe_option(option) for option in advice.front],
         "cheapest": _describe(advice.cheapest),
         "chosen": _describe(advice.chosen),
         "present": _describe(advice.present),
-        "comparisons": _describe_comparisons(advice),
-        "other_batches": [_batch_document(batch) for batch in others],
+        "comparisons": {name: _describe_comparison(each) for name, each in compare_cheapest(advice).items()},
+        "other_batches": [_describe_other(batch) for batch in others],
         "unpriced": sorted({option.instance_type for option in advice.found.unpriced}),
     }
 
 
 def describe_option(option: Option) -> dict[str, Any]:
     """One cluster with its layout, time and money; None where a quantity is unknown."""
-    training, answer = option.training, option.estimate
+    training, estimate = option.training, option.estimate
     return {
         "instance_type": option.instance_type,
         "instance_count": option.cluster.instance_count,
         "tier": option.tier,
-        "strategy": training.strategy,
-        "zero_stage": training.zero_stage,
-        "tensor_parallel": training.tensor_parallel,
-        "pipeline_parallel": training.pipeline_parallel,
-        "micro_batch": training.micro_batch,
-        "accumulation": training.accumulation,
-        "recomputation": training.recomputation,
+        **common.describe(training, "strategy", "zero_stage", "tensor_parallel", "pipeline_parallel"),
+        **common.describe(training, "micro_batch", "accumulation", "recomputation"),
         "seconds": to_builtins(option.seconds),
-        "cost": None if option.amount is None else to_builtins(option.amount),
-        "price": None if option.price is None else to_builtins(option.price),
-        "expected_loss": option.expected_loss,
-        "samples_per_second": to_builtins(answer.samples_per_second),
-        "model_flops_utilisation": answer.model_flops_utilisation,
-        "scaling_efficiency": answer.scaling_efficiency,
-        "bound": answer.bound,
-        "basis": answer.basis,
+        "cost": to_builtins(option.amount),
+        **common.describe(option, "price", "expected_loss"),
+        **common.describe(estimate, "samples_per_second", "model_flops_utilisation", "scaling_efficiency"),
+        **common.describe(estimate, "bound", "basis"),
         "memory_bytes": round(option.memory_bytes),
     }
 
@@ -245,26 +237,15 @@ def _describe(option: Option | None) -> dict[str, Any] | None:
     return None if option is None else describe_option(option)
 
 
-def _describe_comparisons(advice: Advice) -> dict[str, Any]:
-    return {
-        name: {
-            "other": describe_option(comparison.other),
-            "cost": comparison.cost,
-            "seconds": comparison.seconds,
-            "peak_per_money": comparison.peak_per_money,
-            "utilisation": comparison.utilisation,
-            "kept_time": comparison.kept_time,
-        }
-        for name, comparison in compare_cheapest(advice).items()
-    }
+def _describe_comparison(comparison: Comparison) -> dict[str, Any]:
+    factors = common.describe(comparison, "cost", "seconds", "peak_per_money", "utilisation", "kept_time")
+    return {"other": describe_option(comparison.other), **factors}
 
 
-def _batch_document(batch: OtherBatch) -> dict[str, Any]:
+def _describe_other(batch: OtherBatch) -> dict[str, Any]:
     return {
         "global_batch_size": batch.global_batch,
-        "factor": batch.factor,
-        "learning_rate": batch.learning_rate,
-        "warmup_epochs": batch.warmup_epochs,
+        **common.describe(batch, "factor", "learning_rate", "warmup_epochs"),
         "cheapest": _describe(batch.option),
     }
 
@@ -278,43 +259,33 @@ _LEVELS, _NEAR = 3, 0.05  # numbers below each other, of points within a share o
 _FRONT, _LIGHT, _PRESENT = "tab:blue", "0.7", "tab:red"
 
 
-class Advised(Struct, frozen=True):
-    """The advice for one training, within its limits."""
-
-    name: str
-    advice: Advice
-    limits: Limits
-
-
-def make_picture(advised: Sequence[Advised]) -> Picture:
+def make_picture(steps: Sequence[AdvisedStep], limits: Limits) -> Picture:
     """Time against cost, a row for each training."""
-    heights = [max(_LEAST, _HEAD + _LINE * (len(each.advice.front) + 8)) for each in advised]
-    title = ", ".join(each.name for each in advised)
-    draw = partial(_draw_rows, advised, heights)
+    heights = [max(_LEAST, _HEAD + _LINE * (len(step.advice.front) + 8)) for step in steps]
+    title = ", ".join(step.subject.name for step in steps)
+    draw = partial(_draw_rows, steps, limits, heights)
     return Picture(f"{title}: time against cost", (_WIDTH, sum(heights)), draw)
 
 
-def _draw_rows(advised: Sequence[Advised], heights: Sequence[float], figure: Figure) -> None:
-    rows = figure.subplots(
-        len(advised), 2, squeeze=False, height_ratios=heights, width_ratios=(1 - _KEY, _KEY)
-    )
-    for each, (left, right) in zip(advised, rows, strict=True):
-        unit = _choose_unit(each.advice.front)
-        _draw_options(left, each, unit)
-        _draw_limits(left, each.limits, unit)
-        _draw_key(right, left, each.advice)
-        left.set_title(f"{each.name}: time against cost", loc="left")
+def _draw_rows(
+    steps: Sequence[AdvisedStep], limits: Limits, heights: Sequence[float], figure: Figure
+) -> None:
+    rows = figure.subplots(len(steps), 2, squeeze=False, height_ratios=heights, width_ratios=(1 - _KEY, _KEY))
+    for step, (left, right) in zip(steps, rows, strict=True):
+        advice = step.advice
+        fastest = advice.front[0].seconds.expected
+        # The largest unit of which the fastest option needs at least one.
+        unit = next((unit for unit in reversed(_UNITS) if fastest >= unit[0]), _UNITS[0])
+        _draw_options(left, advice, unit)
+        _frame(left, advice, limits, unit[0])
+        _number_front(left, advice.front, unit[0])
+        _draw_limits(left, limits, unit)
+        _draw_key(right, left, advice)
+        left.set_title(f"{step.subject.name}: time against cost", loc="left")
 
 
-def _choose_unit(front: Sequence[Option]) -> tuple[float, str]:
-    """The largest unit of which the fastest option needs at least one."""
-    fastest = front[0].seconds.expected
-    return next((unit for unit in reversed(_UNITS) if fastest >= unit[0]), _UNITS[0])
-
-
-def _draw_options(axes: Axes, advised: Advised, unit: tuple[float, str]) -> None:
+def _draw_options(axes: Axes, advice: Advice, unit: tuple[float, str]) -> None:
     divisor, name = unit
-    advice = advised.advice
     for tier, mark in _MARKS.items():
         others = [each for each in advice.found.options if each.tier == tier and each not in advice.front]
         if others:
@@ -335,8 +306,6 @@ def _draw_options(axes: Axes, advised: Advised, unit: tuple[float, str]) -> None
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:,.8g}")
         axis.set_minor_formatter("")
-    _frame(axes, advised, divisor)
-    _number_front(axes, advice.front, divisor)
 
 
 def _scatter(axes: Axes, options: Sequence[Option], divisor: float, **style: object) -> None:
@@ -353,9 +322,8 @@ def _draw_bounds(axes: Axes, option: Option, divisor: float) -> None:
     axes.plot(times, [amount.low, amount.expected, amount.high], color=_FRONT, alpha=0.35, linewidth=1.2)
 
 
-def _frame(axes: Axes, advised: Advised, divisor: float) -> None:
+def _frame(axes: Axes, advice: Advice, limits: Limits, divisor: float) -> None:
     """Show the front with its bounds, the present configuration and the limits; say what is far beyond."""
-    advice, limits = advised.advice, advised.limits
     shown = [*advice.front, *([advice.present] if advice.present is not None else [])]
     times = [bound / divisor for each in shown for bound in (each.seconds.low, each.seconds.high)]
     amounts = [bound for each in shown if each.amount for bound in (each.amount.low, each.amount.high)]

@@ -131,10 +131,10 @@ def command(
     if plot_file is not None:
         _draw(advised, plot_file)
     if as_json:
-        steps = [advice_view.describe_advice(*step) for step in advised.steps]
+        steps = [advice_view.describe_advice(step) for step in advised.steps]
         common.say(json.dumps({"format": advice_view.FORMAT, "steps": steps}, indent=2))
     else:
-        common.say("\n\n".join(advice_view.render_advice(*step) for step in advised.steps))
+        common.say("\n\n".join(advice_view.render_advice(step) for step in advised.steps))
     for step in advised.steps:
         if not step.advice.front:
             common.refuse(*_explain_nothing(step, advised))
@@ -155,13 +155,9 @@ def _exit_on_refusal() -> Iterator[None]:
 
 def _draw(advised: Advised, file: Path) -> None:
     """Draw every training that some cluster is within the limits of; of the others there is an error."""
-    drawn = [
-        advice_view.Advised(step.subject.name, step.advice, advised.limits)
-        for step in advised.steps
-        if step.advice.front
-    ]
+    drawn = [step for step in advised.steps if step.advice.front]
     if drawn:
-        pictures.save_picture(advice_view.make_picture(drawn), file)
+        pictures.save_picture(advice_view.make_picture(drawn, advised.limits), file)
 
 
 def _explain_nothing(step: AdvisedStep, advised: Advised) -> tuple[str, str]:

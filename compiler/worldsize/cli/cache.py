@@ -40,8 +40,7 @@ def _list(home: Path, *, as_json: bool) -> None:
     entries = Store(home).entries()
     if as_json:
         names = ("step", "run", "made", "size", "hits", "seconds", "used")
-        documents = [{name: getattr(entry, name) for name in names} for entry in entries]
-        click.echo(json.dumps(documents, indent=2))
+        click.echo(json.dumps([common.describe(entry, *names) for entry in entries], indent=2))
         return
     if not entries:
         click.echo(f"nothing to reuse in `{home}` yet")
@@ -59,7 +58,7 @@ def _list(home: Path, *, as_json: bool) -> None:
         for entry in entries
     ]
     headings = ("step", "run", "age", "size", "hits", "used")
-    common.say("\n".join(common.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
+    common.say_table(headings, rows, right={2, 3, 4, 5})
     saved = sum(entry.hits * entry.seconds for entry in entries)
     size = format_size(sum(entry.size for entry in entries))
     click.echo(f"{plural(len(entries), 'step')}, {size} of outputs, {format_age(saved)} of running saved")

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import to_builtins
@@ -16,18 +15,15 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.checking import settings
-from worldsize.cli import common, workspace_options
+from worldsize.cli import common, spec_options, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.facts import prices, vm_sizes
 from worldsize.facts import prices as facts
+from worldsize.facts import vm_sizes
+from worldsize.facts.prices import TIERS, Price, PriceList
+from worldsize.facts.vm_sizes import Learned, VmSize
 from worldsize.remote import catalogue
 from worldsize.remote import prices as remote
-
-if TYPE_CHECKING:
-    from worldsize.checking.settings import Settings
-    from worldsize.facts.prices import Price, PriceList
-    from worldsize.facts.vm_sizes import VmSize
-    from worldsize.remote.rest import Rest
+from worldsize.remote.rest import Rest
 
 EPILOG = """\b
 Examples:
@@ -88,41 +84,53 @@ def command(
     if refresh:
         with azure.connect() as rest:
             _refresh(rest, file)
-    elif read_prices:
-        refresh_prices(region, currency or "USD")
-    else:
-        _list_sizes(words, region, everything=everything, as_json=as_json)
-
-
-def _list_sizes(words: tuple[str, ...], region: str | None, *, everything: bool, as_json: bool) -> None:
-    project = settings.read_project_settings(Path.cwd())
-    learned = project.vm_sizes
-    sizes = [size for name in vm_sizes.names(learned) if (size := vm_sizes.lookup(name, learned)) is not None]
-    shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
-    prices = read_project_prices(project, region)
-    if as_json:
-        listed = [to_builtins(size) | describe_prices(prices, size) for size in shown]
-        click.echo(json.dumps(listed, indent=2))
         return
-    if not shown:
+    project = settings.read_project_settings(Path.cwd())
+    prices_file = Path(os.path.relpath(project.prices_file))
+    with spec_options.exit_on_error():
+        prices = facts.read_price_list(region or project.region, prices_file)
+        if read_prices:
+            names = [size.name for size in _list_sizes(project.vm_sizes)]
+            spelled = {name.lower(): name for name in vm_sizes.names(project.vm_sizes)}
+            _refresh_prices(prices, currency or "USD", names, spelled, prices_file)
+        else:
+            sizes = _list_sizes(project.vm_sizes, retired=everything)
+            _show_sizes([size for size in sizes if _has_words(size, words)], prices, as_json=as_json)
+
+
+def _list_sizes(learned: Learned, *, retired: bool = False) -> list[VmSize]:
+    sizes = (vm_sizes.lookup(name, learned) for name in vm_sizes.names(learned))
+    return [size for size in sizes if size is not None and (retired or size.status != "retired")]
+
+
+def _show_sizes(sizes: Sequence[VmSize], prices: PriceList, *, as_json: bool) -> None:
+    if as_json:
+        by_tier = [{tier: prices.find(size.name, tier) for tier in TIERS} for size in sizes]
+        documents = [
+            to_builtins(size) | {"prices": to_builtins(found)}
+            for size, found in zip(sizes, by_tier, strict=True)
+        ]
+        click.echo(json.dumps(documents, indent=2))
+        return
+    if not sizes:
         common.refuse("no VM size of the catalogue has these words", "`worldsize catalogue --all` lists all")
     headings = (
         *("VM size", "GPUs", "GPU", "GPU memory", "vCPUs", "memory", "InfiniBand"),
         *("dedicated", "low priority", "status"),
     )
-    rows = [_row(size, show_amounts(prices, size)) for size in shown]
-    common.say("\n".join(common.format_table(headings, rows, right=frozenset({1, 3, 4, 5, 7, 8}))))
-    common.say("\n" + describe_list(prices, shown))
+    common.say_table(headings, [_row(size, prices) for size in sizes], right={1, 3, 4, 5, 7, 8})
+    common.say("\n" + _describe_prices(prices, sizes))
 
 
-def _is_wanted(size: VmSize, words: tuple[str, ...], *, everything: bool) -> bool:
+def _has_words(size: VmSize, words: tuple[str, ...]) -> bool:
     text = f"{size.name} {size.gpu_model} {size.series}".lower()
-    return (everything or size.status != "retired") and all(word.lower() in text for word in words)
+    return all(word.lower() in text for word in words)
 
 
-def _row(size: VmSize, amounts: tuple[str, str]) -> tuple[str, ...]:
+def _row(size: VmSize, prices: PriceList) -> tuple[str, ...]:
     status = f"retires on {size.retirement_date}" if size.status == "retiring" else size.status
     status = f"in {size.source}" if size.is_learned else status
+    status += {"no-growth": ", no growth", "no-new-capacity": ", no new capacity"}.get(size.capacity, "")
     return (
         size.name,
         f"{size.gpus:.3g}" if size.gpus else "",
@@ -131,10 +139,8 @@ def _row(size: VmSize, amounts: tuple[str, str]) -> tuple[str, ...]:
         "" if size.vcpus is None else str(size.vcpus),
         _gibibytes(size.ram_gib),
         "yes" if size.rdma else "",
-        *amounts,
-        {"no-growth": f"{status}, no growth", "no-new-capacity": f"{status}, no new capacity"}.get(
-            size.capacity, status
-        ),
+        *(_show(prices.find(size.name, tier)) for tier in TIERS),
+        status,
     )
 
 
@@ -146,7 +152,12 @@ def _refresh(rest: Rest, file: Path) -> None:
     listed = catalogue.read_sizes(rest)
     clusters = catalogue.read_clusters(rest, listed)
     sizes = catalogue.choose_sizes(listed, clusters)
-    text = _read_text(file)
+    try:
+        text = untrusted.read_text(file)
+    except FileNotFoundError:
+        text = ""
+    except OSError as error:
+        common.refuse(f"`{file}` cannot be read: {describe_os_error(error)}")
     written = catalogue.write_clusters(str(file), text, clusters)
     written = catalogue.write_sizes(str(file), written, sizes)
     if written != text:
@@ -154,74 +165,30 @@ def _refresh(rest: Rest, file: Path) -> None:
             write_whole(file, written.encode())
         except OSError as error:
             common.refuse(f"`{file}` cannot be written: {error.strerror}")
-    rows = [(each.name, each.instance_type, str(each.max_instances), each.tier) for each in clusters]
-    if rows:
-        headings = ("cluster", "VM size", "instances", "tier")
-        common.say("\n".join(common.format_table(headings, rows, right=frozenset({2}))))
+    if clusters:
+        rows = [(each.name, each.instance_type, str(each.max_instances), each.tier) for each in clusters]
+        common.say_table(("cluster", "VM size", "instances", "tier"), rows, right={2})
     change = "is unchanged" if written == text else "is written"
     common.say(f"{plural(len(clusters), 'cluster')} of {rest.names.shown}; `{file}` {change}")
     if sizes:
         shown = ", ".join(f"`{size.name}` ({plural(size.gpus, 'GPU')})" for size in sizes)
         common.say(f"\nVM sizes that Worldsize does not have, now in `{file}`: {shown}")
-    _show_quotas(rest)
-
-
-def _show_quotas(rest: Rest) -> None:
-    """The quotas of the workspace's location."""
-    quotas = catalogue.read_quotas(rest)
+    quotas = [
+        (quota.name, str(quota.used), "none" if quota.limit < 0 else str(quota.limit))
+        for quota in catalogue.read_quotas(rest)
+    ]
     if quotas:
-        rows = [
-            (quota.name, str(quota.used), "none" if quota.limit < 0 else str(quota.limit)) for quota in quotas
-        ]
-        table = common.format_table(("quota", "in use", "limit"), rows, right=frozenset({1, 2}))
-        common.say("\n" + "\n".join(table))
-
-
-def _read_text(file: Path) -> str:
-    try:
-        return untrusted.read_text(file)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        common.refuse(f"`{file}` cannot be read: {describe_os_error(error)}")
-
-
-REMOVE_FILE = "remove the file; `worldsize catalogue --prices` writes a new one"
-
-
-def read_project_prices(project: Settings, region: str | None) -> PriceList:
-    """The prices of a project, in the user's region or else its own; exits if its file is wrong."""
-    try:
-        return prices.read_price_list(region or project.region, locate_file(project))
-    except prices.PriceFileError as error:
-        common.refuse(str(error), REMOVE_FILE)
-
-
-def locate_file(project: Settings) -> Path:
-    """The file of a project's prices, relative to the current folder."""
-    return Path(os.path.relpath(project.prices_file))
-
-
-def show_amounts(prices: PriceList, size: VmSize) -> tuple[str, str]:
-    """The cells of a row: dedicated and low priority, empty where the price is unknown."""
-    return _show(prices.find(size.name, "dedicated")), _show(prices.find(size.name, "low_priority"))
+        common.say("")
+        common.say_table(("quota", "in use", "limit"), quotas, right={1, 2})
 
 
 def _show(price: Price | None) -> str:
     return "" if price is None else f"{price.amount:.5g} {price.currency}"
 
 
-def describe_prices(prices: PriceList, size: VmSize) -> dict[str, Any]:
-    """The prices of a size for JSON: null where they are unknown."""
-    from msgspec import to_builtins
-
-    dedicated, low = prices.find(size.name, "dedicated"), prices.find(size.name, "low_priority")
-    return {"prices": {"dedicated": to_builtins(dedicated), "low_priority": to_builtins(low)}}
-
-
-def describe_list(prices: PriceList, sizes: Sequence[VmSize]) -> str:
+def _describe_prices(prices: PriceList, sizes: Sequence[VmSize]) -> str:
     """The sentence below the table: what the prices are, where, of which day."""
-    found = [prices.find(size.name, tier) for size in sizes for tier in facts.TIERS]
+    found = [prices.find(size.name, tier) for size in sizes for tier in TIERS]
     days = sorted({price.as_of.isoformat() for price in found if price is not None})
     if days:
         dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
@@ -236,26 +203,18 @@ def describe_list(prices: PriceList, sizes: Sequence[VmSize]) -> str:
     return f"No price in {prices.region} is known; did you mean `{near}`?"
 
 
-def refresh_prices(region: str | None, currency: str) -> None:
-    """Read the prices of all sizes that are not retired into the project's file; exits if that fails."""
-    project = settings.read_project_settings(Path.cwd())
-    known = read_project_prices(project, region)
-    _refuse_unwritable(known.region, currency)
-    learned = project.vm_sizes
-    sizes = [vm_sizes.lookup(name, learned) for name in vm_sizes.names(learned)]
-    names = [size.name for size in sizes if size is not None and size.status != "retired"]
-    with common.exit_on_error():
-        read = remote.read_prices(names, known.region, currency.upper(), say=_note)
-        if not read:
-            help_ = "check the name with `az account list-locations`"
-            common.refuse(f"Azure lists no price of these VM sizes in `{known.region}`", help_)
-        spelled = {name.lower(): name for name in vm_sizes.names(learned)}
-        remote.write_prices(locate_file(project), known.refreshed, read, spelled)
-    count = len({size for size, _, _ in read})
-    common.say(
-        f"prices of {plural(count, 'VM size')} in {known.region}, in {currency.upper()};"
-        f" `{locate_file(project)}` is written"
-    )
+def _refresh_prices(
+    prices: PriceList, currency: str, names: list[str], spelled: dict[str, str], file: Path
+) -> None:
+    """Read the prices of VM sizes into the project's file; exits if that fails."""
+    _refuse_unwritable(prices.region, currency)
+    read = remote.read_prices(names, prices.region, currency.upper(), say=_note)
+    if not read:
+        help_ = "check the name with `az account list-locations`"
+        common.refuse(f"Azure lists no price of these VM sizes in `{prices.region}`", help_)
+    remote.write_prices(file, prices.refreshed, read, spelled)
+    count = plural(len({size for size, _, _ in read}), "VM size")
+    common.say(f"prices of {count} in {prices.region}, in {currency.upper()}; `{file}` is written")
 
 
 def _refuse_unwritable(region: str, currency: str) -> None:

@@ -7,12 +7,13 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from msgspec import to_builtins
 
 from worldsize.base.problem import HelpfulError
 from worldsize.base.wording import show_digits
@@ -45,7 +46,7 @@ def show_share(share: float, decimals: int = 0) -> str:
 
 
 def format_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int]
 ) -> Iterator[str]:
     """Columns two blanks apart; those with an index in ``right`` are aligned to the right."""
     everything = [headings, *rows]
@@ -61,6 +62,16 @@ def format_table(
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text that others may have written, without characters that control a terminal."""
     click.echo(mark_controls(text), err=err, nl=nl)
+
+
+def say_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int]) -> None:
+    """Print a table, as :func:`format_table` lays it out."""
+    say("\n".join(format_table(headings, rows, right)))
+
+
+def describe(value: object, *names: str) -> dict[str, Any]:
+    """Attributes of a value, as plain data for JSON."""
+    return {name: to_builtins(getattr(value, name)) for name in names}
 
 
 def say_sentences(text: str, *, err: bool = False) -> None:

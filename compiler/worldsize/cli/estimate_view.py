@@ -52,11 +52,8 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
     time, cost, case = forecast.time, forecast.cost, forecast.time.case
     if time.estimate is None or case is None or cost is None:
         return f"{name}  time unknown: {time.unknown}\n"
-    rows: list[tuple[str, str]] = []
-    if time.epoch_seconds is not None:
-        rows.append(("an epoch", _show_seconds(time.epoch_seconds)))
-    if time.total_seconds is not None:
-        rows.append(("all epochs", _show_seconds(time.total_seconds)))
+    spans = (("an epoch", time.epoch_seconds), ("all epochs", time.total_seconds))
+    rows = [(name, _show_seconds(span)) for name, span in spans if span is not None]
     rows += _speed(time.estimate)
     if time.compiled is not None:
         pays = f"it pays in {COMPILE_PAYS_SECONDS / 60:.0f} minutes of training or more"
@@ -167,9 +164,7 @@ def make_picture(trainings: Sequence[Training]) -> Picture:
 
 def list_counts(instances: int) -> list[int]:
     """Doublings of instances up to a few times those that were asked for, which are among them."""
-    doublings = [
-        2**power for power in range((instances * _BEYOND).bit_length()) if 2**power <= instances * _BEYOND
-    ]
+    doublings = (2**power for power in range((instances * _BEYOND).bit_length()))
     return sorted({*doublings, instances})
 
 
@@ -177,11 +172,14 @@ def _draw_rows(trainings: Sequence[Training], figure: Figure) -> None:
     rows = figure.subplots(len(trainings), 2, squeeze=False)
     for training, (left, right) in zip(trainings, rows, strict=True):
         count = training.case.cluster.instance_count
-        found = [(each, _estimate_at(training, each)) for each in list_counts(count)]
-        known = [(each, answer) for each, answer in found if answer is not None]
-        _draw_scaling(left, known, count)
+        answers = [
+            (instances, answer)
+            for instances in list_counts(count)
+            if (answer := _estimate_at(training, instances)) is not None
+        ]
+        _draw_scaling(left, answers, count)
         left.set_title(f"{training.name}: speed", loc="left")
-        _draw_parts(right, [(each, _list_parts(training, each, answer.parts)) for each, answer in known])
+        _draw_parts(right, [(at, _list_parts(training, at, answer.parts)) for at, answer in answers])
 
 
 def _estimate_at(training: Training, count: int) -> Estimate | None:

@@ -76,8 +76,7 @@ def _list_rules(beginning: str, *, as_json: bool) -> None:
 
 
 def _document(rule: Rule) -> dict[str, str]:
-    names = ("code", "slug", "family", "severity", "confidence", "summary")
-    return {name: str(getattr(rule, name)) for name in names}
+    return common.describe(rule, "code", "slug", "family", "severity", "confidence", "summary")
 
 
 def _fire_times(expression: str) -> None:

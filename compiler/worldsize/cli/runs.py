@@ -287,10 +287,9 @@ def _show(listing: _Listing, columns: Sequence[str], *, as_json: bool) -> None:
     """Print the runs; ``columns`` are the metrics to show."""
     compared = [speed_view.compare_speeds(run.speeds) for run in listing.runs]
     if as_json:
-        pairs = zip(listing.runs, compared, strict=True)
-        documents = [
-            _document(run, columns) | {"speeds": speed_view.describe_speeds(speeds)} for run, speeds in pairs
-        ]
+        documents = [_document(run, columns) for run in listing.runs]
+        for document, speeds in zip(documents, compared, strict=True):
+            document["speeds"] = {name: speed_view.describe_speed(each) for name, each in speeds.items()}
         click.echo(json.dumps(documents, indent=2))
         return
     if not listing.runs:
@@ -301,7 +300,7 @@ def _show(listing: _Listing, columns: Sequence[str], *, as_json: bool) -> None:
     headings = ("run", "state", "steps", "started", "took", *columns, "pipeline")
     titles, rows = speed_view.add_columns(headings, [_row(run, columns) for run in listing.runs], compared)
     right = frozenset({2, 4, *range(5, 5 + len(columns))})
-    common.say("\n".join(common.format_table(titles, rows, right=right)))
+    common.say_table(titles, rows, right=right)
 
 
 def _row(listed: _Listed, columns: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,37 +57,23 @@ def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: boo
     if azure is not None:
         with azure.connect() as rest:
             job = jobs.read_job(rest, run)
-            _show(job.record, job, as_json=as_json)
+            _show(job.record, job, {}, as_json=as_json)
         return
-
     record = load_run(run_folders.find_run(home, run))
-    _show(record, LocalDetails(record), as_json=as_json, sweeps=_read_sweeps(record))
+    events, _ = scan_events(record.root / "events.jsonl")
+    sweeps = {sweep.step: sweep for sweep in read_sweeps(record.root, record.steps, events)}
+    _show(record, LocalDetails(record), sweeps, as_json=as_json)
 
 
-def _read_sweeps(run: RunRecord) -> dict[str, SweepFacts]:
-    """The sweeps of a run of this machine, by their steps."""
-    events, _ = scan_events(run.root / "events.jsonl")
-    return {sweep.step: sweep for sweep in read_sweeps(run.root, run.steps, events)}
-
-
-def _show(
-    run: RunRecord,
-    details: RunDetails,
-    *,
-    as_json: bool,
-    sweeps: Mapping[str, SweepFacts] = MappingProxyType({}),
-) -> None:
+def _show(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts], *, as_json: bool) -> None:
     if as_json:
-        shown = document(run, details)
-        shown |= {"sweeps": {name: _describe_sweep(sweep) for name, sweep in sweeps.items()}}
-        click.echo(json.dumps(shown, indent=2))
+        shown = {name: _describe_sweep(sweep) for name, sweep in sweeps.items()}
+        click.echo(json.dumps({**document(run, details), "sweeps": shown}, indent=2))
     else:
-        common.say("\n".join(render(run, details, sweeps)))
+        common.say("\n".join(_render(run, details, sweeps)))
 
 
-def render(
-    run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts] = MappingProxyType({})
-) -> Iterator[str]:
+def _render(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts]) -> Iterator[str]:
     """The run as lines; the trials of a sweep as a table below their step."""
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
@@ -97,7 +82,9 @@ def render(
     ]
     rows += [(name, _show_place(place)) for name, place in details.links().items()]
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
-    rows.append(("note", _describe_damage(run.damaged)))
+    if run.damaged:
+        lines, are = plural(run.damaged, "line"), "is" if run.damaged == 1 else "are"
+        rows.append(("note", f"of its event log {lines} cannot be read and {are} left out"))
     margin = max((len(name) for name, text in rows if text), default=0)
     yield from (f"  {name:<{margin}}  {text}" for name, text in rows if text)
     yield from (f"  ! {line}" for line in (run.reason or "").splitlines())
@@ -107,7 +94,7 @@ def render(
     if not run.steps:
         yield "  its steps are unknown"
     shown = {name: step for name, step in run.steps.items() if name.rpartition(".")[0] not in sweeps}
-    depths = levels(shown)
+    depths = _find_depths(shown)
     width = max((len(name) + 2 * depths[name] for name in shown), default=0)
     speeds = speed_view.compare_speeds(details.speeds())
     for name, step in shown.items():
@@ -115,15 +102,6 @@ def render(
         yield from _step(details, step, speeds.get(name), depths[name], width)
         if name in sweeps:
             yield from _render_sweep(sweeps[name], "  " * depths[name] + "    ")
-
-
-def _describe_damage(count: int) -> str:
-    lines = plural(count, "line")
-    return (
-        f"of its event log {lines} cannot be read and {'is' if count == 1 else 'are'} left out"
-        if count
-        else ""
-    )
 
 
 def _show_place(place: str) -> str:
@@ -175,7 +153,7 @@ def _shorten_value(value: str) -> str:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
-def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:
+def _find_depths(steps: Mapping[str, StepRecord]) -> dict[str, int]:
     """Count how many steps precede each step, up to :data:`DEEPEST`.
 
     Steps in a cycle, which only a damaged record contains, get the maximum.
@@ -204,10 +182,7 @@ def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
         "failure": run.reason,
         **details.links(),
         "outputs": dict(details.outputs()),
-        "models": [
-            {"name": each.name, "version": each.version, "reason": each.reason}
-            for each in details.registrations()
-        ],
+        "models": [common.describe(model, "name", "version", "reason") for model in details.registrations()],
         "resumed": run.resumed,
         "damaged_lines": run.damaged,
         "steps": {name: _describe_step(details, step, speeds.get(name)) for name, step in run.steps.items()},
@@ -257,11 +232,9 @@ def _render_sweep(sweep: SweepFacts, margin: str) -> Iterator[str]:
 def _describe_sweep(sweep: SweepFacts) -> dict[str, Any]:
     """The sweep as plain data."""
     return {
-        "metric": sweep.metric,
-        "goal": sweep.goal,
-        "best": sweep.best,
+        **common.describe(sweep, "metric", "goal", "best"),
         "trials": [
-            {"name": trial.name, "state": trial.state, "value": trial.value, "parameters": dict(trial.values)}
+            {**common.describe(trial, "name", "state", "value"), "parameters": dict(trial.values)}
             for trial in sweep.trials
         ],
     }

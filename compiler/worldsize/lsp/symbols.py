@@ -21,15 +21,15 @@ def list_symbols(
     session: Session, buffer: Buffer, _params: types.DocumentSymbolParams
 ) -> list[types.DocumentSymbol] | None:
     """Steps with their inputs and outputs, those of the document, and compute profiles."""
-    names = Names(buffer.path, buffer.source.text, session.buffers)
-    return _Outline(session, buffer, names).list_sections() if buffer.is_yaml and names.kind else None
+    names = Names(session, buffer, buffer.source)
+    return _Outline(names).list_sections() if buffer.is_yaml and names.kind else None
 
 
 class _Outline:
     """One request."""
 
-    def __init__(self, session: Session, buffer: Buffer, names: Names) -> None:
-        self.positions, self.source, self.names = session.buffers.positions, buffer.source, names
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.ends: dict[Path, int] = {}  # of a key with all that is below it
         self.below: dict[Path, list[Path]] = {}
         for path, entry in names.outline.entries.items():
@@ -52,10 +52,7 @@ class _Outline:
         ]
 
     def list_ports(self, step: Path) -> list[types.DocumentSymbol]:
-        keys = (
-            (self.names.inputs_key, types.SymbolKind.Field),
-            ("outputs", types.SymbolKind.Interface),
-        )
+        keys = ((self.names.inputs_key, types.SymbolKind.Field), ("outputs", types.SymbolKind.Interface))
         return [self.make(path, kind, []) for key, kind in keys for path in self.below.get((*step, key), [])]
 
     def make(
@@ -66,8 +63,8 @@ class _Outline:
         return types.DocumentSymbol(
             str(path[-1]) or "-",  # an editor refuses a symbol without a name
             kind,
-            self.positions.to_range(self.source, start, end),
-            self.positions.to_range(self.source, start, max(start, entry.key_end)),
+            self.names.to_range(start, end),
+            self.names.to_range(start, max(start, entry.key_end)),
             detail=self.describe(path),
             children=children,
         )

@@ -13,9 +13,8 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.remote import jobs
 from worldsize.reporting.charts import can_draw
 from worldsize.reporting.model import RunFacts
-from worldsize.reporting.page import NO_PICTURES, render_page
+from worldsize.reporting.page import FILE, NO_PICTURES, render_page, write_page
 from worldsize.reporting.read_run import read_job, read_run
-from worldsize.reporting.write import FILE, write_page
 from worldsize.running.model.folder import show_path
 
 EPILOG = """\b

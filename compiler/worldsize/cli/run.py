@@ -17,7 +17,7 @@ from worldsize import running
 from worldsize.cli import common, run_folders
 from worldsize.cli.show import document
 from worldsize.dsl import run as verbs
-from worldsize.reporting.write import write_report
+from worldsize.reporting.page import write_report
 from worldsize.running.prepare.assets import parse_map_option
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import load_run

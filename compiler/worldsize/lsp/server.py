@@ -294,7 +294,7 @@ _REQUESTS: dict[str, tuple[str, str, Any]] = {  # the module and function that a
     types.TEXT_DOCUMENT_CODE_ACTION: ("actions", "list_actions", _CODE_ACTION),
     types.TEXT_DOCUMENT_COMPLETION: ("completion", "complete", _COMPLETION),
     types.TEXT_DOCUMENT_DEFINITION: ("definition", "find_definition", None),
-    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: ("symbols", "list_symbols", None),
+    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: ("references", "list_symbols", None),
     types.TEXT_DOCUMENT_HOVER: ("hover", "hover", None),
     types.TEXT_DOCUMENT_PREPARE_RENAME: ("references", "prepare_rename", None),
     types.TEXT_DOCUMENT_REFERENCES: ("references", "find_references", None),

@@ -14,8 +14,9 @@ from worldsize.azureml.model import Literal, Step
 from worldsize.base import untrusted
 from worldsize.checking import settings
 from worldsize.documents.errors import PipelineError, SpecError
+from worldsize.dsl.load import PLANNED
 from worldsize.dsl.places import point_into_python
-from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline
+from worldsize.dsl.write import PIPELINE, PLAN, find_folder, find_source, write_files, write_pipeline
 from worldsize.emit import plan_file
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving.components import built_in_files

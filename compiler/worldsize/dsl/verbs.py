@@ -158,7 +158,7 @@ def compile(  # noqa: A001
         raise PipelineError(
             "`text` and `runs` are for specs, not for pipelines in Python", "leave them out of `compile`"
         )
-    from worldsize.dsl.compile import compile_job
+    from worldsize.dsl.write import compile_job
 
     reference = target if isinstance(target, str) else None
     job = load.load_job(reference) if reference else load.require_job(target, "what is given", _EXAMPLE)
@@ -175,14 +175,9 @@ def read_planned(reference: str) -> CheckedSpec:
         PipelineError: The job cannot be loaded, or its function does not plan it.
         SpecError: The numbers do not fit.
     """
-    from worldsize.dsl.write import PLANNED
-
-    checked: CheckedSpec | None = getattr(load.load_job(reference), PLANNED, None)
+    checked = load.find_planned(load.load_job(reference))
     if checked is None:
-        raise PipelineError(
-            f"`{reference}` does not plan its job",
-            load.suggest_planning(reference),
-        )
+        raise PipelineError(f"`{reference}` does not plan its job", load.suggest_planning(reference))
     return checked
 
 
@@ -217,12 +212,12 @@ def list_files(target: Target) -> list[str | os.PathLike[str]]:
 
 def list_written(job: Any, reference: str | None) -> list[str | os.PathLike[str]]:
     """Write a job, which a reference names or nothing does, and return as :func:`list_files` does."""
-    from worldsize.dsl.write import PLANNED, find_folder, write_pipeline  # which need the writer of YAML
+    from worldsize.dsl.write import find_folder, write_pipeline
 
     stem, _, function = (reference or "").rpartition(".py")
     name = f"{Path(stem).name}-{function.lstrip(':')}" if reference else None
     pipeline = write_pipeline(job, find_folder(job, name), reference)
-    checked: CheckedSpec | None = getattr(job, PLANNED, None)
+    checked = load.find_planned(job)
     spec = None if checked is None else checked.planned.spec.path
     return [pipeline] if spec is None or not spec.is_file() else [pipeline, spec]
 

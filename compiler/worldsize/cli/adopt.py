@@ -255,15 +255,16 @@ def render_refusal(error: AdoptError, *, colour: bool) -> str:
 def render_obstacles(obstacles: Sequence[Obstacle], source: Source, *, colour: bool) -> str:
     """What is left to the author."""
     return "\n".join(
-        _render(each.message, each.span, each.help, "warning", source, colour=colour) for each in obstacles
+        _render(obstacle.message, obstacle.span, obstacle.help, "warning", source, colour=colour)
+        for obstacle in obstacles
     )
 
 
 def _render(
     message: str, span: Any, help_: str | None, severity: Severity, source: Source, *, colour: bool
 ) -> str:
-    found = Diagnostic("", "", severity, message, span, help_)
-    return render_diagnostic(found, {source.path: source}, colour=colour)
+    finding = Diagnostic("", "", severity, message, span, help_)
+    return render_diagnostic(finding, {source.path: source}, colour=colour)
 
 
 def render_proof(proof: Proof) -> str:
@@ -331,8 +332,11 @@ def describe_adoption(adoption: Adoption) -> dict[str, Any]:
         "diff": render_diff(adoption, colour=False),
         "changes": [common.describe(change, "line", "rule", "reason") for change in adoption.changes],
         "obstacles": [
-            {**common.describe(each.span, "line", "column"), **common.describe(each, "message", "help")}
-            for each in adoption.obstacles
+            {
+                **common.describe(obstacle.span, "line", "column"),
+                **common.describe(obstacle, "message", "help"),
+            }
+            for obstacle in adoption.obstacles
         ],
     }
 

@@ -55,7 +55,7 @@ def render_advice(step: AdvisedStep) -> str:
 def _list_unpriced(advice: Advice) -> Iterator[str]:
     """The sizes that are left out, by tier."""
     for tier, shown in _TIERS.items():
-        names = sorted({each.instance_type for each in advice.found.unpriced if each.tier == tier})
+        names = sorted({option.instance_type for option in advice.found.unpriced if option.tier == tier})
         if names:
             yield f"left out, because the price is unknown, {shown}: {quoted_list(names, 6)}"
 
@@ -198,7 +198,9 @@ def describe_advice(step: AdvisedStep) -> dict[str, Any]:
         "cheapest": _describe(advice.cheapest),
         "chosen": _describe(advice.chosen),
         "present": _describe(advice.present),
-        "comparisons": {name: _describe_comparison(each) for name, each in compare_cheapest(advice).items()},
+        "comparisons": {
+            name: _describe_comparison(comparison) for name, comparison in compare_cheapest(advice).items()
+        },
         "other_batches": [_describe_other(batch) for batch in others],
         "unpriced": sorted({option.instance_type for option in advice.found.unpriced}),
     }
@@ -287,11 +289,13 @@ def _draw_rows(
 def _draw_options(axes: Axes, advice: Advice, unit: tuple[float, str]) -> None:
     divisor, name = unit
     for tier, mark in _MARKS.items():
-        others = [each for each in advice.found.options if each.tier == tier and each not in advice.front]
+        others = [
+            option for option in advice.found.options if option.tier == tier and option not in advice.front
+        ]
         if others:
             label = f"another candidate, {_TIERS[tier]}"
             _scatter(axes, others, divisor, marker=mark, color=_LIGHT, s=9, label=label, linewidth=0)
-        chosen = [each for each in advice.front if each.tier == tier]
+        chosen = [option for option in advice.front if option.tier == tier]
         if chosen:
             label = f"no other is faster and cheaper, {_TIERS[tier]}"
             _scatter(axes, chosen, divisor, marker=mark, color=_FRONT, s=28, label=label, zorder=3)
@@ -299,7 +303,7 @@ def _draw_options(axes: Axes, advice: Advice, unit: tuple[float, str]) -> None:
         _draw_bounds(axes, option, divisor)
     if advice.present is not None and advice.present.amount is not None:
         _scatter(axes, [advice.present], divisor, marker="X", color=_PRESENT, s=45, zorder=4, label="present")
-    currency = next(each.price.currency for each in advice.front if each.price is not None)
+    currency = next(option.price.currency for option in advice.front if option.price is not None)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set(xlabel=f"time of the training, {name}", ylabel=f"cost of the training, {currency}")
@@ -309,7 +313,9 @@ def _draw_options(axes: Axes, advice: Advice, unit: tuple[float, str]) -> None:
 
 
 def _scatter(axes: Axes, options: Sequence[Option], divisor: float, **style: object) -> None:
-    points = [(each.seconds.expected / divisor, each.amount.expected) for each in options if each.amount]
+    points = [
+        (option.seconds.expected / divisor, option.amount.expected) for option in options if option.amount
+    ]
     axes.scatter(*zip(*points, strict=True), **style)  # type: ignore[arg-type]
 
 
@@ -318,23 +324,26 @@ def _draw_bounds(axes: Axes, option: Option, divisor: float) -> None:
     seconds, amount = option.seconds, option.amount
     if amount is None:
         return
-    times = [each / divisor for each in (seconds.low, seconds.expected, seconds.high)]
+    times = [bound / divisor for bound in (seconds.low, seconds.expected, seconds.high)]
     axes.plot(times, [amount.low, amount.expected, amount.high], color=_FRONT, alpha=0.35, linewidth=1.2)
 
 
 def _frame(axes: Axes, advice: Advice, limits: Limits, divisor: float) -> None:
     """Show the front with its bounds, the present configuration and the limits; say what is far beyond."""
     shown = [*advice.front, *([advice.present] if advice.present is not None else [])]
-    times = [bound / divisor for each in shown for bound in (each.seconds.low, each.seconds.high)]
-    amounts = [bound for each in shown if each.amount for bound in (each.amount.low, each.amount.high)]
+    times = [bound / divisor for option in shown for bound in (option.seconds.low, option.seconds.high)]
+    amounts = [
+        bound for option in shown if option.amount for bound in (option.amount.low, option.amount.high)
+    ]
     times += [limits.seconds / divisor] if limits.seconds is not None else []
     amounts += [limits.amount] if limits.amount is not None else []
     right, top = _BEYOND * max(times), _BEYOND * max(amounts)
     axes.set_xlim(min(times) / _MARGIN, right)
     axes.set_ylim(min(amounts) / _MARGIN, top)
     far = sum(
-        each.seconds.expected / divisor > right or (each.amount is not None and each.amount.expected > top)
-        for each in advice.found.options
+        option.seconds.expected / divisor > right
+        or (option.amount is not None and option.amount.expected > top)
+        for option in advice.found.options
     )
     if far:
         text = f"{plural(far, 'candidate')} beyond the axes"

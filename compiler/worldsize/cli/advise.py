@@ -162,15 +162,15 @@ def _draw(advised: Advised, file: Path) -> None:
 
 def _explain_nothing(step: AdvisedStep, advised: Advised) -> tuple[str, str]:
     """Why no cluster is within the limits, and what to do."""
-    subject, found, prices = step.subject, step.advice.found, advised.prices
-    if found.options:
-        fastest, cheapest = min(found.options, key=rank_by_time), min(found.options, key=rank_by_money)
+    subject, search, prices = step.subject, step.advice.found, advised.prices
+    if search.options:
+        fastest, cheapest = min(search.options, key=rank_by_time), min(search.options, key=rank_by_money)
         beside = f"the cheapest is {advice_view.summarise(cheapest)}"
         return (
             f"no cluster trains `{subject.name}` within the limits",
             f"the fastest is {advice_view.summarise(fastest)}; {beside}",
         )
-    if found.unpriced:
+    if search.unpriced:
         near = suggest_region(prices.region, prices.refreshed)
         is_other = near not in (None, prices.region)
         other = f"did you mean `{near}`?" if is_other else "name another `--region`"
@@ -178,9 +178,9 @@ def _explain_nothing(step: AdvisedStep, advised: Advised) -> tuple[str, str]:
             f"no price in {prices.region} is known of the sizes on which `{subject.name}` fits",
             f"{other}; `worldsize catalogue --prices` reads today's prices",
         )
-    if found.shortage is not None:
-        return _describe_shortage(subject, found.shortage, advised)
-    if not found.considered and not found.precise:
+    if search.shortage is not None:
+        return _describe_shortage(subject, search.shortage, advised)
+    if not search.considered and not search.precise:
         precision = subject.case.training.precision
         return f"no GPU of these sizes computes in {precision}", "name other `--sizes`"
     return (

@@ -107,8 +107,8 @@ def _show_sizes(sizes: Sequence[VmSize], prices: PriceList, *, as_json: bool) ->
     if as_json:
         by_tier = [{tier: prices.find(size.name, tier) for tier in TIERS} for size in sizes]
         documents = [
-            to_builtins(size) | {"prices": to_builtins(found)}
-            for size, found in zip(sizes, by_tier, strict=True)
+            to_builtins(size) | {"prices": to_builtins(prices_by_tier)}
+            for size, prices_by_tier in zip(sizes, by_tier, strict=True)
         ]
         click.echo(json.dumps(documents, indent=2))
         return
@@ -166,7 +166,10 @@ def _refresh(rest: Rest, file: Path) -> None:
         except OSError as error:
             common.refuse(f"`{file}` cannot be written: {error.strerror}")
     if clusters:
-        rows = [(each.name, each.instance_type, str(each.max_instances), each.tier) for each in clusters]
+        rows = [
+            (cluster.name, cluster.instance_type, str(cluster.max_instances), cluster.tier)
+            for cluster in clusters
+        ]
         common.say_table(("cluster", "VM size", "instances", "tier"), rows, right={2})
     change = "is unchanged" if written == text else "is written"
     common.say(f"{plural(len(clusters), 'cluster')} of {rest.names.shown}; `{file}` {change}")
@@ -188,8 +191,8 @@ def _show(price: Price | None) -> str:
 
 def _describe_prices(prices: PriceList, sizes: Sequence[VmSize]) -> str:
     """The sentence below the table: what the prices are, where, of which day."""
-    found = [prices.find(size.name, tier) for size in sizes for tier in TIERS]
-    days = sorted({price.as_of.isoformat() for price in found if price is not None})
+    listed = [prices.find(size.name, tier) for size in sizes for tier in TIERS]
+    days = sorted({price.as_of.isoformat() for price in listed if price is not None})
     if days:
         dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         default = "" if prices.is_declared else ", the default region"

@@ -180,10 +180,10 @@ def _note_python(paths: tuple[str, ...]) -> None:
         return
     for folder in filter(os.path.isdir, paths):
         scripts = sorted(Path(folder).glob("*.py"))[:MOST_SCRIPTS]
-        found = next(filter(_defines_pipeline, scripts), None)
-        if found is not None:
-            message = f"`{found}` defines pipelines in Python, which are not read from a folder"
-            common.say_sentences(f"note: {message}: `worldsize check {found}:FUNCTION`", err=True)
+        script = next(filter(_defines_pipeline, scripts), None)
+        if script is not None:
+            message = f"`{script}` defines pipelines in Python, which are not read from a folder"
+            common.say_sentences(f"note: {message}: `worldsize check {script}:FUNCTION`", err=True)
             return
 
 

@@ -90,12 +90,12 @@ def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
 
     Notes are left to ``worldsize check``, which hides them too unless it is asked for them.
     """
-    if any(".worldsize" in each.span.path for each in diagnostics):
+    if any(".worldsize" in finding.span.path for finding in diagnostics):
         from worldsize.dsl import places  # few are of a pipeline in Python
 
         diagnostics, sources = places.point_into_python(diagnostics, sources)
-    shown = [each for each in diagnostics if each.is_shown_by_default]
-    files = {each.span.path for each in shown}
+    shown = [finding for finding in diagnostics if finding.is_shown_by_default]
+    files = {finding.span.path for finding in shown}
     if shown:
         text = render_text(shown, sources, files=len(files), colour=wants_colour(sys.stderr))
         click.echo(text, nl=False, color=True, err=True)

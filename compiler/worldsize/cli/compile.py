@@ -82,7 +82,7 @@ def _summary(compiled: Compiled) -> str:
     lines = [f"wrote {compiled.folder}"]
     lines += [f"  {name}" for name in compiled.files if not name.startswith("components/")]
     counts = Counter(name.split("/")[1] for name in compiled.files if name.startswith("components/"))
-    lines += [f"  components/{each}/  ({plural(count, 'file')})" for each, count in sorted(counts.items())]
+    lines += [f"  components/{name}/  ({plural(count, 'file')})" for name, count in sorted(counts.items())]
     lines += ["", "submit it:"]
     lines += [f"  {line}" for line in _commands(compiled)]
     return "\n".join(lines) + "\n"

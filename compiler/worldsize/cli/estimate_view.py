@@ -75,16 +75,16 @@ def _align(rows: list[tuple[str, str]]) -> Iterator[str]:
     return (f"  {name:<{width}}  {text}" for name, text in rows)
 
 
-def _speed(found: Estimate) -> Iterator[tuple[str, str]]:
-    yield "a step", _show_seconds(found.step_seconds)
-    yield "samples per second", show_interval(found.samples_per_second)
-    if found.tokens_per_second_per_gpu is not None:
-        yield "tokens per second and GPU", show_interval(found.tokens_per_second_per_gpu)
-    if found.model_flops_utilisation is not None:
-        yield "model FLOPs utilisation", show_share(found.model_flops_utilisation, 1)
-    if found.scaling_efficiency is not None:
-        yield "scaling efficiency", show_share(found.scaling_efficiency, 1)
-    yield "bound by", f"{found.bound} ({_show_parts(found.parts)})"
+def _speed(estimate: Estimate) -> Iterator[tuple[str, str]]:
+    yield "a step", _show_seconds(estimate.step_seconds)
+    yield "samples per second", show_interval(estimate.samples_per_second)
+    if estimate.tokens_per_second_per_gpu is not None:
+        yield "tokens per second and GPU", show_interval(estimate.tokens_per_second_per_gpu)
+    if estimate.model_flops_utilisation is not None:
+        yield "model FLOPs utilisation", show_share(estimate.model_flops_utilisation, 1)
+    if estimate.scaling_efficiency is not None:
+        yield "scaling efficiency", show_share(estimate.scaling_efficiency, 1)
+    yield "bound by", f"{estimate.bound} ({_show_parts(estimate.parts)})"
 
 
 def _show_parts(parts: StepTime) -> str:
@@ -201,15 +201,15 @@ def _list_parts(training: Training, count: int, parts: StepTime) -> dict[str, fl
     return seconds
 
 
-def _draw_scaling(axes: Axes, found: Sequence[tuple[int, Estimate]], asked: int) -> None:
-    counts = [count for count, _ in found]
-    speeds = [each.samples_per_second for _, each in found]
-    lows, highs = [each.low for each in speeds], [each.high for each in speeds]
+def _draw_scaling(axes: Axes, estimates: Sequence[tuple[int, Estimate]], instances: int) -> None:
+    counts = [count for count, _ in estimates]
+    speeds = [estimate.samples_per_second for _, estimate in estimates]
+    lows, highs = [speed.low for speed in speeds], [speed.high for speed in speeds]
     axes.fill_between(counts, lows, highs, alpha=0.2, linewidth=0, label="four of five measurements")
-    axes.plot(counts, [each.expected for each in speeds], marker="o", label="expected")
+    axes.plot(counts, [speed.expected for speed in speeds], marker="o", label="expected")
     one = speeds[0].expected / counts[0]
     axes.plot(counts, [one * count for count in counts], linestyle=":", color="grey", label="linear")
-    axes.axvline(asked, color="grey", linewidth=0.8, linestyle="--", label=f"asked: {asked}")
+    axes.axvline(instances, color="grey", linewidth=0.8, linestyle="--", label=f"asked: {instances}")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set(xlabel="instances, with the same micro-batch", ylabel="samples per second")
@@ -219,18 +219,18 @@ def _draw_scaling(axes: Axes, found: Sequence[tuple[int, Estimate]], asked: int)
     axes.legend(frameon=False)
 
 
-def _draw_parts(axes: Axes, found: Sequence[tuple[int, dict[str, float]]]) -> None:
-    longest = max(sum(parts.values()) for _, parts in found)
+def _draw_parts(axes: Axes, parts_by_count: Sequence[tuple[int, dict[str, float]]]) -> None:
+    longest = max(sum(parts.values()) for _, parts in parts_by_count)
     unit, divisor = ("milliseconds", 1e-3) if longest < 1 else ("seconds", 1.0)
-    places = range(len(found))
-    below = [0.0] * len(found)
+    places = range(len(parts_by_count))
+    below = [0.0] * len(parts_by_count)
     for name, (label, colour) in _PARTS.items():
-        values = [parts.get(name, 0.0) / divisor for _, parts in found]
+        values = [parts.get(name, 0.0) / divisor for _, parts in parts_by_count]
         if max(values) * divisor < _SMALLEST * longest:
             continue
         axes.bar(places, values, bottom=below, label=label, color=colour)
         below = [low + value for low, value in zip(below, values, strict=True)]
     axes.set_title("time of a step", loc="left")
     axes.set(xlabel="instances, with the same micro-batch", ylabel=unit)
-    axes.set_xticks(list(places), [str(count) for count, _ in found])
+    axes.set_xticks(list(places), [str(count) for count, _ in parts_by_count])
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1), reverse=True)

@@ -96,7 +96,7 @@ def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | Non
 def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
     job = jobs.read_job(rest, run)
     record = job.record
-    if record.reason and not any(each.started for each in record.steps.values()):
+    if record.reason and not any(step.started for step in record.steps.values()):
         common.refuse(f"no step of `{job.name}` has started: {record.reason}")
     chosen = job.steps[_choose_step(job.name, step, list(job.steps))]
     if chosen.id is None:

@@ -94,7 +94,8 @@ class LazyGroup(click.Group):
 def _format_warning(message: Warning | str, *place: Any, **_: Any) -> str:
     """One line in the form of a diagnostic, for what a user's pipeline in Python causes."""
     if isinstance(message, UnreadWarning):
-        return f"warning: {''.join(each if each.isprintable() else '�' for each in str(message))}\n"
+        text = "".join(character if character.isprintable() else "�" for character in str(message))
+        return f"warning: {text}\n"
     _category, filename, line = place[:3]
     path = os.path.relpath(filename) if Path(filename).is_relative_to(Path.cwd()) else filename
     return f"{path}:{line}: warning: {message}\n"

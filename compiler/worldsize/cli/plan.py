@@ -127,7 +127,7 @@ def _draw(checked: CheckedSpec, forecasts: dict[str, StepForecast], file: Path) 
         if forecast.time.case is not None and forecast.time.estimate is not None
     ]
     if not trainings:
-        reasons = "; ".join(f"`{name}`: {each.time.unknown}" for name, each in forecasts.items())
+        reasons = "; ".join(f"`{name}`: {forecast.time.unknown}" for name, forecast in forecasts.items())
         common.refuse(f"there is nothing to draw: {reasons or 'no step trains'}")
     pictures.save_picture(estimate_view.make_picture(trainings), file)
 

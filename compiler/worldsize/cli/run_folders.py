@@ -29,9 +29,9 @@ def find_run(home: Path, text: str) -> Path:
     try:
         folder = Path(text).resolve() if "/" in text and Path(text).is_dir() else history.find_run(home, text)
     except LookupError as error:
-        known = any(history.list_runs(home))
+        has_runs = any(history.list_runs(home))
         here = "`worldsize run` makes one, and `--runs-dir` names the folder of others"
-        common.refuse(str(error.args[0]), "`worldsize runs` lists them" if known else here)
+        common.refuse(str(error.args[0]), "`worldsize runs` lists them" if has_runs else here)
     if not any((folder / name).exists() for name in (history.RECORD, "events.jsonl", "steps")):
         common.refuse(f"`{folder}` is not the folder of a run", "`worldsize runs` lists them")
     return folder

@@ -84,7 +84,9 @@ class Filter(Struct, frozen=True):
     def columns(self) -> list[str]:
         """The metrics to show: those named, and those of conditions and of the order."""
         sorted_by = [self.sort] if self.sort and self.sort not in _FIELDS else []
-        return list(dict.fromkeys([*self.metrics, *(each.metric for each in self.conditions), *sorted_by]))
+        return list(
+            dict.fromkeys([*self.metrics, *(condition.metric for condition in self.conditions), *sorted_by])
+        )
 
     @property
     def asks(self) -> bool:
@@ -289,7 +291,7 @@ def _show(listing: _Listing, columns: Sequence[str], *, as_json: bool) -> None:
     if as_json:
         documents = [_document(run, columns) for run in listing.runs]
         for document, speeds in zip(documents, compared, strict=True):
-            document["speeds"] = {name: speed_view.describe_speed(each) for name, each in speeds.items()}
+            document["speeds"] = {name: speed_view.describe_speed(speed) for name, speed in speeds.items()}
         click.echo(json.dumps(documents, indent=2))
         return
     if not listing.runs:

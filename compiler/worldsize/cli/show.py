@@ -88,7 +88,7 @@ def _render(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts
     margin = max((len(name) for name, text in rows if text), default=0)
     yield from (f"  {name:<{margin}}  {text}" for name, text in rows if text)
     yield from (f"  ! {line}" for line in (run.reason or "").splitlines())
-    yield from (f"  model  {describe_registration(each)}" for each in details.registrations())
+    yield from (f"  model  {describe_registration(model)}" for model in details.registrations())
     for name, place in details.outputs().items():
         yield f"  output {name}  {_show_place(place)}"
     if not run.steps:

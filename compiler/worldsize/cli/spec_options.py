@@ -118,7 +118,7 @@ def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> tuple[Spee
         help_ = "the built-in trainers report it after their first steps"
         return common.refuse(f"`{run}` reported no speed", help_)
     wrong = f"step `{step}` of `{run}` reported no speed" if step else f"several steps of `{run}` trained"
-    return common.refuse(wrong, f"write one of {quoted_list([f'{run}:{each}' for each in speeds])}")
+    return common.refuse(wrong, f"write one of {quoted_list([f'{run}:{step_name}' for step_name in speeds])}")
 
 
 def _read_tracked(name: str) -> Speed:

@@ -55,8 +55,8 @@ def describe_difference(ratio: float) -> str:
 
 def _make_cells(compared: Mapping[str, ComparedSpeed]) -> tuple[str, str]:
     """The two cells of a run, one value for each step that trained."""
-    measured = [show_digits(each.measured) for each in compared.values()]
-    predicted = [_show_predicted(each) for each in compared.values() if each.prediction is not None]
+    measured = [show_digits(speed.measured) for speed in compared.values()]
+    predicted = [_show_predicted(speed) for speed in compared.values() if speed.prediction is not None]
     return ", ".join(measured), ", ".join(predicted)
 
 

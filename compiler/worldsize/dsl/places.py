@@ -186,10 +186,10 @@ class PythonFile:
             return self._find_planned("instance_types", rest)
         if rest[0] == "scale":
             return self._find_planned("scale", [step, *rest[1:]])
-        found = self._find_step(step)
-        if found is None:
+        called = self._find_step(step)
+        if called is None:
             return None
-        function, call, variable = found
+        function, call, variable = called
         for key in reversed([key for key in rest if key not in _CONTAINERS]):
             for name, value in self._list_settings(function, call, variable):
                 if name == key:

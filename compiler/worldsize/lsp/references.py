@@ -106,10 +106,10 @@ def prepare_rename(
     Raises:
         RefusedError: The name belongs to a component.
     """
-    found = _find(session, buffer, params.position)
-    if found is None:
+    named = _find(session, buffer, params.position)
+    if named is None:
         return None
-    names, uses = found
+    names, uses = named
     _refuse_name_of_component(names, uses)
     return types.PrepareRenamePlaceholder(names.to_range(*uses.here), uses.name)
 
@@ -120,12 +120,12 @@ def rename(session: Session, buffer: Buffer, params: types.RenameParams) -> type
     Raises:
         RefusedError: The name is none that it can have, is taken, or belongs to a component.
     """
-    found = _find(session, buffer, params.position)
-    if found is None:
+    named = _find(session, buffer, params.position)
+    if named is None:
         raise RefusedError(
             "there is no name to change here: put the cursor on that of a step, input or output"
         )
-    names, uses = found
+    names, uses = named
     _refuse_name_of_component(names, uses)
     _refuse_new_name(names, uses, params.new_name)
     edits = [types.TextEdit(names.to_range(*place), params.new_name) for place in uses.ranges]
@@ -155,10 +155,10 @@ def find_references(
     session: Session, buffer: Buffer, params: types.ReferenceParams
 ) -> list[types.Location] | None:
     """Where a step, an input or an output is named."""
-    found = _find(session, buffer, params.position)
-    if found is None:
+    named = _find(session, buffer, params.position)
+    if named is None:
         return None
-    names, uses = found
+    names, uses = named
     ranges = uses.ranges if params.context.include_declaration else uses.ranges[1:]
     return [types.Location(buffer.uri, names.to_range(*place)) for place in ranges]
 

@@ -1,42 +1,75 @@
-"""The runs that ``--from`` names, with their speeds: here, of a workspace, MLflow, or a file."""
+"""What the commands that plan share: values for inputs, runs with known speeds, and what they refuse.
+
+The runs that ``--from`` names are here, in a workspace, in MLflow, or in a file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec.structs import replace
 
 from worldsize.base.wording import quoted_list
-from worldsize.cli import common, completion, workspace_options
+from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.documents import yaml
+from worldsize.facts.prices import PriceFileError
+from worldsize.planning.estimates.measured_case import MeasuredRun, UnusableRunError, read_card_file
+from worldsize.remote import jobs
+from worldsize.rules import engine
+from worldsize.running.prepare import overrides
+from worldsize.running.prepare.machine import detect_gpu_products
+from worldsize.running.record import details
+from worldsize.running.record.json_files import read_json
 
 if TYPE_CHECKING:
+    from worldsize.documents.yaml import Document
     from worldsize.planning.estimates.calibration import Speed
-    from worldsize.planning.estimates.measured_case import MeasuredRun
 
 _MLFLOW = "mlflow:"
 _CARD_FILE = ".json"
-
-
-def from_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``--from``, and where its runs are: ``runs`` names them, ``home`` and ``azure`` have them."""
-    for add in (workspace_options.of_azure, common.runs_dir, _OPTION):
-        command = add(command)
-    return command
-
-
-_OPTION = click.option(
+_FROM = click.option(
     "--from",
     "runs",
     multiple=True,
     metavar="RUN[:STEP]",
-    shell_complete=completion.complete_runs,
+    shell_complete=run_folders.complete_runs,
     help="Calibrate by a run of this workload: its id, `last`, or `mlflow:ID`; or by the `gpu.json` of a GPU;"
     " repeatable.",
 )
+region_option = click.option("--region", metavar="REGION", help="The Azure region of the prices.")
+
+
+def from_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--from``, and where its runs are: ``runs`` names them, ``home`` and ``azure`` have them."""
+    return common.add_options(workspace_options.of_azure(command), _FROM, run_folders.runs_dir)
+
+
+@contextlib.contextmanager
+def exit_on_error() -> Iterator[None]:
+    """Turn what is wrong with a spec, its runs or its prices into a message and exit status 1."""
+    try:
+        with common.exit_on_error():
+            yield
+    except UnusableRunError as error:
+        common.refuse(str(error))
+    except PriceFileError as error:
+        common.refuse(str(error), "remove the file; `worldsize catalogue --prices` writes a new one")
+
+
+def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
+    """The spec with other values, None without settings; exits if a setting names no input."""
+    if not settings:
+        return None
+    document, problems = overrides.override_spec(yaml.load(spec), common.parse_settings(settings))
+    if problems:
+        common.show_findings(list(engine.diagnose(problems)), {})
+        raise SystemExit(1)
+    return document
 
 
 def read_runs(names: Sequence[str], home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
@@ -47,51 +80,32 @@ def read_runs(names: Sequence[str], home: Path, azure: WorkspaceChoice | None) -
 def _read_named(name: str, home: Path, azure: WorkspaceChoice | None) -> list[MeasuredRun]:
     if not name.endswith(_CARD_FILE):
         return [_read_run(name, home, azure)]
-    from worldsize.planning.estimates.measured_case import UnusableRunError, read_card_file
-    from worldsize.running.record.json_files import read_json
-
     document = read_json(Path(name))
     if document is None:
         common.refuse(f"`{name}` cannot be read as JSON", "`python tests/gpu/prove.py` writes a `gpu.json`")
-    try:
-        return read_card_file(name, document)
-    except UnusableRunError as error:
-        common.refuse(str(error))
+    return read_card_file(name, document)
 
 
 def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredRun:
-    from worldsize.planning.estimates.measured_case import MeasuredRun
-
     if name.startswith(_MLFLOW):
         return MeasuredRun(name, _read_tracked(name))
     run, _, step = name.partition(":")
     if azure is not None:
-        return MeasuredRun(name, *_choose_step(run, step, _read_job(run, azure)))
-    from worldsize.running.record.details import read_speeds
-
-    speed, step = _choose_step(run, step, read_speeds(common.find_run(home, run)))
+        with azure.connect() as rest:
+            return MeasuredRun(name, *_choose_step(run, step, jobs.read_job(rest, run).speeds()))
+    speed, step = _choose_step(run, step, details.read_speeds(run_folders.find_run(home, run)))
     return MeasuredRun(name, replace(speed, gpu=_find_gpu(name)), step)
 
 
 def _find_gpu(name: str) -> str:
     """The GPU of this machine, where a run of it ran."""
-    from worldsize.running.prepare.machine import detect_gpu_products
-    from worldsize.running.record.details import find_gpu_here
-
-    gpu = find_gpu_here()
+    gpu = details.find_gpu_here()
     if gpu is None:
         products = detect_gpu_products()
         reason = f"of whose {products[0]} no speed is known" if products else "which has no GPU"
         help_ = "name a job of a workspace with `--azure`, or `mlflow:ID`"
         common.refuse(f"`{name}` ran on this machine, {reason}, and tells nothing of GPUs", help_)
     return gpu
-
-
-def _read_job(name: str, azure: WorkspaceChoice) -> Mapping[str, Speed]:
-    from worldsize.remote import jobs
-
-    with azure.connect() as rest:
-        return jobs.read_job(rest, name).speeds()
 
 
 def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> tuple[Speed, str]:
@@ -104,16 +118,14 @@ def _choose_step(run: str, step: str, speeds: Mapping[str, Speed]) -> tuple[Spee
         help_ = "the built-in trainers report it after their first steps"
         return common.refuse(f"`{run}` reported no speed", help_)
     wrong = f"step `{step}` of `{run}` reported no speed" if step else f"several steps of `{run}` trained"
-    return common.refuse(wrong, f"write one of {quoted_list([f'{run}:{each}' for each in speeds])}")
+    return common.refuse(wrong, f"write one of {quoted_list([f'{run}:{step_name}' for step_name in speeds])}")
 
 
 def _read_tracked(name: str) -> Speed:
     from mlflow.exceptions import MlflowException
 
-    from worldsize.running.record.details import read_mlflow_speed
-
     try:
-        speed = read_mlflow_speed(name.removeprefix(_MLFLOW))
+        speed = details.read_mlflow_speed(name.removeprefix(_MLFLOW))
     except MlflowException as error:
         common.refuse(f"`{name}` cannot be read: {error.message}", "`MLFLOW_TRACKING_URI` names the server")
     if speed is None:

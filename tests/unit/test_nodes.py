@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
-from worldsize.lab import namespaces, node_faults
+from worldsize.lab import namespaces
 from worldsize.lab.emulation import read_emulation
-from worldsize.lab.namespaces import make_plan
-from worldsize.lab.network import (
+from worldsize.lab.faults import NodeFault, NodeFaultKind, assign_step, describe_fault, parse_fault
+from worldsize.lab.namespaces import (
     MAX_NODES,
     MIN_BITS_PER_S,
     NETWORK,
@@ -24,10 +24,10 @@ from worldsize.lab.network import (
     fit_link,
     hosts_file,
     make_nodes,
+    make_plan,
     parse_link,
     shaping_commands,
 )
-from worldsize.lab.node_faults import NodeFault, assign_step, describe_fault, parse_fault
 from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.model.emulation import LocalPlaces
 from worldsize.running.model.options import RunOptions
@@ -211,7 +211,7 @@ def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
         ),
     ],
 )
-def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) -> None:
+def test_a_fault_is_read(kind: NodeFaultKind, text: str, fault: NodeFault) -> None:
     assert parse_fault(kind, text) == fault
 
 
@@ -227,7 +227,7 @@ def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) ->
         ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is not a length of time"),
     ],
 )
-def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message: str) -> None:
+def test_what_is_no_fault_is_refused(kind: NodeFaultKind, text: str, message: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse_fault(kind, text)
     assert str(caught.value) == message

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from worldsize.running.launch.logs import Decoder, Follower, last_lines
 from worldsize.running.model.results import Progress
-from worldsize.running.record.reports import ProgressFile, parse_progress
+from worldsize.running.record.details import ProgressFile, parse_progress
 
 PRINTABLE = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
 

@@ -24,8 +24,7 @@ from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import load_run
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.preview import render_preview
-from worldsize.running.show.summary import render_summary
-from worldsize.running.show.views import PlainView, QuietView, wants_table
+from worldsize.running.show.views import PlainView, QuietView, render_summary, wants_table
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult

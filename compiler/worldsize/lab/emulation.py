@@ -10,10 +10,29 @@ from msgspec import Struct
 
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.lab.namespaces import Abilities, Namespaces, preview_nodes, probe_namespaces
-from worldsize.lab.network import MAX_NODES, Link, OptionError, fit_link, parse_link
-from worldsize.lab.node_faults import FaultInjector, Kind, NodeFault, assign_step, parse_fault
-from worldsize.lab.rehearsal import PlannedFault, Rehearsal, count_restarts, describe_schedule, draw_faults
+from worldsize.lab.faults import (
+    FaultInjector,
+    NodeFault,
+    NodeFaultKind,
+    PlannedFault,
+    Rehearsal,
+    assign_step,
+    count_restarts,
+    describe_schedule,
+    draw_faults,
+    parse_fault,
+)
+from worldsize.lab.namespaces import (
+    MAX_NODES,
+    Abilities,
+    Link,
+    Namespaces,
+    OptionError,
+    fit_link,
+    parse_link,
+    preview_nodes,
+    probe_namespaces,
+)
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.emulation import Emulation, Networks, Say
 from worldsize.running.model.options import RunOptions
@@ -96,7 +115,7 @@ class _Reader(Struct, frozen=True):
 
     def faults(self) -> tuple[NodeFault, ...]:
         """The requested faults, each with its step."""
-        ordered: list[tuple[Kind, str]] = [("kill", text) for text in self.options.kill]
+        ordered: list[tuple[NodeFaultKind, str]] = [("kill", text) for text in self.options.kill]
         ordered += [("drop-link", text) for text in self.options.drop_link]
         if self.options.kill and sys.platform != "linux":
             self.refuse("`--kill` finds a node's processes in `/proc`, which only Linux has", "leave it out")
@@ -113,7 +132,7 @@ class _Reader(Struct, frozen=True):
                 self.refuse(str(error), error.help)
         return tuple(faults)
 
-    def _read_fault(self, kind: Kind, text: str) -> NodeFault:
+    def _read_fault(self, kind: NodeFaultKind, text: str) -> NodeFault:
         fault = assign_step(parse_fault(kind, text), self.tasks)
         if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
             message = f"`{fault.option}`: step `{fault.step}` has one instance, so it has no link"

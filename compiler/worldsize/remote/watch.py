@@ -13,7 +13,7 @@ from worldsize.remote.jobs import RemoteJob, RemoteStep
 from worldsize.remote.rest import Rest
 from worldsize.remote.states import ENDED, seconds_of, step_state
 from worldsize.running.model.results import Registration, Status, View
-from worldsize.running.show.summary import describe_registration
+from worldsize.running.show.views import describe_registration
 
 if TYPE_CHECKING:
     from azure.core.exceptions import AzureError

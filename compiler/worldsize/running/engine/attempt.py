@@ -29,8 +29,8 @@ from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
+from worldsize.running.record.details import ProgressFile
 from worldsize.running.record.events import EventLog
-from worldsize.running.record.reports import ProgressFile
 from wstrain.health import heartbeat
 from wstrain.health.heartbeat import HeartbeatRecord
 from wstrain_deepspeed import stale_locks

@@ -22,7 +22,7 @@ from worldsize.running.engine.sweep import Sweep
 from worldsize.running.launch.redaction import redact_failure
 from worldsize.running.model.results import DONE, Failure, Status, StepResult, StepState, View
 from worldsize.running.model.task import Task
-from worldsize.running.record.reports import describe_early_end
+from worldsize.running.record.details import describe_early_end
 from worldsize.running.record.tracking import Tracking
 from worldsize.running.reuse.step_cache import ReuseCache
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.running.environments import docker, layers
-from worldsize.running.environments.definition import Definition, EnvironmentPlan
+from worldsize.running.environments.definition import Definition, EnvironmentPlan, digest_requirements
 from worldsize.running.environments.docker import (
     container_name,
     identify_runner,
@@ -37,7 +37,6 @@ from worldsize.running.environments.layers import (
     make_layer,
     packages_folder,
 )
-from worldsize.running.environments.requirements import digest_requirements
 from worldsize.running.launch.group import Group
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.launch.supervisor import Supervisor

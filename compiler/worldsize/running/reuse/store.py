@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import SUFFIX
-from worldsize.running.model.folder import RunFolder, StepFolder
+from worldsize.running.model.folder import RunFolder, StepFolder, make_link
 from worldsize.running.record.folder import is_alive
 from worldsize.running.record.history import list_runs
 from worldsize.running.record.json_files import is_file_name, read_json, write_json
@@ -170,13 +170,13 @@ class Original(Struct, frozen=True):
 
 
 def link_step(folder: StepFolder, original: StepFolder, outputs: Iterable[str], source: Original) -> None:
-    """Make the folder of a reused step. Links are relative, so that the folder of runs can be moved."""
+    """Make the folder of a reused step."""
     pairs = [(folder.code, original.code), (folder.logs, original.logs)]
     pairs += [(folder.outputs / name, original.outputs / name) for name in outputs]
     try:
         folder.outputs.mkdir(parents=True)
         for mine, theirs in pairs:
-            mine.symlink_to(os.path.relpath(theirs, mine.parent))
+            make_link(mine, theirs)
         write_json(folder.root / LINK_FILE, {"run": source.run, "step": source.step})
     except OSError:
         unlink_step(folder)

@@ -216,7 +216,7 @@ class StepReader(Struct, frozen=True):
 
     def sweep(self) -> SweepPlan | None:
         """The plan of a sweep step; None if it is wrong."""
-        from worldsize.running.prepare.graph.sweep import read_sweep  # few have such steps
+        from worldsize.running.prepare.graph.kinds import read_sweep  # few have such steps
 
         plan, problems = read_sweep(self.step, self.setting)
         for problem in problems:
@@ -225,7 +225,7 @@ class StepReader(Struct, frozen=True):
 
     def _read_driver(self) -> Component | None:
         """The command component that runs a parallel step."""
-        from worldsize.running.prepare.graph.parallel import read_parallel  # few have such steps
+        from worldsize.running.prepare.graph.kinds import read_parallel  # few have such steps
 
         component, problems = read_parallel(self.step, self.setting)
         for problem in problems:

@@ -58,11 +58,11 @@ def read_emulation(
     able = reader.abilities(spread)
     shaped, notices = {}, []
     for name, task in spread.items():
-        fitted = fit_link(link, networks.get(name), can_shape=not able.rate, can_delay=not able.delay)
-        shaped[name] = fitted.link
-        notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {fitted.said}")
+        network = networks.get(name)
+        shaped[name], links = fit_link(link, network, can_shape=not able.rate, can_delay=not able.delay)
+        notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {links}")
     namespaces = Namespaces(shaped)
-    emulation = Emulation(namespaces, preview_nodes, tuple(notices), partial(plan_faults, namespaces))
+    emulation = Emulation(namespaces.place, preview_nodes, tuple(notices), partial(plan_faults, namespaces))
     return emulation, reader.problems
 
 
@@ -103,8 +103,6 @@ class RunFaults:
 
 
 class _Reader(Struct, frozen=True):
-    """Reads the options and collects their problems."""
-
     options: RunOptions
     tasks: Mapping[str, Task]
     problems: list[Problem]
@@ -124,19 +122,17 @@ class _Reader(Struct, frozen=True):
                 "`--drop-link` cuts a node's link, and instances that are only processes have none",
                 "add `--nodes namespaces`",
             )
-        faults = []
-        for kind, text in ordered:
-            try:
-                faults.append(self._read_fault(kind, text))
-            except OptionError as error:  # noqa: PERF203 - each is reported
-                self.refuse(str(error), error.help)
-        return tuple(faults)
+        return tuple(fault for kind, text in ordered if (fault := self._read_fault(kind, text)) is not None)
 
-    def _read_fault(self, kind: NodeFaultKind, text: str) -> NodeFault:
-        fault = assign_step(parse_fault(kind, text), self.tasks)
+    def _read_fault(self, kind: NodeFaultKind, text: str) -> NodeFault | None:
+        try:
+            fault = assign_step(parse_fault(kind, text), self.tasks)
+        except OptionError as error:
+            self.refuse(str(error), error.help)
+            return None
         if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
             message = f"`{fault.option}`: step `{fault.step}` has one instance, so it has no link"
-            raise OptionError(message, "give it several instances, or use `--kill`")
+            self.refuse(message, "give it several instances, or use `--kill`")
         return fault
 
     def rehearsal(self) -> None:

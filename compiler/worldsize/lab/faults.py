@@ -1,7 +1,8 @@
-"""Rehearses faults: draws them from a seed, injects them while steps run, and measures their cost.
+"""Faults of running steps: those of a rehearsal, drawn from a seed, and those of nodes that a user requests.
 
-The same seed, steps and ranks give the same faults. A fault is due after a share of the training, not after a
-number of seconds, so it means the same on a faster machine. Each kind occurs once before any occurs twice.
+A rehearsal measures what its faults cost. The same seed, steps and ranks give the same faults. One is due
+after a share of the training, not after a number of seconds, so it means the same on a faster machine. Each
+kind occurs once before any occurs twice.
 
 The promise is that at most the steps since the last checkpoint are lost: a training that had a checkpoint of
 step 30 on disk when it was killed at step 34 continues from step 30 or later.
@@ -101,12 +102,8 @@ def _draw_kinds(chance: random.Random, *, cuts: bool) -> Iterator[Kind]:
 
 def _draw_fault(chance: random.Random, kind: Kind, share: float, world_size: int, nodes: int) -> PlannedFault:
     # Drawn for every kind, so that the kind of one fault does not change the others.
-    rank, group_draw, length, node = (
-        chance.randrange(world_size),
-        chance.random(),
-        chance.random(),
-        chance.random(),
-    )
+    rank = chance.randrange(world_size)
+    group_draw, length, node = chance.random(), chance.random(), chance.random()
     low, high = SECONDS.get(kind, (0.0, 0.0))
     seconds = round(low + length * (high - low), 1)
     if kind == "cut":
@@ -151,16 +148,15 @@ class InjectedFault(Struct):
 
 
 class Rehearsal(Struct):
-    """Injects the planned faults into running steps; a ``schedule.Watcher``."""
+    """Injects the planned faults into running steps."""
 
     plans: Mapping[str, Sequence[PlannedFault]]  # by step, what happens to it
     networks: Namespaces | None  # the nodes; None if instances are only processes
     say: Callable[[str], None]  # tells the user
     hits: list[InjectedFault] = field(default_factory=list)
     _next: dict[str, int] = field(default_factory=dict)
-    _passing: dict[str, tuple[float, PlannedFault, tuple[int, ...]]] = field(
-        default_factory=dict
-    )  # until when
+    # by step, until when
+    _passing: dict[str, tuple[float, PlannedFault, tuple[int, ...]]] = field(default_factory=dict)
     _last: dict[str, Attempt] = field(default_factory=dict)  # the latest attempt of each step
     _quiet: dict[str, float] = field(default_factory=dict)  # no fault before this time
     _stopped: bool = False  # state of the duty cycle of slow ranks
@@ -168,15 +164,11 @@ class Rehearsal(Struct):
     def tick(self, attempts: Collection[Attempt]) -> None:
         """Inject the faults that are due, end temporary ones, and follow the progress of the steps."""
         now = time.monotonic()
-        running = {
-            attempt.task.name: attempt
-            for attempt in attempts
-            if attempt.group is not None and not attempt.group.done
-        }
-        for name in [
-            name for name, (until, *_) in self._passing.items() if until <= now or name not in running
-        ]:
-            self._pass(name, now)
+        working = [attempt for attempt in attempts if attempt.group is not None and not attempt.group.done]
+        running = {attempt.task.name: attempt for attempt in working}
+        for name, (until, *_) in list(self._passing.items()):
+            if until <= now or name not in running:
+                self._pass(name, now)
         self._slow_down()
         for name, attempt in running.items():
             if name in self.plans and not attempt.stop_requested:
@@ -342,11 +334,6 @@ class NodeFault(Struct, frozen=True):
         """The option as written."""
         return f"--{self.kind} {self.text}"
 
-    @property
-    def where(self) -> str:
-        """The node's name."""
-        return f"node{self.node}"
-
     def is_due(self, seconds: float, training_step: int | None) -> bool:
         """Whether its time has come, given the seconds since the start and the training steps done."""
         if self.at_seconds is not None:
@@ -377,15 +364,8 @@ def parse_fault(kind: NodeFaultKind, text: str) -> NodeFault:
         raise OptionError(f"`--kill {text}`: a killed node does not start again", f"remove `for {lasts}`")
     if lasts is not None and not _parse_seconds(lasts):
         raise OptionError(f"`--{kind} {text}`: `{lasts}` is not a length of time", "write it as `for 10s`")
-    return NodeFault(
-        kind,
-        int(matched["node"]),
-        matched["step"],
-        int(at_step[1]) if at_step else None,
-        at_seconds,
-        _parse_seconds(lasts) if lasts else None,
-        text.strip(),
-    )
+    step, seconds = int(at_step[1]) if at_step else None, _parse_seconds(lasts) if lasts else None
+    return NodeFault(kind, int(matched["node"]), matched["step"], step, at_seconds, seconds, text.strip())
 
 
 def _parse_seconds(text: str) -> float | None:
@@ -403,14 +383,12 @@ def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
     step = fault.step
     if step is None:
         if len(spread) != 1:
-            raise _report_unclear_step(fault, list(spread))
+            raise _report_unclear_step(fault, spread)
         step = next(iter(spread))
     if step not in tasks:
-        raise OptionError(f"`{fault.option}`: there is no step `{step}`", _list_choices(list(spread)))
+        raise OptionError(f"`{fault.option}`: there is no step `{step}`", _list_choices(spread))
     if step not in spread:
-        raise OptionError(
-            f"`{fault.option}`: step `{step}` has no `distribution`", _list_choices(list(spread))
-        )
+        raise OptionError(f"`{fault.option}`: step `{step}` has no `distribution`", _list_choices(spread))
     count = tasks[step].instance_count
     if fault.node >= count:
         have = "`node0` only" if count == 1 else f"{count} nodes, `node0` to `node{count - 1}`,"
@@ -419,23 +397,26 @@ def assign_step(fault: NodeFault, tasks: Mapping[str, Task]) -> NodeFault:
     return replace(fault, step=step)
 
 
-def _report_unclear_step(fault: NodeFault, spread: Sequence[str]) -> OptionError:
+def _report_unclear_step(fault: NodeFault, spread: Collection[str]) -> OptionError:
     if not spread:
         return OptionError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
-    named = ", ".join(f"`{name}`" for name in spread[:MAX_RANKS])
-    message = f"`{fault.option}`: steps {named} have nodes"
-    return OptionError(message, f"name one, such as `--{fault.kind} {spread[0]}:{fault.text}`")
+    help_ = f"name one, such as `--{fault.kind} {next(iter(spread))}:{fault.text}`"
+    return OptionError(f"`{fault.option}`: steps {_list_names(spread)} have nodes", help_)
 
 
-def _list_choices(spread: Sequence[str]) -> str:
+def _list_choices(spread: Collection[str]) -> str:
     if not spread:
         return "only a step with `distribution` has nodes, and the pipeline has no such step"
-    return f"those with nodes are {', '.join(f'`{name}`' for name in spread[:MAX_RANKS])}"
+    return f"those with nodes are {_list_names(spread)}"
+
+
+def _list_names(spread: Collection[str]) -> str:
+    return ", ".join(f"`{name}`" for name in list(spread)[:MAX_RANKS])
 
 
 def describe_fault(fault: NodeFault, ranks: Sequence[Process]) -> str:
     """Describe a fault: ``node1 (ranks 2 and 3) was killed by `--kill node1@step:200```."""
-    there = f"{fault.where}{_describe_ranks([rank for rank in ranks if rank.node == fault.node])}"
+    there = f"node{fault.node}{_describe_ranks([rank for rank in ranks if rank.node == fault.node])}"
     if fault.kind == "kill":
         return f"{there} was killed by `{fault.option}`"
     return f"the link of {there} was cut by `{fault.option}`"
@@ -455,7 +436,7 @@ def _describe_ranks(ranks: Sequence[Process]) -> str:
 
 
 class FaultInjector(Struct):
-    """Watches running steps and injects each fault once; a ``schedule.Watcher``."""
+    """Watches running steps and injects each fault once."""
 
     ordered: Sequence[NodeFault]  # the faults, each with its step
     places: Namespaces | None  # the nodes; None if instances are only processes
@@ -513,7 +494,7 @@ class FaultInjector(Struct):
         except OSError as error:
             self.say(f"{fault.step}: {error.strerror}")
         else:
-            self.say(f"{fault.step}: the link of {fault.where} is up again")
+            self.say(f"{fault.step}: the link of node{fault.node} is up again")
 
 
 def _is_due(fault: NodeFault, attempt: Attempt) -> bool:

@@ -68,15 +68,14 @@ def probe_namespaces() -> Abilities:
 
 def _query_maker() -> dict[str, Any]:
     """Ask the maker what this machine can do; if it is killed, ask again."""
-    try:
-        return _read_answer()
-    except LostError:
-        return _read_answer()
-
-
-def _read_answer() -> dict[str, Any]:
-    with _start_maker() as maker:
-        return dict(json.loads(maker.hear()[0]))
+    for attempt in (1, 2):
+        with _start_maker() as maker:
+            try:
+                return dict(json.loads(maker.hear()[0]))
+            except LostError:
+                if attempt == 2:
+                    raise
+    raise AssertionError
 
 
 class StepNetwork(Struct):
@@ -91,13 +90,10 @@ class StepNetwork(Struct):
         """The file in which ``enter.py`` finds a node."""
         return self.folder / "nodes.json"
 
-    def prefix(self, node: str) -> tuple[str, ...]:
-        """The command prefix that starts a program on a node."""
-        return _make_prefix(str(self.table), node)
-
     def pull(self, node: Node, *, plug: bool = False) -> None:
         """Cut a node's link, or restore it."""
-        command = [*self.prefix("switch"), "ip", *plug_command(node, plugged=plug)]
+        words = ("ip", "link", "set", "dev", node.name, "up" if plug else "down")
+        command = [*_make_prefix(str(self.table), SWITCH), *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
         if done.returncode != 0:
             raise OSError(0, f"the link of {node.name} cannot be changed: {done.stderr.strip()}")
@@ -190,17 +186,22 @@ def _receive_all(site: StepNetwork, plan: Path) -> None:
 
 
 def make_plan(joined: tuple[Node, ...], hosts: Path, link: Link) -> dict[str, Any]:
-    """The plan for the maker."""
+    """The plan for the maker. Delay and loss are applied once, when a packet leaves its sender."""
     return {
-        "switch": switch_commands(),
+        "switch": [("link", "add", SWITCH, "type", "bridge"), ("link", "set", "dev", SWITCH, "up")],
         "hosts": str(hosts),
         "nodes": [
             {
                 "name": node.name,
-                "ip": node_commands(node, "{switch}"),
-                "tc": uplink_commands(link),
-                "port": port_commands(node),
-                "port_tc": downlink_commands(node, link),
+                "ip": [
+                    ("link", "set", "dev", "lo", "up"),
+                    ("link", "add", DEVICE, "type", "veth", "peer", "name", node.name, "netns", "{switch}"),
+                    ("address", "add", f"{node.address}/{NETWORK.prefixlen}", "dev", DEVICE),
+                    ("link", "set", "dev", DEVICE, "up"),
+                ],
+                "tc": shaping_commands(DEVICE, link),
+                "port": [("link", "set", "dev", node.name, "master", SWITCH, "up")],
+                "port_tc": shaping_commands(node.name, Link(link.bits_per_s)),
             }
             for node in joined
         ],
@@ -255,7 +256,6 @@ def _start_maker(*arguments: str) -> Iterator[Maker]:
 
 
 def _receive_part(site: StepNetwork, maker: Maker) -> bool:
-    """Receive one namespace; False when all are made."""
     message, descriptors = maker.hear()
     answer = json.loads(message)
     if "made" in answer:
@@ -306,7 +306,6 @@ _SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 _HELP = (
     "write a rate, a delay and a loss, each at most once, such as `1gbit`, `25gbit,50us` or `1gbit,2ms,0.1%`"
 )
-Command = tuple[str, ...]
 NETWORK = ipaddress.ip_network("10.213.0.0/16")  # private (RFC 1918), and rarely used
 DEVICE = "eth0"
 SWITCH = "switch"
@@ -375,23 +374,17 @@ def _parse_part(word: str, text: str) -> tuple[str, float]:
     raise OptionError(f"{subject} is not a rate, delay or loss", _HELP)
 
 
-class FittedLink(Struct, frozen=True):
-    """The links of a step on this machine, and their description."""
-
-    link: Link
-    said: str
-
-
 def fit_link(
     option: Link | None, network: Network | None, *, can_shape: bool = True, can_delay: bool = True
-) -> FittedLink:
-    """Fit the link that ``--link`` asks for, or that of the VM size, to this kernel.
+) -> tuple[Link, str]:
+    """Fit the link that ``--link`` asks for, or that of the VM size, to this kernel; and describe it.
 
     Rates are limited by ``tbf``, delay and loss are made by ``netem``.
     """
-    requested, source = (option, "`--link`") if option is not None else (UNSHAPED, "")
-    if option is None and network is not None:
-        requested, source = Link(network.gbps * 1e9), network.title
+    if option is not None:
+        requested, source = option, "`--link`"
+    else:
+        requested, source = (Link(network.gbps * 1e9), network.title) if network else (UNSHAPED, "")
     link, missing = requested, []
     if link.bits_per_s is not None and link.bits_per_s > MAX_BITS_PER_S:
         missing.append(f"{format_rate(link.bits_per_s)} is more than this machine's processor moves")
@@ -407,7 +400,7 @@ def fit_link(
         description += f" ({source})"
     elif missing:
         description += f" instead of {requested} ({source}): {'; '.join(missing)}"
-    return FittedLink(link, description)
+    return link, description
 
 
 def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
@@ -417,29 +410,18 @@ def shaping_commands(device: str, link: Link) -> tuple[tuple[str, ...], ...]:
     if link.delay_s or link.loss:
         impaired = ("delay", f"{max(1, round(link.delay_s * 1e6))}us") if link.delay_s else ()
         lost = ("loss", f"{100 * link.loss:.6g}%") if link.loss else ()
-        limit = ("limit", str(_packets_under_way(link)))
+        # As many packets as the link holds by its delay and queue.
+        bits = (link.bits_per_s or MAX_BITS_PER_S) * (link.delay_s + QUEUE_S)
+        limit = ("limit", str(max(1000, round(bits / 8 / PACKET_BYTES))))
         commands.append(
             ("qdisc", "add", "dev", device, *parent, "handle", "1:", "netem", *limit, *impaired, *lost)
         )
         parent = ("parent", "1:1", "handle", "10:")
     if link.bits_per_s is not None:
         burst = max(MIN_BURST_BYTES, round(link.bits_per_s / 8 * BURST_S))
-        bucket = (
-            "rate",
-            f"{round(link.bits_per_s)}bit",
-            "burst",
-            f"{burst}b",
-            "latency",
-            f"{QUEUE_S * 1e3:g}ms",
-        )
+        bucket = f"rate {round(link.bits_per_s)}bit burst {burst}b latency {QUEUE_S * 1e3:g}ms".split()
         commands.append(("qdisc", "add", "dev", device, *parent, "tbf", *bucket))
     return tuple(commands)
-
-
-def _packets_under_way(link: Link) -> int:
-    """The packets that ``netem`` must hold: the link's delay and queue at its rate."""
-    bits = (link.bits_per_s or MAX_BITS_PER_S) * (link.delay_s + QUEUE_S)
-    return max(1000, round(bits / 8 / PACKET_BYTES))
 
 
 def format_rate(bits_per_s: float) -> str:
@@ -488,42 +470,3 @@ def hosts_file(joined: Sequence[Node]) -> str:
     """The content of ``/etc/hosts`` on each node."""
     local = ["127.0.0.1\tlocalhost", "::1\tlocalhost ip6-localhost ip6-loopback"]
     return "\n".join([*local, *(f"{node.address}\t{node.name}" for node in joined)]) + "\n"
-
-
-def switch_commands() -> tuple[Command, ...]:
-    """The commands for ``ip`` in the switch's namespace that make it."""
-    return (("link", "add", SWITCH, "type", "bridge"), ("link", "set", "dev", SWITCH, "up"))
-
-
-def node_commands(node: Node, switch: str) -> tuple[Command, ...]:
-    """The commands for ``ip`` in a node's namespace that connect it to the namespace of a process."""
-    peer = ("peer", "name", node.name, "netns", switch)
-    return (
-        ("link", "set", "dev", "lo", "up"),
-        ("link", "add", DEVICE, "type", "veth", *peer),
-        ("address", "add", f"{node.address}/{NETWORK.prefixlen}", "dev", DEVICE),
-        ("link", "set", "dev", DEVICE, "up"),
-    )
-
-
-def port_commands(node: Node) -> tuple[Command, ...]:
-    """The commands for ``ip`` in the switch's namespace that connect a node."""
-    return (("link", "set", "dev", node.name, "master", SWITCH, "up"),)
-
-
-def plug_command(node: Node, *, plugged: bool) -> Command:
-    """The command for ``ip`` in the switch's namespace that cuts or restores a node's link."""
-    return ("link", "set", "dev", node.name, "up" if plugged else "down")
-
-
-def uplink_commands(link: Link) -> tuple[Command, ...]:
-    """The commands for ``tc`` in a node's namespace that shape what it sends."""
-    return shaping_commands(DEVICE, link)
-
-
-def downlink_commands(node: Node, link: Link) -> tuple[Command, ...]:
-    """The commands for ``tc`` in the switch's namespace that shape what a node receives.
-
-    Delay and loss are applied once, when a packet leaves its sender.
-    """
-    return shaping_commands(node.name, Link(link.bits_per_s))

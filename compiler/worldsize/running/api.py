@@ -19,14 +19,14 @@ from msgspec.structs import replace
 from worldsize.azureml.references import classify
 from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, plural
-from worldsize.documents.secrecy.masking import HIDDEN, Mask
+from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.engine.attempt import RunContext
 from worldsize.running.engine.hangs import HangWatcher
 from worldsize.running.engine.restarts import Restarting, RestartPolicy
 from worldsize.running.engine.schedule import Extensions, Schedule, catch_signals
 from worldsize.running.engine.sweep import Sweep
-from worldsize.running.environments.interpreters import Interpreters, make_interpreters
+from worldsize.running.environments.interpreters import Enter, make_interpreters
 from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.call import inherited_environment, make_interpreter_folder
 from worldsize.running.launch.redaction import hide_in_compiled, redact_parameters
@@ -41,7 +41,7 @@ from worldsize.running.model.errors import ResumeError
 from worldsize.running.model.folder import HOME, RunFolder, read_reference
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
-from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult, View
+from worldsize.running.model.results import DONE, RunResult, RunState, StepResult, View
 from worldsize.running.model.source import Text, read_default
 from worldsize.running.model.task import Graph, Task
 from worldsize.running.prepare.preparation import Prepared, prepare
@@ -79,16 +79,9 @@ def run(
 ) -> RunResult:
     """Run a spec or job file on this machine; see :func:`worldsize.run`.
 
-    Args:
-        target: The spec or job file.
-        options: How to run it.
-        runs_dir: Where runs, MLflow's database and artifacts are kept.
-        track: Whether MLflow records the run.
-        view: Shows the run; by default nothing does.
-        run_id: The id of the run, which names its folder and its run in MLflow; by default the time.
-        name_step: Gives the id of a step's run in MLflow; by default MLflow chooses it.
-        checked: Whether a job was checked before, by rules of the caller's choice.
-        emulate: Provides what the options may emulate.
+    ``run_id`` is the id of the run, which names its folder and its run in MLflow; by default the time.
+    ``name_step`` gives the id of a step's run in MLflow. ``checked`` means that a job was checked before, by
+    rules of the caller's choice. ``emulate`` provides what the options may emulate.
 
     Raises:
         SpecError: The spec or job has errors. Nothing was started.
@@ -100,9 +93,8 @@ def run(
         umask = stack.enter_context(private_files())
         folder = replace(create_run_folder(home, run_id=run_id), name_step=name_step)
         try:
-            lock = stack.enter_context(
-                hold_lock(folder.root, patience=1.0)
-            )  # other processes may look at the run
+            # other processes may look at the run
+            lock = stack.enter_context(hold_lock(folder.root, patience=1.0))
             eager = options.force or Store(home).empty
             services = stack.enter_context(
                 start_services(folder, home, lock, track=track, eager=eager, umask=umask)
@@ -110,7 +102,7 @@ def run(
             prepared = prepare(
                 Path(target), folder.pipeline, options, track=track, checked=checked, emulate=emulate
             )
-            interpreters = stack.enter_context(
+            enter = stack.enter_context(
                 make_interpreters(prepared.environments, home, services.supervisor, view.notice)
             )
             hide_in_compiled(folder.pipeline, prepared.mask)
@@ -119,7 +111,7 @@ def run(
         except BaseException:  # nothing has run, so nothing is kept
             shutil.rmtree(folder.root, ignore_errors=True)
             raise
-        return execute(prepared, folder, services, view=view, began=began, interpreters=interpreters)
+        return execute(prepared, folder, services, view=view, began=began, enter=enter)
 
 
 @contextlib.contextmanager
@@ -167,12 +159,7 @@ def resume(
 ) -> RunResult:
     """Resume the run in a folder; see :func:`worldsize.resume`.
 
-    Args:
-        root: The run's folder.
-        settings: The secrets among the values that the run was given, which are not stored.
-        ask: Gives the value of a secret that ``settings`` lacks.
-        view: Shows the run; by default nothing does.
-        emulate: Provides what the options of the run may emulate.
+    ``emulate`` provides what the options of the run may emulate.
     """
     began, view = time.monotonic(), view or QuietView()
     folder = RunFolder(Path(root).resolve())
@@ -189,11 +176,17 @@ def resume(
         )
         prepared = _prepare_again(request, folder, earlier, emulate)
         hide_in_compiled(folder.pipeline, prepared.mask)
-        interpreters = stack.enter_context(
+        enter = stack.enter_context(
             make_interpreters(prepared.environments, home, services.supervisor, view.notice)
         )
         return execute(
-            prepared, folder, services, view=view, began=began, interpreters=interpreters, earlier=earlier
+            prepared,
+            folder,
+            services,
+            view=view,
+            began=began,
+            enter=enter,
+            earlier=earlier,
         )
 
 
@@ -204,7 +197,6 @@ def _is_secret(request: RunRequest, name: str) -> bool:
 def _add_secrets(
     request: RunRequest, folder: RunFolder, settings: Mapping[str, str], ask: Callable[[str], str] | None
 ) -> RunRequest:
-    """The request with the secrets that it does not store."""
     for name in settings:
         if not _is_secret(request, name):
             help_ = "run the pipeline again to change it"
@@ -252,17 +244,11 @@ def _prepare_again(
     prepared = prepare(target, folder.pipeline, options, track=request.track, emulate=emulate)
     if target != request.target:
         _refuse_masked(prepared, request.target)
-    notices = [*prepared.notices]
+    lost = f"{plural(earlier.damaged, 'line')} of the event log cannot be read" if earlier.damaged else None
     if earlier.started is None:
-        notices.append(
-            "the beginning of the event log is missing; steps that are not known to be done run again"
-        )
-    elif earlier.damaged:
-        lines = plural(earlier.damaged, "line")
-        notices.append(
-            f"{lines} of the event log cannot be read; steps that are not known to be done run again"
-        )
-    return replace(prepared, target=request.target, notices=tuple(notices))
+        lost = "the beginning of the event log is missing"
+    notices = [f"{lost}; steps that are not known to be done run again"] if lost else []
+    return replace(prepared, target=request.target, notices=(*prepared.notices, *notices))
 
 
 def _refuse_masked(prepared: Prepared, spec: Path) -> None:
@@ -284,6 +270,14 @@ def _refuse_masked(prepared: Prepared, spec: Path) -> None:
 LONGEST_PARAMETER = 500  # characters; a longer text is data
 
 
+@contextlib.contextmanager
+def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
+    for text in notices:
+        view.notice(text)
+    with view:
+        yield
+
+
 class Services(Struct, frozen=True):
     """The processes that serve a run, and the folder that runs share."""
 
@@ -299,7 +293,7 @@ def execute(
     *,
     view: View,
     began: float,
-    interpreters: Interpreters,
+    enter: Enter,
     earlier: RunRecord | None = None,
 ) -> RunResult:
     """Run every step of a prepared pipeline.
@@ -321,8 +315,8 @@ def execute(
             log,
             services.supervisor,
             experiment=prepared.experiment,
-            interpreters=interpreters,
-            places=prepared.emulation.places,
+            enter_environment=enter,
+            place=prepared.emulation.place,
             mask=prepared.mask,
             environment=prepared.environments.mode,
         )
@@ -341,8 +335,7 @@ def execute(
                 interrupts=interrupts,
                 keep_going=prepared.graph.keep_going,
             ).execute()
-        result = _make_result(prepared, folder, steps, interrupts.received)
-        result = replace(result, seconds=time.monotonic() - began)
+        result = _make_result(prepared, folder, steps, interrupts.received, time.monotonic() - began)
         _link_outputs(prepared.graph, folder, steps)
         result = _finish_tracking(tracking, result, log)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
@@ -380,16 +373,12 @@ def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, 
     )
 
 
-@contextlib.contextmanager
-def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
-    for text in notices:
-        view.notice(text)
-    with view:
-        yield
-
-
 def _make_result(
-    prepared: Prepared, folder: RunFolder, steps: Mapping[str, StepResult], signals: list[int]
+    prepared: Prepared,
+    folder: RunFolder,
+    steps: Mapping[str, StepResult],
+    signals: list[int],
+    seconds: float,
 ) -> RunResult:
     states = {step.state for step in steps.values() if step.parent is None}
     state: RunState = "succeeded" if states <= set(DONE) else "failed"
@@ -400,18 +389,16 @@ def _make_result(
         folder=folder.root,
         state=state,
         steps=steps,
+        seconds=seconds,
         metrics=read_metrics(steps),
         registrations=tuple(
-            _mask_registration(registration, prepared.mask) for registration in read_registrations(steps)
+            # The reason that a step wrote for not registering may quote its inputs.
+            replace(model, reason=prepared.mask.text(model.reason) if model.reason else None)
+            for model in read_registrations(steps)
         ),
         notices=tuple(map(prepared.mask.text, prepared.notices)),
         signal=signals[0] if signals else None,
     )
-
-
-def _mask_registration(registration: Registration, mask: Mask) -> Registration:
-    """Mask the reason that a step wrote for not registering, which may quote its inputs."""
-    return replace(registration, reason=mask.text(registration.reason) if registration.reason else None)
 
 
 def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResult]) -> None:
@@ -445,7 +432,7 @@ def make_extensions(
     yield Extensions(
         cache=make_step_cache(prepared, run, store, view.notice, stopping=stopping, earlier=earlier),
         restarts=Restarting(RestartPolicy(max_restarts or 0, seed=run.id), restarts, view.notice),
-        watchers=[HangWatcher(view.notice), *([faults] if faults is not None else [])],
+        watchers=[HangWatcher(view.notice).tick, *([faults.tick] if faults is not None else [])],
         expansions={
             name: Sweep(prepared.tasks[name], plan, run, services.tracking, context.log)
             for name, plan in prepared.graph.sweeps.items()
@@ -517,9 +504,8 @@ def load_request(folder: RunFolder) -> RunRequest:
     document = read_json(path)
     again = "run the pipeline again"
     if document is None and not path.exists():
-        raise ResumeError(
-            f"{name} has no record of what it ran", f"it stopped before its first step: {again}"
-        )
+        help_ = f"it stopped before its first step: {again}"
+        raise ResumeError(f"{name} has no record of what it ran", help_)
     written = document.get("version") if document is not None else None
     if isinstance(written, int) and written > VERSION:
         message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
@@ -531,7 +517,6 @@ def load_request(folder: RunFolder) -> RunRequest:
 
 
 def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
-    """Parse a request; None if it is damaged."""
     try:
         options = msgspec.convert(document["options"], RunOptions)
         withheld = tuple(map(str, document.get("withheld", ())))

@@ -13,7 +13,7 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.wording import describe_os_error
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
-from worldsize.running.environments.interpreters import Interpreters
+from worldsize.running.environments.interpreters import Enter
 from worldsize.running.environments.layers import list_installed
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.launch.group import Group
@@ -22,7 +22,7 @@ from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
 from worldsize.running.launch.supervisor import Supervisor
-from worldsize.running.model.emulation import Places
+from worldsize.running.model.emulation import Place
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.process import Process
@@ -47,8 +47,8 @@ class RunContext(Struct, frozen=True):
     log: EventLog
     supervisor: Supervisor
     experiment: str
-    interpreters: Interpreters
-    places: Places
+    enter_environment: Enter
+    place: Place
     mask: Mask
     environment: EnvironmentMode = "current"  # where the packages of the steps are from
 
@@ -133,10 +133,10 @@ class Attempt:
             on_cpu=not context.machine.gpus,
         )
         try:
-            call = self._stack.enter_context(context.places.place(call))
+            call = self._stack.enter_context(context.place(call))
             ports = self._stack.enter_context(reserve_ports(count_ports(call)))
             plan = plan_processes(call, [str(port) for port in ports])
-            plan = self._stack.enter_context(context.interpreters.enter(task, context.run, plan))
+            plan = self._stack.enter_context(context.enter_environment(task, context.run, plan))
             for root in {stale_locks.find_root({**os.environ, **process.env}) for process in plan}:
                 stale_locks.remove_stale_locks(root)
             group = Group(plan, context.supervisor, cwd=step.code, logs=step.logs)

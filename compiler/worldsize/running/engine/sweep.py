@@ -180,7 +180,6 @@ class Sweep(Struct):
         return None if self.best is None else self._find_score(self.best)
 
     def _add_trials(self) -> list[Task]:
-        """Make as many new trials as may run at the same time."""
         tasks: list[Task] = []
         running = sum(trial.state == "running" for trial in self.trials.values())
         while not self.done and running < self.plan.max_concurrent_trials:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.source import Assets
 from worldsize.running.model.task import Task
 
+NOWHERE = Span("environment", 1, 1, 1, 1)
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 # Images without packages that a script could import, apart from Python's own.
 _BARE = re.compile(
@@ -86,9 +88,8 @@ def read_definition(
         return Definition(), []
     value, span = environment.value, environment.span
     if isinstance(value, dict):
-        return _read_mapping(
-            value, folder, Definition(_make_title(value), _find_title_span(environment) or span), gate
-        )
+        title, title_span = _find_title(environment)
+        return _read_mapping(value, folder, Definition(title, title_span or span), gate)
     if not isinstance(value, str):
         return Definition(), []
     start = Definition(f"`{shorten(value)}`", span)
@@ -104,38 +105,29 @@ def read_definition(
 def _read_mapping(
     value: Mapping[str, Any], folder: Path, start: Definition, gate: CopyAccess
 ) -> ReadDefinition:
-    """Read an environment from a mapping with ``image``, ``build`` or ``conda_file``."""
     image, build, listed = value.get("image"), value.get("build"), value.get("conda_file")
     definition = replace(start, image=str(image) if image else None)
     if isinstance(build, dict) and isinstance(build.get("path"), str):
         context = local_path(build["path"], folder)
         dockerfile = str(build.get("dockerfile_path") or "Dockerfile")
         definition = replace(definition, context=context, dockerfile=dockerfile, unknown=True)
-        if (
-            context is not None
-            and exists(context)
-            and (refused := _report_forbidden(definition, context, gate))
-        ):
+        if context and exists(context) and (refused := _report_forbidden(definition, context, gate)):
             return definition, refused
         if context is not None and not gate.allowed(os.path.realpath(context / dockerfile)):
             message = f"`dockerfile_path` is `{shorten(dockerfile)}`, which is outside the project"
             return start, _make_problem(start, message, "keep the Dockerfile in the build's own folder")
     if isinstance(listed, dict):
-        return _read_conda(listed, folder, definition, _dump(listed), gate)
+        return _read_conda(listed, folder, definition, json.dumps(listed), gate)  # JSON is YAML
     if isinstance(listed, str):
         path = local_path(listed, folder)
-        return (
-            _read_file(path, definition, gate)
-            if path is not None
-            else (replace(definition, unknown=True), [])
-        )
-    if definition.image and not _BARE.fullmatch(definition.image):
+        if path is not None:
+            return _read_file(path, definition, gate)
+    if isinstance(listed, str) or (definition.image and not _BARE.fullmatch(definition.image)):
         definition = replace(definition, unknown=True)
     return definition, []
 
 
 def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinition:  # noqa: PLR0911 - one a kind of file
-    """Read an environment file, a conda file, or a list of requirements."""
     if not is_file(path):
         if not exists(path):
             return start, []  # reported at its reference
@@ -167,9 +159,7 @@ def _read_conda(
 
 def _report_forbidden(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
     """Why a file or folder may not become part of an environment."""
-    return snapshot.add_to_snapshot(
-        Snapshot(), path, definition.span or Span("environment", 1, 1, 1, 1), gate
-    )
+    return snapshot.add_to_snapshot(Snapshot(), path, definition.span or NOWHERE, gate)
 
 
 def _expand_lines(
@@ -188,34 +178,18 @@ def _expand_lines(
 
 
 def _make_problem(definition: Definition, message: str, help_: str) -> list[Problem]:
-    return [Problem("run-refused", definition.span or Span("environment", 1, 1, 1, 1), message, help_)]
+    return [Problem("run-refused", definition.span or NOWHERE, message, help_)]
 
 
-def _make_title(value: Mapping[str, Any]) -> str:
-    """How messages call an environment that has no name of its own."""
-    if isinstance(value.get("conda_file"), dict):
-        return "`conda_file`"
-    for key in ("conda_file", "image"):
-        if isinstance(value.get(key), str):
-            return f"`{shorten(value[key])}`"
-    build = value.get("build")
-    return f"`{shorten(str(build.get('path')))}`" if isinstance(build, dict) else "the conda file"
-
-
-def _find_title_span(environment: Field[Any]) -> Span | None:
-    """The position of the part that :func:`_make_title` names."""
-    listed = fields.read_member(environment, "conda_file")
-    if listed is not None:
-        return listed.key_span if isinstance(listed.value, dict) else listed.span
-    image = fields.read_member(environment, "image")
-    part = image or fields.read_member(fields.read_member(environment, "build"), "path")
-    return part.span if part is not None else None
-
-
-def _dump(value: Mapping[str, Any]) -> str:
-    import json  # only an inline conda file needs it; JSON is YAML
-
-    return json.dumps(value)
+def _find_title(environment: Field[Any]) -> tuple[str, Span | None]:
+    """How messages call an environment that has no name of its own, and the position of what they name."""
+    listed, image = (fields.read_member(environment, name) for name in ("conda_file", "image"))
+    for part in (listed, image, fields.read_member(fields.read_member(environment, "build"), "path")):
+        if part is not None and part is listed and isinstance(part.value, dict):
+            return "`conda_file`", part.key_span
+        if part is not None and isinstance(part.value, str):
+            return f"`{shorten(part.value)}`", part.span
+    return "the conda file", None
 
 
 PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
@@ -278,11 +252,8 @@ def plan_environments(
     problems: list[Problem] = []
     for name, task in tasks.items():
         definition, more = read_definition(task.component.environment, task.folder, assets, gate)
-        if (
-            definition.modules
-            and mode == "isolated"
-            and not _imports(definition.modules, task, code.get(name))
-        ):
+        modules = definition.modules if mode == "isolated" else ()
+        if modules and not _imports(definition.modules, task, code.get(name)):
             definition = replace(definition, requirements=(), modules=frozenset())
         definitions[name] = definition
         problems += [problem for problem in more if problem not in problems]
@@ -294,7 +265,6 @@ def plan_environments(
 
 
 def _imports(modules: frozenset[str], task: Task, code: Snapshot | None) -> bool:
-    """Whether a step's command or code imports or runs one of the modules."""
     names = "|".join(map(re.escape, sorted(modules)))
     pattern = re.compile(rf"(?:\bimport|\bfrom|,|-m)\s+(?:{names})\b")
     return any(pattern.search(text) for text in (task.command, *_texts(code)))
@@ -315,25 +285,16 @@ def _notices(definitions: Mapping[str, Definition]) -> Iterator[str]:
         if definition.unknown and not definition.requirements:
             unknown.setdefault(definition.name, []).append(step)
     for name, steps in unknown.items():
-        yield (
-            f"{name} ({_listed(steps)}): the packages of its image are unknown, so those installed here"
-            " are used"
-        )
-
-
-def _listed(steps: Sequence[str]) -> str:
-    shown = ", ".join(steps[:LONGEST_LIST])
-    return shown if len(steps) <= LONGEST_LIST else f"{shown} and {len(steps) - LONGEST_LIST} more"
+        more = f" and {len(steps) - LONGEST_LIST} more" if len(steps) > LONGEST_LIST else ""
+        listed = ", ".join(steps[:LONGEST_LIST]) + more
+        yield f"{name} ({listed}): the packages of its image are unknown, so those installed here are used"
 
 
 def _report_uncontained(
     tasks: Mapping[str, Task], definitions: Mapping[str, Definition]
 ) -> Iterator[Problem]:
     """Report why steps cannot run in containers; without an engine, only that."""
-    first = next(
-        (definition.span for definition in definitions.values() if definition.span),
-        Span("environment", 1, 1, 1, 1),
-    )
+    first = next((definition.span for definition in definitions.values() if definition.span), NOWHERE)
     reason = find_docker_fault()
     if reason is not None:
         help_ = "start a Docker engine, or use `--environment isolated`"
@@ -347,11 +308,7 @@ def _report_uncontained(
             yield Problem("run-refused", span, message, "take `--environment isolated`")
         elif definition.image is None and definition.context is None and span not in reported_spans:
             reported_spans.add(span)
-            message = (
-                f"step `{name}` names no image"
-                if not definition.name
-                else f"{definition.name} names no image"
-            )
+            message = f"{definition.name or f'step `{name}`'} names no image"
             help_ = "map it to an environment file with `image:`, or use `--environment isolated`"
             yield Problem("run-refused", span, message, help_)
 
@@ -447,7 +404,10 @@ def expand_requirements(
         text = _COMMENT.sub("", line).strip()
         included = _INCLUDE.fullmatch(text)
         if included:
-            path = Path(os.path.normpath(folder / _remove_scheme(_unquote(included["path"]))))
+            name = _unquote(included["path"])
+            if name.startswith("file:"):
+                name = unquote(re.sub(r"^file:(?://(?:localhost)?(?=/))?", "", name))
+            path = Path(os.path.normpath(folder / name))
             if path not in seen:
                 inner = read_listed(_require_allowed(path, gate)).decode("utf-8-sig").split("\n")
                 yield from expand_requirements(inner, path.parent, gate, seen | {path})
@@ -483,14 +443,12 @@ def _require_allowed(path: Path, gate: CopyAccess) -> Path:
         OSError: It is not there, or is outside the project.
     """
     real = Path(os.path.realpath(path))
-    unmarked = gate.allowed is allow_everything  # there is no project boundary
-    if not path.exists() or (_looks_like_requirements(real) if unmarked else gate.allowed(real)):
+    allowed = gate.allowed(real)
+    if gate.allowed is allow_everything:  # there is no project boundary
+        allowed = real.is_dir() or real.suffix in _SUFFIXES
+    if allowed or not path.exists():
         return real
     raise OSError(errno.EACCES, "it is outside the project", str(path))
-
-
-def _looks_like_requirements(path: Path) -> bool:
-    return path.is_dir() or path.suffix in _SUFFIXES
 
 
 def _make_absolute(text: str, folder: Path) -> str:
@@ -526,12 +484,6 @@ def _list_files(folder: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if name not in _SKIPPED and not name.endswith(".egg-info")]
         paths = (Path(parent, name) for name in names if not name.endswith(".pyc"))
         yield from (path for path in paths if path.is_file())  # opening a pipe would block
-
-
-def _remove_scheme(path: str) -> str:
-    return (
-        unquote(re.sub(r"^file:(?://(?:localhost)?(?=/))?", "", path)) if path.startswith("file:") else path
-    )
 
 
 def _unquote(path: str) -> str:

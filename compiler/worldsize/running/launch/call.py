@@ -98,7 +98,12 @@ def make_call(
         launched_processes=task.launched_processes,
         worker_count=task.worker_count,
         parameter_server_count=task.parameter_server_count,
-        env=step_environment(task, run, values, experiment=experiment, tracking=tracking),
+        env={
+            **DEFAULTS,
+            **task.environment_variables,
+            **preset_variables(task, run, values, experiment),
+            **tracking,
+        },
         gpus=gpus,
         on_cpu=on_cpu,
         cores=cores,
@@ -109,18 +114,6 @@ def make_call(
 def find_shell() -> str:
     """Bash, as in Azure ML's images; the POSIX shell if it is not installed."""
     return "bash" if shutil.which("bash") else "sh"
-
-
-def step_environment(
-    task: Task, run: RunFolder, values: StepValues, *, experiment: str, tracking: Mapping[str, str]
-) -> dict[str, str]:
-    """The variables that are the same in every process of a step."""
-    return {
-        **DEFAULTS,
-        **task.environment_variables,
-        **preset_variables(task, run, values, experiment),
-        **tracking,
-    }
 
 
 def preset_variables(task: Task, run: RunFolder, values: StepValues, experiment: str) -> dict[str, str]:

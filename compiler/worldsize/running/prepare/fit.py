@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task, find_launcher_call
 from worldsize.running.prepare.machine import Machine
-from worldsize.running.prepare.told_plan import read_told_plan
+from worldsize.running.prepare.told_plan import read_number, read_told_plan
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step
@@ -61,17 +61,21 @@ def fit_tasks(
             the processes equally, at least one each.
     """
     at = Span(str(pipeline), 1, 1, 1, 1)
-    if (
-        keep_instances
-        and processes is not None
-        and (unequal := list(_report_indivisible(tasks, processes, at)))
-    ):
-        return FittedTasks(dict(tasks), [], unequal)
-    fitted = (
-        _fit_uncompiled(tasks, machine, processes, at, keep_instances=keep_instances)
-        if compiled is None
-        else _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
-    )
+    if keep_instances and processes is not None:
+        unequal = list(_report_indivisible(tasks, processes, at))
+        if unequal:
+            return FittedTasks(dict(tasks), [], unequal)
+    if compiled is not None:
+        fitted = _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
+    else:  # the steps that are told a plan follow it, the others stay
+        plan, templates = read_told_plan(tasks)
+        told = {name: task for name, task in tasks.items() if name in plan.steps}
+        others = {name: task for name, task in tasks.items() if name not in plan.steps}
+        planned = _fit_planned(told, machine, processes, plan, templates, keep_instances=keep_instances)
+        fitted = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
+        both = planned.tasks | fitted.tasks
+        ordered = {name: both[name] for name in tasks}
+        fitted = FittedTasks(ordered, planned.notices + fitted.notices, fitted.problems)
     return fitted if fitted.problems else replace(fitted, problems=list(_report_too_many(fitted.tasks, at)))
 
 
@@ -116,18 +120,23 @@ def _fit_planned(
     *,
     keep_instances: bool,
 ) -> FittedTasks:
-    fitted = localise(
-        plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
-    )
-    told_by_step = {
-        name: find_told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
-        for name, task in tasks.items()
-    }
+    names = plan.steps.keys() & tasks.keys()
+    followed = {name: find_told_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
     fixed = {name: find_fixed_counts(task, templates.get(name, {})) for name, task in tasks.items()}
-    kept = {name for name in plan.steps if keep_instances or (name in fixed and fixed[name].nodes)}
-    fitted = _keep_fixed_counts(plan, fitted, fixed, processes or machine.slots, grow=processes is not None)
-    if processes is None:
-        fitted = _keep_whole_groups(plan, fitted, told_by_step, machine, kept=kept)
+    fitted = Plan(
+        plan.name,
+        {
+            name: _fit_step(
+                before,
+                fixed.get(name, FixedCounts()),
+                followed.get(name, frozenset()),
+                machine,
+                processes,
+                keep_instances=keep_instances,
+            )
+            for name, before in plan.steps.items()
+        },
+    )
     refilled: dict[str, Task] = {}
     notices: list[str] = []
     for name, task in tasks.items():
@@ -141,7 +150,7 @@ def _fit_planned(
             notices += describe_fixed(name, before, machine, processes)
         elif step.topology.world_size != before.topology.world_size or unequal:
             notices.append(
-                f"{name}: {describe_change(before, step, refilled[name], told_by_step[name])}{unequal}"
+                f"{name}: {describe_change(before, step, refilled[name], followed[name])}{unequal}"
             )
         elif step.training is not None and step.topology.world_size > machine.slots:
             notices.append(f"{name}: {describe_sharing(step, machine)}")
@@ -170,42 +179,31 @@ def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances:
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _keep_fixed_counts(
-    plan: Plan, fitted: Plan, fixed: Mapping[str, FixedCounts], processes: int, *, grow: bool
-) -> Plan:
-    """The fitted plan, with the processes and instances that commands have whatever the plan is."""
-    steps = dict(fitted.steps)
-    for name, before in plan.steps.items():
-        counts = fixed.get(name, FixedCounts())
-        if counts.ranks:
-            steps[name] = before
-        elif counts.nodes:
-            one = Plan(plan.name, {name: before})
-            steps[name] = localise(one, processes, grow=grow, keep_instances=True).steps[name]
-    return Plan(plan.name, steps)
-
-
-def _keep_whole_groups(
-    plan: Plan,
-    fitted: Plan,
-    told_by_step: Mapping[str, frozenset[str]],
+def _fit_step(
+    before: StepPlan,
+    fixed: FixedCounts,
+    followed: frozenset[str],
     machine: Machine,
+    processes: int | None,
     *,
-    kept: Collection[str],
-) -> Plan:
-    """The fitted plan, with all planned processes for steps that cannot keep their global batch otherwise.
+    keep_instances: bool,
+) -> StepPlan:
+    """The plan of a step for this machine, with the processes and instances that its command has anyway.
 
-    Cores can be shared and GPUs cannot, and memory limits the number of processes.
+    A step that cannot keep its global batch otherwise has all planned processes: cores can be shared and GPUs
+    cannot, and memory limits the number of processes.
     """
-    steps = dict(fitted.steps)
-    for name, before in plan.steps.items():
-        world = before.topology.world_size
-        if _keeps_global_batch(before, steps[name], told_by_step.get(name, frozenset())):
-            continue
-        if world <= machine.slots * (1 if machine.gpus else MAX_PER_CORE):
-            one = Plan(plan.name, {name: before})
-            steps[name] = localise(one, world, keep_instances=name in kept).steps[name]
-    return Plan(plan.name, steps)
+    keep = keep_instances or fixed.nodes
+
+    def fit(count: int) -> StepPlan:
+        one = Plan("", {before.step: before})
+        return localise(one, count, grow=processes is not None, keep_instances=keep).steps[before.step]
+
+    here = before if fixed.ranks else fit(processes or machine.slots)
+    world, most = before.topology.world_size, machine.slots * (1 if machine.gpus else MAX_PER_CORE)
+    if processes is None and world <= most and not _keeps_global_batch(before, here, followed):
+        return fit(world)
+    return here
 
 
 def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) -> bool:
@@ -217,23 +215,6 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[st
         return True
     planned, fitted = before.training.gradient_accumulation_steps, here.training.gradient_accumulation_steps
     return planned == fitted or bool(followed & {"gradient_accumulation_steps", "global_batch_size"})
-
-
-def _fit_uncompiled(
-    tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
-) -> FittedTasks:
-    """Fit tasks without a plan beside them: those that are told one follow it, the others stay."""
-    plan, templates = read_told_plan(tasks)
-    told = {name: task for name, task in tasks.items() if name in plan.steps}
-    others = {name: task for name, task in tasks.items() if name not in plan.steps}
-    planned = _fit_planned(told, machine, processes, plan, templates, keep_instances=keep_instances)
-    native = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
-    fitted = planned.tasks | native.tasks
-    return FittedTasks(
-        {name: fitted[name] for name in tasks},
-        [*planned.notices, *native.notices],
-        [*planned.problems, *native.problems],
-    )
 
 
 def _fit_native(
@@ -296,30 +277,19 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
     An input counts if the command names it, and a variable always counts, unless its value was changed by
     hand since compiling.
     """
-    named = {
-        expression.port
-        for expression in binding.find_expressions(task.command)
-        if expression.scope == "inputs"
-    }
+
+    def list_ports(text: str, scope: str) -> set[str]:
+        return {part.port or "" for part in binding.find_expressions(text) if part.scope == scope}
+
+    named = list_ports(task.command, "inputs")
     followed: set[str] = set()
     for name, template in templates.items():
         if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
-            followed |= {
-                expression.port
-                for expression in binding.find_expressions(template)
-                if expression.scope == "plan" and expression.port
-            }
-    return frozenset(followed | find_derived(task))
-
-
-def find_derived(task: Task) -> set[str]:
-    """The quantities that the trials of a sweep derive for the processes that they find."""
-    derived = {
-        name
-        for name in ("gradient_accumulation_steps", "global_batch_size")
-        if isinstance(source := task.inputs.get(name), Text) and literals.parse_number(source.value) == 0
-    }
-    return derived if task.kind == "sweep" else set()
+            followed |= list_ports(template, "plan")
+    for name in ("gradient_accumulation_steps", "global_batch_size") if task.kind == "sweep" else ():
+        if read_number(task, name) == 0:  # trials derive it for the processes that they find
+            followed.add(name)
+    return frozenset(followed)
 
 
 def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
@@ -347,9 +317,7 @@ def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
     if name.startswith(VARIABLE):
         return task.environment_variables.get(name.removeprefix(VARIABLE)) == literals.render_literal(planned)
     source = task.inputs.get(name)
-    return isinstance(source, Text) and literals.render_literal(source.value) == literals.render_literal(
-        planned
-    )
+    return isinstance(source, Text) and source.rendered == literals.render_literal(planned)
 
 
 def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
@@ -358,11 +326,9 @@ def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
         return _find_quantity(plan, step, whole.port or "")
     text = template
     for expression in reversed(binding.find_expressions(template)):
-        value = (
-            _find_quantity(plan, step, expression.port or "")
-            if expression.scope == "plan"
-            else str(expression)
-        )
+        value: PlanValue | None = str(expression)
+        if expression.scope == "plan":
+            value = _find_quantity(plan, step, expression.port or "")
         if value is None:
             return None
         text = text[: expression.start] + literals.render_literal(value) + text[expression.end :]
@@ -371,11 +337,11 @@ def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
 
 def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
     """A step's own quantity, else that of the only training step, as in the compiler."""
-    own = plan.steps.get(step)
-    if own is not None and name in own.inputs:
-        return own.inputs[name]
-    having = [each.inputs[name] for each in plan.steps.values() if each.training and name in each.inputs]
-    return having[0] if len(having) == 1 else None
+    planned = plan.steps.get(step)
+    if planned is not None and name in planned.inputs:
+        return planned.inputs[name]
+    values = [other.inputs[name] for other in plan.steps.values() if other.training and name in other.inputs]
+    return values[0] if len(values) == 1 else None
 
 
 _COUNTS_NODES = re.compile(r"\$\{?(?:AZUREML_NODE_COUNT|WORLD_SIZE)\}?")  # of Azure ML, for one process each
@@ -452,12 +418,10 @@ def describe_change(before: StepPlan, here: StepPlan, task: Task, followed: froz
 
 
 def _count_ranks(topology: Topology) -> int:
-    """The ranks of an instance."""
     return topology.local_world_size or topology.process_count_per_instance
 
 
 def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) -> str:
-    """Describe the global batch with another number of processes than planned."""
     assert before.training is not None
     assert here.training is not None
     accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
@@ -478,13 +442,11 @@ def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) 
 
 
 def _describe_workers(count: int, gpus: int) -> str:
-    """Describe TensorFlow's workers and their replicas."""
     text = f"{count} worker{'s' if count > 1 else ''}"
     return f"{text} × {gpus} GPUs" if gpus > 1 else text
 
 
 def _describe_mesh(topology: Topology) -> str:
-    """Describe how the ranks split data, layers and depth."""
     return Degrees(
         topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
     ).shown()

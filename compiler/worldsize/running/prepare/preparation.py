@@ -13,7 +13,6 @@ from msgspec import Struct, field
 
 from worldsize import api, checking
 from worldsize.azureml import job as jobs
-from worldsize.azureml import job as schedule
 from worldsize.azureml import snapshot
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files
@@ -123,9 +122,8 @@ def _prepare_target(
     if job is None or problems:
         raise RunError(problems, texts)
     named = find_references(document.root for document in documents)
-    if unknown := assets.report_unnamed(
-        named | {text for text in settings.values() if classify(text) != "local"}
-    ):
+    named |= {text for text in settings.values() if classify(text) != "local"}
+    if unknown := assets.report_unnamed(named):
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)
     graph, more = flatten(job, assets)
@@ -235,9 +233,8 @@ def refuse_unsafe_names(task: Task) -> Iterator[Problem]:
             yield Problem("run-refused", at, message, "use letters, digits and underscores")
     for what, text in _texts(task):
         if "\0" in text:
-            message = (
-                f"{what} of step `{task.name}` contains a NUL character, which cannot be passed to a process"
-            )
+            where = f"{what} of step `{task.name}`"
+            message = f"{where} contains a NUL character, which cannot be passed to a process"
             yield Problem("run-refused", at, message, "remove the `\\0`")
 
 
@@ -299,10 +296,15 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     """
     document = load(os.path.normpath(target))  # under the name that a check gives it
     kind = discover.recognise_kind(document, named=True)
-    if kind == "spec" or (kind is None and not _may_be_job(document.root)):
-        compiled = api.compile_document(target, out, _apply_settings(document, settings))
+    root = document.root
+    may_be_job = isinstance(root, YamlMapping) and not {"jobs", "command", "type"}.isdisjoint(root)
+    if kind == "spec" or (kind is None and not may_be_job):
+        document, problems = override_spec(document, settings)
+        if problems:
+            raise RunError(problems)
+        compiled = api.compile_document(target, out, document)
         return Target(compiled.pipeline, {}, compiled)
-    refused = _refuse_kind(kind, target, document.root)
+    refused = _refuse_kind(kind, target, root)
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
     if checked:
@@ -311,49 +313,28 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     return Target(target, settings, parsed=tree.files.documents)
 
 
-def _apply_settings(document: Document, settings: Mapping[str, str]) -> Document:
-    """A spec with other inputs."""
-    if not settings:
-        return document
-
-    changed, problems = override_spec(document, settings)
-    if problems:
-        raise RunError(problems)
-    return changed
-
-
-def _may_be_job(root: object) -> bool:
-    return isinstance(root, YamlMapping) and bool({"jobs", "command", "type"} & set(root))
-
-
 def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str] | None:
     """Message and help for a kind of file that cannot be run."""
-    name = target.name
+    name, help_ = target.name, _RUN
+    what = {"settings": "holds the settings of a project", "other": "is not something that runs"}.get(
+        kind or ""
+    )
     if kind is not None and kind.endswith("-component"):
+        what = "is a component, which is run as a step of a pipeline"
         help_ = f"write a pipeline with a step that has `component: ./{name}`, and run that"
-        return f"`{name}` is a component, which is run as a step of a pipeline", help_
-    if kind == "schedule":
-        return f"`{name}` is a schedule", f"run the job that it starts{_scheduled_job(target, root)}"
-    if kind in ("compute", "data", "environment"):
-        return f"`{name}` describes {'an' if kind == 'environment' else 'a'} {kind} and is not a job", _RUN
-    if kind == "settings":
-        return f"`{name}` holds the settings of a project", _RUN
-    if kind == "other":
-        return _refuse_service_job(name, root)
-    return None
+    elif kind == "schedule":
+        what, help_ = "is a schedule", f"run the job that it starts{_scheduled_job(target, root)}"
+    elif kind in ("compute", "data", "environment"):
+        what = f"describes {'an' if kind == 'environment' else 'a'} {kind} and is not a job"
+    type_ = root.get("type") if kind == "other" and isinstance(root, YamlMapping) else None
+    if isinstance(type_, Scalar) and type_.text.lower() in refusals.UNSUPPORTED_KINDS:
+        service_job, help_ = refusals.UNSUPPORTED_KINDS[type_.text.lower()]
+        what = f"is {service_job}"
+    return None if what is None else (f"`{name}` {what}", help_)
 
 
 def _scheduled_job(target: Path, root: object) -> str:
     if not isinstance(root, YamlMapping):
         return ""
-    read_schedule, _ = schedule.read_schedule(root, target, Files(), lambda _: False)
+    read_schedule, _ = jobs.read_schedule(root, target, Files(), lambda _: False)
     return f": `worldsize run {read_schedule.target}`" if read_schedule.target is not None else ""
-
-
-def _refuse_service_job(name: str, root: object) -> tuple[str, str]:
-    type_node = root.get("type") if isinstance(root, YamlMapping) else None
-    kind = type_node.text.lower() if isinstance(type_node, Scalar) else ""
-    if kind in refusals.UNSUPPORTED_KINDS:
-        what, help_ = refusals.UNSUPPORTED_KINDS[kind]
-        return f"`{name}` is {what}", help_
-    return f"`{name}` is not something that runs", _RUN

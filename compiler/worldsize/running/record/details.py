@@ -1,4 +1,4 @@
-"""What is shown of a run beside its record: addresses, outputs, metrics and the ends of logs."""
+"""What is shown of a run beside its record: its outputs, and what its steps report in files."""
 
 from __future__ import annotations
 
@@ -110,7 +110,10 @@ class LocalDetails:
 
     def speeds(self) -> Mapping[str, Speed]:
         """What the trainers reported, with the GPU of this machine where they used one."""
-        return {name: add_gpu(speed) for name, speed in read_speeds(self._run.root).items()}
+        return {
+            name: speed if ran_without_gpus(speed) else replace(speed, gpu=find_gpu_here())
+            for name, speed in read_speeds(self._run.root).items()
+        }
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """From the log, or from the record, where secrets were removed."""
@@ -142,17 +145,14 @@ def read_speeds(root: Path) -> dict[str, Speed]:
     steps = (read_json(root / RECORD) or {}).get("steps")
     speeds = {}
     for name, recorded in steps.items() if isinstance(steps, dict) else ():
-        speed = summarise_speed(
-            _read_reports(root / "steps" / name / "progress.jsonl"), _read_parameters(recorded)
+        listed = recorded.get("parameters") if isinstance(recorded, dict) else None
+        parameters = (
+            {str(key): str(value) for key, value in listed.items()} if isinstance(listed, dict) else {}
         )
+        speed = summarise_speed(_read_reports(root / "steps" / name / "progress.jsonl"), parameters)
         if speed is not None:
             speeds[name] = speed
     return speeds
-
-
-def add_gpu(speed: Speed) -> Speed:
-    """The speed of a run of this machine, with the machine's GPU if it used one whose name is known."""
-    return speed if ran_without_gpus(speed) else replace(speed, gpu=find_gpu_here())
 
 
 def find_gpu_here() -> str | None:
@@ -191,11 +191,6 @@ def _read_reports(path: Path) -> list[tuple[int, float]]:
     return []
 
 
-def _read_parameters(recorded: Any) -> dict[str, str]:
-    listed = recorded.get("parameters") if isinstance(recorded, dict) else None
-    return {str(name): str(value) for name, value in listed.items()} if isinstance(listed, dict) else {}
-
-
 def read_mlflow_speed(run_id: str) -> Speed | None:
     """The speed of a run of the tracking server in use, by all that it logged; None for too little.
 
@@ -211,7 +206,6 @@ def read_mlflow_speed(run_id: str) -> Speed | None:
 
 
 MAX_VALUE = 1e15  # larger counts and losses are ignored
-
 LARGEST_BYTES = 1 << 20
 MAIN_LOGS = ("rank-0.log", "worker-0.log")
 STOPS_EARLY = "stopping early after step "  # what the built-in trainers begin the reason with
@@ -225,14 +219,11 @@ class ProgressFile:
         self._follower = Follower(path)
         self.newest: Progress | None = None
 
-    def update(self) -> bool:
-        """Read the new lines; whether they contain a record."""
-        for line in reversed(self._follower.lines()):
-            record = parse_progress(line)
-            if record is not None:
-                self.newest = record
-                return True
-        return False
+    def read(self) -> Progress | None:
+        """Read the new lines; the newest record, if there is any."""
+        records = filter(None, map(parse_progress, reversed(self._follower.lines())))
+        self.newest = next(records, self.newest)
+        return self.newest
 
 
 def parse_progress(line: str) -> Progress | None:
@@ -241,15 +232,14 @@ def parse_progress(line: str) -> Progress | None:
     if document is None:
         return None
     numbers = {name: _to_number(document.get(name)) for name in Progress.__struct_fields__}
-    step, total = numbers.pop("step"), numbers.pop("total_steps")
-    return Progress(_to_whole(step), _to_whole(total), **numbers)
+    counts = {name: numbers.pop(name) for name in ("step", "total_steps")}
+    step, total = (None if count is None or math.isnan(count) else int(count) for count in counts.values())
+    return Progress(step, total, **numbers)
 
 
 def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
     """Where a step that has succeeded ended before its last step; why, if the built-in trainers wrote it."""
-    if progress is None or progress.step is None or not progress.total_steps:
-        return None
-    if progress.step >= progress.total_steps:
+    if progress is None or progress.step is None or progress.step >= (progress.total_steps or 0):
         return None
     where = f"ended at step {progress.step} of {progress.total_steps}"
     for name in MAIN_LOGS:
@@ -257,10 +247,6 @@ def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
             if line.startswith(STOPS_EARLY):
                 return f"{where}: {flatten(line.partition(': ')[2])}"
     return where
-
-
-def _to_whole(value: float | None) -> int | None:
-    return int(value) if value is not None and math.isfinite(value) else None
 
 
 def _to_number(value: object) -> float | None:

@@ -1,4 +1,4 @@
-"""Views of an active run for logs and pipes, and the formats that all views share."""
+"""What logs and pipes show of a run: its views while it is active, and its summary."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -22,7 +23,6 @@ from worldsize.running.model.results import (
     Registration,
     RunResult,
     Status,
-    StepResult,
     View,
 )
 
@@ -39,7 +39,7 @@ def wants_table(stream: TextIO) -> bool:
     return is_terminal(stream) and not dumb and not in_ci
 
 
-class PlainView:
+class PlainView(AbstractContextManager["PlainView"]):
     """Lines without times of day: one when a step changes, one every few seconds of progress.
 
     A step that reports no progress leaves a reader with silence: ``hint`` is said once, of the first of them.
@@ -99,9 +99,6 @@ class PlainView:
         if self._hint is not None and now - self._said.get(name, (now, None))[0] >= PROGRESS_SECONDS:
             self._write(f"{name}: {self._hint(name)}")
             self._hint = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -174,7 +171,6 @@ def render_summary(result: RunResult, *, steps: bool = True, report: Path | None
     """The summary as text; without ``steps`` if a table has shown them, with the page of the run if any."""
     lines = [
         *_list_failures(result),
-        *_list_incomplete(result),
         f"run {result.id} {result.state} after {format_duration(result.seconds)}",
     ]
     if steps:
@@ -183,13 +179,14 @@ def render_summary(result: RunResult, *, steps: bool = True, report: Path | None
 
 
 def _list_steps(result: RunResult) -> Iterator[str]:
-    steps = [step for step in result.steps.values() if step.state != "succeeded"] or [*result.steps.values()]
-    if len(result.steps) <= 20:
-        steps = [*result.steps.values()]
+    steps = [*result.steps.values()]
+    if len(steps) > 20:
+        steps = [step for step in steps if step.state != "succeeded"] or steps
     width = max(len(step.name) for step in steps)
     for step in steps:
         time = format_duration(step.seconds) if step.seconds else ""
-        yield f"  {step.name:<{width}}  {_describe_state(step):<11}  {time:>9}".rstrip()
+        state = "not started" if step.state == "waiting" else step.state
+        yield f"  {step.name:<{width}}  {state:<11}  {time:>9}".rstrip()
         if step.summary is not None:
             yield f"    {flatten(step.summary)}"
 
@@ -205,18 +202,10 @@ def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:
     elif result.untracked:
         rows.append(("mlflow", f"not tracked: {flatten(result.untracked)}"))
     if result.state != "succeeded":
-        rows.append(("resume", _write_resume(result)))
+        home = show_path(result.folder.parents[1])
+        elsewhere = f" --runs-dir {shlex.quote(home)}" if home != HOME else ""
+        rows.append(("resume", f"worldsize resume {result.id}{elsewhere}"))
     yield from (f"  {name:<7}  {text}" for name, text in rows)
-
-
-def _write_resume(result: RunResult) -> str:
-    home = show_path(result.folder.parents[1])
-    elsewhere = f" --runs-dir {shlex.quote(home)}" if home != HOME else ""
-    return f"worldsize resume {result.id}{elsewhere}"
-
-
-def _describe_state(step: StepResult) -> str:
-    return "not started" if step.state == "waiting" else step.state
 
 
 def _list_metrics(result: RunResult) -> Iterator[str]:
@@ -247,9 +236,6 @@ def _list_failures(result: RunResult) -> Iterator[str]:
     for step in result.steps.values():
         if step.failure is not None and step.parent is None:
             yield from _describe_failure(step.name, step.failure)
-
-
-def _list_incomplete(result: RunResult) -> Iterator[str]:
     if result.record_incomplete:
         yield f"error: the record of this run in MLflow is incomplete: {flatten(str(result.untracked))}"
         yield "  what the run made is in its folder; `worldsize show` says how each step ended"
@@ -268,10 +254,11 @@ def _describe_failure(step: str, failure: Failure) -> Iterator[str]:
 
 def mlflow_ui(uri: str) -> str:
     """The command that shows the runs in a browser of this machine only."""
-    database = Path(uri.removeprefix("sqlite:///"))
+    database = show_path(uri.removeprefix("sqlite:///"))
     program = "mlflow"
     beside = Path(sys.executable).parent / "mlflow"
     on_path = shutil.which("mlflow")
     if beside.exists() and (on_path is None or Path(on_path).resolve() != beside.resolve()):
         program = show_path(beside)
-    return f"{shlex.quote(program)} ui --host 127.0.0.1 --backend-store-uri {shlex.quote(f'sqlite:///{show_path(database)}')}"
+    store = shlex.quote(f"sqlite:///{database}")
+    return f"{shlex.quote(program)} ui --host 127.0.0.1 --backend-store-uri {store}"

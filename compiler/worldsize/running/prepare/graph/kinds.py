@@ -53,8 +53,8 @@ class _SweepReader(SettingsReader):
         parameters = self._read_parameters(self._read_log_base(block))
         self._check_distributions(algorithm, parameters)
         self._check_library(algorithm)
-        objective = self._read_setting("objective")
-        limits = self._read_setting("limits")
+        objective = self.read_setting("objective")
+        limits = self.read_setting("limits")
         total = self._read_whole(limits, "max_total_trials", None)
         at_once = self._read_whole(limits, "max_concurrent_trials", total)
         return SweepPlan(
@@ -70,11 +70,8 @@ class _SweepReader(SettingsReader):
             policy=self._read_policy(),
         )
 
-    def _read_setting(self, name: str) -> Field[Any] | None:
-        return fields.read_field(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
-
     def _read_algorithm(self) -> tuple[Algorithm, Field[Any] | None]:
-        setting = self._read_setting("sampling_algorithm")
+        setting = self.read_setting("sampling_algorithm")
         if setting is None:
             return "random", None
         block = setting if isinstance(setting.value, dict) else None
@@ -108,7 +105,7 @@ class _SweepReader(SettingsReader):
         return float(base)
 
     def _read_parameters(self, base: float) -> list[Parameter]:
-        space = self._read_setting("search_space")
+        space = self.read_setting("search_space")
         if space is None or not isinstance(space.node, YamlMapping) or not space.value:
             self.refuse(
                 f"sweep `{self.step.name}` has no `search_space`",
@@ -124,9 +121,8 @@ class _SweepReader(SettingsReader):
         kind = fields.read_member(block, "type")
         word = str(kind.value).lower() if kind is not None else ""
         if word not in SETTINGS:
-            message = f"`{name}` of `search_space` " + (
-                f"is of type `{kind.value}`" if kind else "has no `type`"
-            )
+            what = f"is of type `{kind.value}`" if kind else "has no `type`"
+            message = f"`{name}` of `search_space` {what}"
             self.refuse(message, f"types are {', '.join(SETTINGS)}", kind or block)
             return None
         if word == "choice":
@@ -189,7 +185,7 @@ class _SweepReader(SettingsReader):
         allowed = {"grid": frozenset({"choice"}), "bayesian": frozenset(BAYESIAN)}.get(algorithm)
         if allowed is None:
             return
-        space = self._read_setting("search_space")
+        space = self.read_setting("search_space")
         for parameter in parameters:
             if parameter.kind not in allowed:
                 self.refuse(
@@ -205,7 +201,7 @@ class _SweepReader(SettingsReader):
             self.refuse(
                 f"`{algorithm}` sampling needs the library `{library}`, which is not installed here",
                 "run `pip install 'worldsize[sweep]'`, or use plain `sampling_algorithm: random`",
-                self._read_setting("sampling_algorithm"),
+                self.read_setting("sampling_algorithm"),
             )
 
     def _read_metric(self, objective: Field[Any] | None) -> str:
@@ -229,7 +225,7 @@ class _SweepReader(SettingsReader):
         return word
 
     def _read_policy(self) -> EarlyTermination | None:
-        block = self._read_setting("early_termination")
+        block = self.read_setting("early_termination")
         if block is None or block.value is None:
             return None
         kind = self._choose_word(block, "early_termination", "type", tuple(POLICIES))
@@ -346,22 +342,16 @@ class _ParallelReader(SettingsReader):
             self._find_setting("max_concurrency_per_instance"), "max_concurrency_per_instance", 1
         )
         retry = self._find_setting("retry_settings")
+        retries = self.whole(fields.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+        timeout = self.whole(fields.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)
+        thresholds = ("error_threshold", "mini_batch_error_threshold")
         return {
             "workers": str(instances * concurrency),
             "mini_batch_size": self._read_size(),
             "partition_keys": self._read_keys(),
-            "error_threshold": str(
-                self.whole(self._find_setting("error_threshold"), "error_threshold", -1, -1)
-            ),
-            "mini_batch_error_threshold": str(
-                self.whole(
-                    self._find_setting("mini_batch_error_threshold"), "mini_batch_error_threshold", -1, -1
-                )
-            ),
-            "max_retries": str(
-                self.whole(fields.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
-            ),
-            "timeout": str(self.whole(fields.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)),
+            **{name: str(self.whole(self._find_setting(name), name, -1, -1)) for name in thresholds},
+            "max_retries": str(retries),
+            "timeout": str(timeout),
             "logging_level": self._read_level(),
             "input_data": self._input_data(),
             "input_type": self._input_type(),
@@ -389,11 +379,7 @@ class _ParallelReader(SettingsReader):
         ports = self.step.component.inputs if self.step.component else {}
         if expression is None or expression.scope != "inputs" or expression.port not in ports:
             data = [name for name, port in ports.items() if port.is_data]
-            named = (
-                f"is `{setting.value}`, which is not one of its inputs"
-                if setting is not None
-                else "is missing"
-            )
+            named = f"is `{setting.value}`, which is not one of its inputs" if setting else "is missing"
             self.refuse(
                 f"`input_data` of parallel step `{self.step.name}` {named}",
                 f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`",
@@ -408,9 +394,7 @@ class _ParallelReader(SettingsReader):
         expression = binding.parse_expression(setting.value) if setting is not None else None
         name = expression.port or "" if expression is not None else ""
         ports = self.step.component.inputs if self.step.component else {}
-        argument = (
-            fields.read_field(self.step.raw, "inputs") if isinstance(self.step.raw, YamlMapping) else None
-        )
+        argument = self.read_setting("inputs")
         declared = fields.read_member(fields.read_member(argument, name), "type")
         if declared is not None and isinstance(declared.value, str):
             return declared.value.lower()

@@ -11,7 +11,7 @@ from worldsize.azureml.model import Field
 from worldsize.checking import boundary
 from worldsize.running.environments import definition
 from worldsize.running.environments.definition import expand_requirements, read_definition
-from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.model.assets import AssetMap
 
 LINES = [
     "-r /etc/passwd",

@@ -38,9 +38,9 @@ from worldsize.running.environments.docker import (
 )
 from worldsize.running.environments.interpreters import find_reasons, has_other_mlflow, keep_mlflow_apart
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
+from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.process import Process
-from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.preparation import list_snapshots
 

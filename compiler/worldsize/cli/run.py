@@ -19,7 +19,7 @@ from worldsize.cli.show import document
 from worldsize.documents.errors import OutputError, SpecError
 from worldsize.dsl import run as verbs
 from worldsize.reporting.write import write_report
-from worldsize.running.prepare.assets import parse_map_option
+from worldsize.running.model.assets import parse_map_option
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import load_run
 from worldsize.running.show.live import LiveView

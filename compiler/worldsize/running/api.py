@@ -30,11 +30,7 @@ from worldsize.running.environments.interpreters import Enter, make_interpreters
 from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.call import inherited_environment, make_interpreter_folder
 from worldsize.running.launch.redaction import hide_in_compiled, redact_parameters
-from worldsize.running.launch.reserve import (
-    NODES_PREFIX,
-    remove_abandoned_folders,
-    remove_abandoned_mpi_folders,
-)
+from worldsize.running.launch.reserve import MPI_PARENT, MPI_PREFIX, NODES_PREFIX, remove_abandoned_folders
 from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS, Supervisor
 from worldsize.running.model.emulation import Emulate
 from worldsize.running.model.errors import ResumeError
@@ -123,7 +119,7 @@ def start_services(
     ``lock`` is the descriptor of the run's lock, ``umask`` that of the steps. With ``eager`` the tracker
     starts now, otherwise with the first step that runs.
     """
-    remove_abandoned_mpi_folders()
+    remove_abandoned_folders(MPI_PREFIX, MPI_PARENT)
     remove_abandoned_folders(NODES_PREFIX)
     with contextlib.ExitStack() as stack:
         tracking = stack.enter_context(Tracking(home, wanted=track))
@@ -222,10 +218,8 @@ def _hold_lock(root: Path) -> Iterator[int]:
         message = f"run `{root.name}` is still active"
         help_ = f"follow it with `worldsize logs {root.name} STEP --follow`"
         if find_runner(root) is None:
-            message, help_ = (
-                f"processes of run `{root.name}` are still being stopped",
-                "try again in a minute",
-            )
+            message = f"processes of run `{root.name}` are still being stopped"
+            help_ = "try again in a minute"
         raise ResumeError(message, help_) from None
 
 

@@ -76,7 +76,7 @@ class Attempt:
         self._oom_kills = count_oom_kills()
         self._overdue = False  # stopped because its time was up
         self._unfinished: tuple[Process, ...] = ()  # its processes at that moment
-        self._stack = contextlib.ExitStack()
+        self.stack = contextlib.ExitStack()  # leaves no process, and gives back ports and places
 
     @property
     def changed_python(self) -> str | None:
@@ -133,16 +133,16 @@ class Attempt:
             on_cpu=not context.machine.gpus,
         )
         try:
-            call = self._stack.enter_context(context.place(call))
-            ports = self._stack.enter_context(reserve_ports(count_ports(call)))
+            call = self.stack.enter_context(context.place(call))
+            ports = self.stack.enter_context(reserve_ports(count_ports(call)))
             plan = plan_processes(call, [str(port) for port in ports])
-            plan = self._stack.enter_context(context.enter_environment(task, context.run, plan))
+            plan = self.stack.enter_context(context.enter_environment(task, context.run, plan))
             for root in {stale_locks.find_root({**os.environ, **process.env}) for process in plan}:
                 stale_locks.remove_stale_locks(root)
             group = Group(plan, context.supervisor, cwd=step.code, logs=step.logs)
         except OSError as error:
             return _make_failure(f"its processes cannot be started: {describe_os_error(error)}")
-        self.group = self._stack.enter_context(group)
+        self.group = self.stack.enter_context(group)
         self.began = time.monotonic()
         processes = make_redaction(task, call, values, context.mask).processes(plan)
         context.log.write("step_started", step=task.name, attempt=self.number, processes=processes)
@@ -176,14 +176,6 @@ class Attempt:
         if self.group is not None:
             self.stop_requested = True
             (self.group.kill if at_once else self.group.stop)()
-
-    def when_closed(self, call: Callable[[Group], object], group: Group) -> None:
-        """Call something first when the attempt closes."""
-        self._stack.callback(call, group)
-
-    def close(self) -> None:
-        """Leave no process, and give back ports and places."""
-        self._stack.close()
 
     def _find_outcome(self) -> Outcome:
         assert self.group is not None

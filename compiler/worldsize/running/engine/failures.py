@@ -24,11 +24,11 @@ from worldsize.base.wording import format_memory
 from worldsize.running.environments.definition import read_definition
 from worldsize.running.launch.group import EndedProcess, Group
 from worldsize.running.launch.logs import last_lines
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
-from worldsize.running.model.source import Assets, Source, Text
+from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.machine import EXTRAS
 from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health.memory import smaller_batch
@@ -305,7 +305,7 @@ class BrokenPin(Struct, frozen=True):
     modules: frozenset[str]  # that it is imported by
 
 
-def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None:
+def explain_pins(task: Task, lines: Sequence[str], assets: AssetMap) -> str | None:
     """A sentence about the broken pins of a step that runs in the current Python; None if it has none.
 
     Those that the last lines of its log mention go before all others, which may have nothing to do with it.

@@ -64,7 +64,7 @@ class Schedule:
                     self._listen()
             finally:
                 for attempt in steps.active.values():
-                    attempt.close()
+                    attempt.stack.close()
         for step in steps.by_name.values():
             if step.result is None:
                 began = step.status.state == "preparing" or step in steps.expanded
@@ -169,7 +169,7 @@ class Schedule:
             self._finish(attempt, outcome)
             return
         self._selector.register(attempt.group, selectors.EVENT_READ, attempt)
-        attempt.when_closed(self._selector.unregister, attempt.group)
+        attempt.stack.callback(self._selector.unregister, attempt.group)
         step.status.started = step.status.started or attempt.began
         self._change(step, "running")
 
@@ -181,7 +181,7 @@ class Schedule:
         step = self._steps.by_name[attempt.task.name]
         if attempt.group is not None and attempt.group.left:
             self._view.warn(f"{step.name}: processes {attempt.group.left} could not be killed")
-        attempt.close()
+        attempt.stack.close()
         if changed := attempt.changed_python:
             self._view.warn(f"{step.name}: {changed}")
         del self._steps.active[step.name]

@@ -306,12 +306,8 @@ class Sweep(Struct):
             value=_to_json_number(self.score),
             trials=len(tried),
         )
-        document = {
-            "metric": self.plan.primary_metric,
-            "goal": self.plan.goal,
-            "best": self.chosen,
-            "trials": tried,
-        }
+        metric, goal = self.plan.primary_metric, self.plan.goal
+        document = {"metric": metric, "goal": goal, "best": self.chosen, "trials": tried}
         with contextlib.suppress(OSError):
             folder = self.run.step(self.task.name).root
             folder.mkdir(parents=True, exist_ok=True)
@@ -458,10 +454,8 @@ def _draw_sobol(plan: SweepPlan) -> Iterator[Values]:
     qmc = importlib.import_module("scipy.stats.qmc")
     engine = qmc.Sobol(len(plan.parameters), scramble=True, rng=plan.seed)
     for point in engine.random_base2(math.ceil(math.log2(max(2, plan.max_total_trials)))):
-        yield {
-            parameter.name: parameter.at(float(x))
-            for parameter, x in zip(plan.parameters, point, strict=True)
-        }
+        pairs = zip(plan.parameters, map(float, point), strict=True)
+        yield {parameter.name: parameter.at(position) for parameter, position in pairs}
 
 
 class _BayesianSampler(Sampler):

@@ -33,7 +33,7 @@ from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.facts import curated, table
 from worldsize.running.environments.docker import find_docker_fault
 from worldsize.running.model.options import EnvironmentMode, RunOptions
-from worldsize.running.model.source import Assets
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.task import Task
 
 NOWHERE = Span("environment", 1, 1, 1, 1)
@@ -81,7 +81,7 @@ ReadDefinition = tuple[Definition, list[Problem]]
 
 
 def read_definition(
-    environment: Field[Any] | None, folder: Path, assets: Assets, gate: CopyAccess
+    environment: Field[Any] | None, folder: Path, assets: AssetMap, gate: CopyAccess
 ) -> ReadDefinition:
     """Read an ``environment:`` field: the environment, and the problems of its files."""
     if environment is None:
@@ -239,7 +239,7 @@ def _are_built_in(tasks: Mapping[str, Task]) -> bool:
 def plan_environments(
     tasks: Mapping[str, Task],
     code: Mapping[str, Snapshot],
-    assets: Assets,
+    assets: AssetMap,
     mode: EnvironmentMode,
     sources: Sources,
     *,

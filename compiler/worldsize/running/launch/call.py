@@ -170,9 +170,9 @@ def make_interpreter_folder(run: Path) -> Path:
     Some installations have only ``python3`` there. A link would lose a virtual environment, so a two-line
     script is written instead.
     """
-    own = Path(sys.executable).parent
-    if (own / "python").exists():
-        return own
+    python_folder = Path(sys.executable).parent
+    if (python_folder / "python").exists():
+        return python_folder
     folder = run / "bin"
     folder.mkdir(exist_ok=True)
     script = folder / "python"

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.running.launch.programs.guard import REPORTS
-from worldsize.running.launch.reserve import mpi_folder
+from worldsize.running.launch.reserve import MPI_PARENT, MPI_PREFIX, scratch_folder
 from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS, LivenessTimer, Supervisor
 from worldsize.running.model.process import Process, walk_processes
 
@@ -76,7 +76,7 @@ class Group(contextlib.AbstractContextManager["Group"]):
         self._line = supervisor.connect()
         self._stack = contextlib.ExitStack()
         shares = any(process.members for process in processes)
-        self._folder = self._stack.enter_context(mpi_folder()) if shares else None
+        self._folder = self._stack.enter_context(scratch_folder(MPI_PREFIX, MPI_PARENT)) if shares else None
         requests = [make_request(process, self.processes, logs, self._folder) for process in processes]
         folder = None if self._folder is None else str(self._folder)
         self._send({"processes": requests, "cwd": str(cwd), "grace": grace, "folder": folder})

@@ -69,9 +69,9 @@ def fit_tasks(
         fitted = _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
     else:  # the steps that are told a plan follow it, the others stay
         plan, templates = read_told_plan(tasks)
-        told = {name: task for name, task in tasks.items() if name in plan.steps}
+        following = {name: task for name, task in tasks.items() if name in plan.steps}
         others = {name: task for name, task in tasks.items() if name not in plan.steps}
-        planned = _fit_planned(told, machine, processes, plan, templates, keep_instances=keep_instances)
+        planned = _fit_planned(following, machine, processes, plan, templates, keep_instances=keep_instances)
         fitted = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
         both = planned.tasks | fitted.tasks
         ordered = {name: both[name] for name in tasks}

@@ -31,12 +31,12 @@ from worldsize.planning.model import Plan
 from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
 from worldsize.running.launch.redaction import make_mask
+from worldsize.running.model.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Graph, Task
-from worldsize.running.prepare.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph import refusals
 from worldsize.running.prepare.graph.flatten import flatten

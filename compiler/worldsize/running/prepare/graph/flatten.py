@@ -15,7 +15,8 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
-from worldsize.running.model.source import Assets, Output
+from worldsize.running.model.assets import AssetMap
+from worldsize.running.model.source import Output
 from worldsize.running.model.task import Graph, SweepPlan, Task
 from worldsize.running.prepare.graph.refusals import Refusals, notice_unwritten_outputs
 from worldsize.running.prepare.graph.step import StepReader
@@ -27,7 +28,7 @@ MAX_STEPS = 20_000  # nested pipeline components multiply: ten lines can expand 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
+def flatten(job: Job, assets: AssetMap) -> tuple[Graph, list[Problem]]:
     """The tasks of a job in its own order, and every reason why they cannot run here."""
     faults, file_start = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
     outer = Scope(job)

@@ -1,6 +1,11 @@
-"""Reads a sweep step: search space, sampling, objective, limits and early termination.
+"""Reads the steps whose kind has settings of its own: sweeps, and parallel steps.
 
 Values are not coerced: what Azure ML refuses, or reads differently, is a problem with its position.
+
+A parallel step becomes a command step that runs our driver, the package ``worldsize_parallel``. It is added
+to the step's working folder like an include, so that it runs wherever the step does, in the step's own
+interpreter; so are the packages that read an MLTable. The command passes its settings as ``name=value`` lines
+on standard input, so that placeholders are filled in as in any command, and no shell interprets the values.
 """
 
 from __future__ import annotations

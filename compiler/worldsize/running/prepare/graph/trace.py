@@ -20,9 +20,9 @@ from worldsize.azureml.references import classify, exists, local_path
 from worldsize.base.wording import shorten
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.documents.yaml import Mapping as YamlMapping
+from worldsize.running.model.assets import AssetMap, canonical
 from worldsize.running.model.source import (
     ARTIFACTS,
-    Assets,
     File,
     Joined,
     Output,
@@ -33,7 +33,6 @@ from worldsize.running.model.source import (
     list_parts,
     read_default,
 )
-from worldsize.running.prepare.assets import canonical
 
 DEEPEST_TEXT = 20  # nested texts with bindings
 MAX_PARTS = 1000  # of one text
@@ -141,7 +140,7 @@ _Next = tuple[Scope, Argument]
 class Tracer(Struct):
     """Traces arguments to their sources, each once."""
 
-    assets: Assets
+    assets: AssetMap
     secrets: set[str] = field(default_factory=set)
     _known: dict[tuple[int, str, bool], Traced] = field(default_factory=dict)
 

@@ -32,8 +32,8 @@ from worldsize.documents import yaml
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.facts import curated, table
 from worldsize.running.environments.docker import find_docker_fault
-from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.assets import AssetMap
+from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.task import Task
 
 NOWHERE = Span("environment", 1, 1, 1, 1)

@@ -273,13 +273,8 @@ def _find_needed(store: Store, staying: Collection[str], candidates: Iterable[Pa
 
 
 def _list_references(run: Path) -> list[str]:
-    runs = []
-    with contextlib.suppress(OSError):
-        for step in os.scandir(RunFolder(run).step("x").root.parent):
-            original = read_original(StepFolder(Path(step.path)))
-            if original is not None:
-                runs.append(original.run)
-    return runs
+    originals = (read_original(StepFolder(step)) for step in (run / "steps").glob("*"))
+    return [original.run for original in originals if original is not None]
 
 
 def _read_newest_time(run: Path) -> float:

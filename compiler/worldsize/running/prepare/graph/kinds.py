@@ -101,11 +101,8 @@ class _SweepReader(SettingsReader):
             return math.e
         base = literals.parse_number(setting.value)
         if base is None or base <= 0 or base == 1:
-            self.refuse(
-                f"`logbase` is `{setting.value}`",
-                "give a positive number other than 1, or the letter e",
-                setting,
-            )
+            help_ = "give a positive number other than 1, or the letter e"
+            self.refuse(f"`logbase` is `{setting.value}`", help_, setting)
             return math.e
         return float(base)
 
@@ -306,19 +303,13 @@ class _ParallelReader(SettingsReader):
         component = self.step.component
         task = self._find_setting("task")
         if component is None or task is None or not isinstance(task.value, dict):
-            self.refuse(
-                f"parallel step `{self.step.name}` has no `task`",
-                "give `task: {type: run_function, code: ./src, entry_script: score.py, environment: …}`",
-                task,
-            )
+            help_ = "give `task: {type: run_function, code: ./src, entry_script: score.py, environment: …}`"
+            self.refuse(f"parallel step `{self.step.name}` has no `task`", help_, task)
             return None
         kind = fields.read_member(task, "type")
         if kind is not None and str(kind.value).lower() not in ("run_function", "function"):
-            self.refuse(
-                f"a parallel `task` of type `{kind.value}` is not run here",
-                "write `type: run_function` and an `entry_script` with `init` and `run`",
-                kind,
-            )
+            help_ = "write `type: run_function` and an `entry_script` with `init` and `run`"
+            self.refuse(f"a parallel `task` of type `{kind.value}` is not run here", help_, kind)
         lines = {**self._describe_settings(), **self._describe_task(task)}
         includes = [DRIVER, *(TABLE_READERS if lines["input_type"] == "mltable" else ())]
         return replace(
@@ -365,11 +356,8 @@ class _ParallelReader(SettingsReader):
     def _describe_task(self, task: Field[Any]) -> dict[str, str]:
         script = fields.read_member(task, "entry_script")
         if script is None or not isinstance(script.value, str) or not script.value.strip():
-            self.refuse(
-                f"the `task` of parallel step `{self.step.name}` has no `entry_script`",
-                "name the Python file in `code` that has `init` and `run`",
-                script or task,
-            )
+            message = f"the `task` of parallel step `{self.step.name}` has no `entry_script`"
+            self.refuse(message, "name the Python file in `code` that has `init` and `run`", script or task)
         append = fields.read_member(task, "append_row_to")
         arguments = fields.read_member(task, "program_arguments")
         return {
@@ -385,13 +373,10 @@ class _ParallelReader(SettingsReader):
         if expression is None or expression.scope != "inputs" or expression.port not in ports:
             data = [name for name, port in ports.items() if port.is_data]
             named = f"is `{setting.value}`, which is not one of its inputs" if setting else "is missing"
-            self.refuse(
-                f"`input_data` of parallel step `{self.step.name}` {named}",
-                f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`",
-                setting,
-            )
+            help_ = f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`"
+            self.refuse(f"`input_data` of parallel step `{self.step.name}` {named}", help_, setting)
             return ""
-        return f"{expression!s}"
+        return str(expression)
 
     def _input_type(self) -> str:
         """The type of the data, by the step, else by the port."""
@@ -412,11 +397,8 @@ class _ParallelReader(SettingsReader):
         value = str(self.resolve(setting.value))
         match = SIZE.fullmatch(value)
         if match is None or int(match.group(1)) < 1:
-            self.refuse(
-                f"`mini_batch_size` is `{setting.value}`",
-                'give a number of files, such as "10", or a size of rows, such as "1mb"',
-                setting,
-            )
+            help_ = 'give a number of files, such as "10", or a size of rows, such as "1mb"'
+            self.refuse(f"`mini_batch_size` is `{setting.value}`", help_, setting)
             return ""
         return match.group(1) + (match.group(2) or "").lower()
 

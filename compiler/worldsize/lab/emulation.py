@@ -118,10 +118,8 @@ class _Reader(Struct, frozen=True):
         if self.options.kill and sys.platform != "linux":
             self.refuse("`--kill` finds a node's processes in `/proc`, which only Linux has", "leave it out")
         if self.options.drop_link and self.options.nodes != "namespaces":
-            self.refuse(
-                "`--drop-link` cuts a node's link, and instances that are only processes have none",
-                "add `--nodes namespaces`",
-            )
+            message = "`--drop-link` cuts a node's link, and instances that are only processes have none"
+            self.refuse(message, "add `--nodes namespaces`")
         return tuple(fault for kind, text in ordered if (fault := self._read_fault(kind, text)) is not None)
 
     def _read_fault(self, kind: NodeFaultKind, text: str) -> NodeFault | None:
@@ -150,10 +148,8 @@ class _Reader(Struct, frozen=True):
         if self.options.link is None:
             return None
         if self.options.nodes != "namespaces":
-            self.refuse(
-                "`--link` shapes links between nodes, and instances that are only processes have none",
-                "add `--nodes namespaces`",
-            )
+            message = "`--link` shapes links between nodes, and instances that are only processes have none"
+            self.refuse(message, "add `--nodes namespaces`")
         try:
             return parse_link(self.options.link)
         except OptionError as error:

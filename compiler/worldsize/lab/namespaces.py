@@ -68,14 +68,14 @@ def probe_namespaces() -> Abilities:
 
 def _query_maker() -> dict[str, Any]:
     """Ask the maker what this machine can do; if it is killed, ask again."""
-    for attempt in (1, 2):
-        with _start_maker() as maker:
-            try:
-                return dict(json.loads(maker.hear()[0]))
-            except LostError:
-                if attempt == 2:
-                    raise
-    raise AssertionError
+    with contextlib.suppress(LostError):
+        return _read_answer()
+    return _read_answer()
+
+
+def _read_answer() -> dict[str, Any]:
+    with _start_maker() as maker:
+        return dict(json.loads(maker.hear()[0]))
 
 
 class StepNetwork(Struct):

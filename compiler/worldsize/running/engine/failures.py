@@ -249,10 +249,8 @@ def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
     module = matched[1].partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     advice = f"run `pip install 'worldsize[{extra}]'`" if extra else "install it"
-    return (
-        f"its Python has no module `{matched[1]}`",
-        f"help: {advice}, or name it in the step's environment and run with `--environment isolated`",
-    )
+    help_ = f"help: {advice}, or name it in the step's environment and run with `--environment isolated`"
+    return f"its Python has no module `{matched[1]}`", help_
 
 
 def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:

@@ -100,7 +100,7 @@ class Schedule:
             self._finish(attempt, attempt.watch_guard())
         for attempt in active.values():
             attempt.watch_time()
-            self._steps.statuses[attempt.task.name].progress = attempt.progress.read()
+            self._update_progress(attempt)
         for watcher in self._extensions.watchers:
             watcher(active.values())
         for step in self._steps.expanded:
@@ -173,6 +173,11 @@ class Schedule:
         step.status.started = step.status.started or attempt.began
         self._change(step, "running")
 
+    def _update_progress(self, attempt: Attempt) -> None:
+        """Show the newest record; that of an earlier attempt until there is one."""
+        status = self._steps.statuses[attempt.task.name]
+        status.progress = attempt.progress.read() or status.progress
+
     def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Close an attempt that has ended, release its slots, and settle its step."""
         if outcome is None:
@@ -186,7 +191,7 @@ class Schedule:
             self._view.warn(f"{step.name}: {changed}")
         del self._steps.active[step.name]
         self._free += attempt.slots
-        step.status.progress = attempt.progress.read()
+        self._update_progress(attempt)
         self._end_attempt(step, attempt, outcome)
 
     def _interrupt(self) -> None:

@@ -477,10 +477,8 @@ class _BayesianSampler(Sampler):
 
     def ask(self, number: int) -> Values | None:
         trial = self._asked[number] = self._study.ask(self._space)
-        return {
-            parameter.name: _convert_drawn(parameter, trial.params[parameter.name])
-            for parameter in self._parameters
-        }
+        names = {parameter.name: parameter for parameter in self._parameters}
+        return {name: _convert_drawn(parameter, trial.params[name]) for name, parameter in names.items()}
 
     def tell(self, number: int, value: float | None) -> None:
         trial = self._asked.pop(number)

@@ -47,12 +47,9 @@ def resolve_inputs(task: Task, run: RunFolder, show: Callable[[Path], str] = str
     for name, source in task.inputs.items():
         if source is not None:
             (literals if is_text(source) else data)[name] = render_source(source, task, run, show)
-    return StepValues(
-        literals,
-        data,
-        frozenset(name for name, source in task.inputs.items() if source is None),
-        {name: _output_path(task.name, name, run) for name in task.outputs},
-    )
+    absent = frozenset(name for name, source in task.inputs.items() if source is None)
+    outputs = {name: _output_path(task.name, name, run) for name in task.outputs}
+    return StepValues(literals, data, absent, outputs)
 
 
 def render_source(source: Source, task: Task, run: RunFolder, show: Callable[[Path], str]) -> str:

@@ -109,11 +109,8 @@ class _SweepReader(SettingsReader):
     def _read_parameters(self, base: float) -> list[Parameter]:
         space = self.read_setting("search_space")
         if space is None or not isinstance(space.node, YamlMapping) or not space.value:
-            self.refuse(
-                f"sweep `{self.step.name}` has no `search_space`",
-                "give one, such as `search_space: {lr: {type: loguniform, min_value: -9, max_value: -2}}`",
-                space,
-            )
+            help_ = "give one, such as `search_space: {lr: {type: loguniform, min_value: -9, max_value: -2}}`"
+            self.refuse(f"sweep `{self.step.name}` has no `search_space`", help_, space)
             return []
         parameters = (self._read_parameter(key.text, node, base) for key, node in space.node.items())
         return [parameter for parameter in parameters if parameter is not None]
@@ -174,12 +171,9 @@ class _SweepReader(SettingsReader):
             return ()
         for value in setting.value:
             if not isinstance(value, str | int | float | bool):
-                self.refuse(
-                    f"choice `{name}` of `search_space` holds `{value}`, and only text, numbers and booleans"
-                    " are tried here",
-                    "give the members of a nested space as parameters of their own",
-                    setting,
-                )
+                message = f"choice `{name}` of `search_space` holds `{value}`"
+                message += ", and only text, numbers and booleans are tried here"
+                self.refuse(message, "give the members of a nested space as parameters of their own", setting)
                 return ()
         return tuple(setting.value)
 
@@ -209,11 +203,8 @@ class _SweepReader(SettingsReader):
     def _read_metric(self, objective: Field[Any] | None) -> str:
         setting = fields.read_member(objective, "primary_metric")
         if setting is None or not isinstance(setting.value, str) or not setting.value:
-            self.refuse(
-                f"sweep `{self.step.name}` has no `primary_metric`",
-                "name what the trial logs to MLflow: `objective: {goal: minimize, primary_metric: loss}`",
-                setting or objective,
-            )
+            help_ = "name what the trial logs to MLflow: `objective: {goal: minimize, primary_metric: loss}`"
+            self.refuse(f"sweep `{self.step.name}` has no `primary_metric`", help_, setting or objective)
             return ""
         return setting.value
 

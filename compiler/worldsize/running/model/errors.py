@@ -30,6 +30,7 @@ class RunError(Exception):
 
 
 def _render_problem(problem: Problem, sources: Sources) -> str:
+    """One problem with its source line, if there is one, and its help."""
     span = problem.span
     path = flatten(show_path(span.path))
     line = read_line(sources, span.path, span.line)

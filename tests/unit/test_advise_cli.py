@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from worldsize import checking
+from worldsize import api, checking
 from worldsize.api.advice import Request, is_as_advised, make_question, read_asked
 from worldsize.base import resources
 from worldsize.checking.fixing import Setting, set_values

@@ -18,8 +18,8 @@ from worldsize.planning.derive import derive
 from worldsize.planning.localise import localise
 from worldsize.planning.missing import explain_missing
 from worldsize.planning.model import Interface, Plan, StepPlan
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.source import Text
-from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.machine import Machine

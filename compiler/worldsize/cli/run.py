@@ -18,13 +18,12 @@ from worldsize.cli import common, run_folders
 from worldsize.cli.show import document
 from worldsize.dsl import run as verbs
 from worldsize.reporting.page import write_report
-from worldsize.running.prepare.assets import parse_map_option
+from worldsize.running.model.assets import parse_map_option
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import load_run
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.preview import render_preview
-from worldsize.running.show.summary import render_summary
-from worldsize.running.show.views import PlainView, QuietView, wants_table
+from worldsize.running.show.views import PlainView, QuietView, render_summary, wants_table
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult

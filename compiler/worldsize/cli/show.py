@@ -22,7 +22,7 @@ from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import load_run
-from worldsize.running.show.summary import describe_registration
+from worldsize.running.show.views import describe_registration
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.measured_case import ComparedSpeed

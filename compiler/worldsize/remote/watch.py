@@ -12,7 +12,7 @@ from worldsize.remote.jobs import RemoteJob, RemoteStep
 from worldsize.remote.logs import ENDED, seconds_of, step_state
 from worldsize.remote.rest import Rest
 from worldsize.running.model.results import Registration, Status, View
-from worldsize.running.show.summary import describe_registration
+from worldsize.running.show.views import describe_registration
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 5.0  # between two looks; the pause grows while nothing changes
 GROWTH = 1.4

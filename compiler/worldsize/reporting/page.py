@@ -17,7 +17,7 @@ from worldsize.reporting.read_run import read_run
 from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
-from worldsize.running.show.summary import HEADLINE
+from worldsize.running.show.views import HEADLINE
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 
 FILE = "report.html"

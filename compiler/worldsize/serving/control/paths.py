@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 from worldsize.checking import discover
 from worldsize.checking.settings import Settings, read_settings
 from worldsize.documents import yaml
-from worldsize.running.prepare.assets import AssetEntry, AssetMap
+from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.serving.control import assets
 from worldsize.serving.control.assets import get_resource
 from worldsize.serving.database import Database

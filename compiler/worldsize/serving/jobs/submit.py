@@ -19,7 +19,7 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
-from worldsize.running.prepare.targets import MENTIONED
+from worldsize.running.prepare.preparation import MENTIONED
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.assets import get_resource
 from worldsize.serving.control.paths import AssetName, parse_asset, project_settings

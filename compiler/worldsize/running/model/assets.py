@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise
 from worldsize.base.problem import Problem
-from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
@@ -129,9 +128,8 @@ class AssetMap:
             "uri_folder": ("a file", "map it to a folder, or declare the input as `type: uri_file`"),
         }.get(type_, ("", ""))
         if what_it_is:
-            message = (
-                f"`{shorten(text)}` is mapped to `{show_path(path)}`, {what_it_is}, but {what} is a `{type_}`"
-            )
+            mapped = f"`{shorten(text)}` is mapped to `{show_path(path)}`"
+            message = f"{mapped}, {what_it_is}, but {what} is a `{type_}`"
             self._broken.setdefault(entry.span, Problem("run-refused", entry.span, message, help_))
 
     def report_unnamed(self, texts: Collection[str]) -> list[Problem]:
@@ -163,7 +161,9 @@ class AssetMap:
         path = f"./{EXAMPLES.get(what) or _find_last_name(text) or what}"
         address = text if _is_http(text) else _find_twin(text)
         one = address is not None and not text.endswith("/") and "*" not in text  # curl fetches no folder
-        fetch = f"fetch it with `{_write_curl(address, path)}`, then " if address and one else ""
+        fetch = ""
+        if address and one:
+            fetch = f"fetch it with `curl -fLo {shlex.quote(path)} {shlex.quote(address)}`, then "
         option = shlex.quote(f"{text}={path}")
         line = f"{_yaml_key(text)}: {path}"
         if self._in_workspace:
@@ -192,9 +192,8 @@ def parse_map_option(text: str) -> tuple[str, str]:
     """
     cuts = [index for index, letter in enumerate(text) if letter == "="]
     if not cuts or classify(text) == "local":
-        raise ValueError(
-            f"`{shorten(text)}` is not `REFERENCE=PATH`; an example is `azureml:cifar@latest=./data/cifar`"
-        )
+        example = "an example is `azureml:cifar@latest=./data/cifar`"
+        raise ValueError(f"`{shorten(text)}` is not `REFERENCE=PATH`; {example}")
     # Both sides may contain `=`: `?a=b` of an address, `year=2024` of a folder.
     usual = cuts[-1] if classify(text) == "web" else cuts[0]
     cut = next((cut for cut in cuts if text[cut + 1 :] and exists(Path(text[cut + 1 :]))), usual)
@@ -206,13 +205,10 @@ def parse_map_option(text: str) -> tuple[str, str]:
 
 def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> AssetMap:
     """Read the map for a spec or job file: its project's ``worldsize.yml``, and the options of the call."""
-    entries: list[AssetEntry] = []
-    sources: dict[str, Source] = {}
-    for document, settings in _read_settings(target):
-        sources[document.path] = document.source
-        entries += [
-            AssetEntry(asset.reference, asset.path.absolute(), asset.span) for asset in settings.assets
-        ]
+    projects = list(_read_settings(target))
+    sources = {document.path: document.source for document, _ in projects}
+    assets = (asset for _, settings in projects for asset in settings.assets)
+    entries = [AssetEntry(asset.reference, asset.path.absolute(), asset.span) for asset in assets]
     options = [
         AssetEntry(name, Path(path).absolute(), Span(f"--map {shorten(f'{name}={path}')}", 1, 1, 1, 1))
         for name, path in (mapped or {}).items()
@@ -238,9 +234,7 @@ def _read_settings(target: Path) -> Iterator[tuple[Document, Settings]]:
 def _list_keys(text: str) -> Iterator[tuple[str, str]]:
     """The keys that match a reference, the most specific first, and the rest of the reference."""
     twin = _find_twin(text)
-    for spelling in dict.fromkeys(
-        (_make_key(text), _make_key(canonical(text)), *([_make_key(twin)] if twin else []))
-    ):
+    for spelling in dict.fromkeys(map(_make_key, (text, canonical(text), twin or text))):
         yield spelling, ""
         named = _NAMED.match(spelling)
         if named is not None and (named["version"] or named["label"]):
@@ -290,7 +284,6 @@ def _find_twin(text: str) -> str | None:
 
 
 def _find_last_name(text: str) -> str:
-    """The last name in a reference, for an example path."""
     named = _NAMED.match(text)
     if named is not None:
         return named["name"]
@@ -298,7 +291,6 @@ def _find_last_name(text: str) -> str:
 
 
 def _explain_registering(named: re.Match[str], what: str, type_: str | None) -> str:
-    """How an asset is registered in a workspace, by the command line and in Python."""
     if what == "component":
         return (
             "register it in the workspace: `az ml component create -f component.yml`, or in Python"
@@ -309,18 +301,14 @@ def _explain_registering(named: re.Match[str], what: str, type_: str | None) -> 
     name, version = named["name"], named["version"]
     options = f"--name {name}" + (f" --version {version}" if version else "")
     arguments = f'name="{name}", ' + (f'version="{version}", ' if version else "")
-    kind, call = (
-        ("model", "models.create_or_update(Model") if is_model else ("data", "data.create_or_update(Data")
-    )
+    kind, call = ("model", "models.create_or_update(Model")
+    if not is_model:
+        kind, call = ("data", "data.create_or_update(Data")
     return (
         f"register it in the workspace: `az ml {kind} create {options} --type {type_} --path ./{name}`,"
         f' or in Python `client.{call}({arguments}type="{type_}", path="./{name}"))`,'
         " with the path of your file or folder"
     )
-
-
-def _write_curl(address: str, path: str) -> str:
-    return f"curl -fLo {shlex.quote(path)} {shlex.quote(address)}"
 
 
 def _is_http(text: str) -> bool:
@@ -335,10 +323,10 @@ def _yaml_key(text: str) -> str:
 
 def find_references(roots: Iterable[Node | None]) -> set[str]:
     """All texts that are references to other places; visits each node once."""
-    waiting, met, references = [root for root in roots if root is not None], set[int](), set[str]()
+    waiting, met, references = list(roots), set[int](), set[str]()
     while waiting:
         node = waiting.pop()
-        if id(node) in met:
+        if node is None or id(node) in met:
             continue
         met.add(id(node))
         if isinstance(node, Scalar):

@@ -1,17 +1,28 @@
-"""Reads a sweep step: search space, sampling, objective, limits and early termination.
+"""Reads the steps whose kind has settings of its own: sweeps, and parallel steps.
 
 Values are not coerced: what Azure ML refuses, or reads differently, is a problem with its position.
+
+A parallel step becomes a command step that runs our driver, the package ``worldsize_parallel``. It is added
+to the step's working folder like an include, so that it runs wherever the step does, in the step's own
+interpreter; so are the packages that read an MLTable. The command passes its settings as ``name=value`` lines
+on standard input, so that placeholders are filled in as in any command, and no shell interprets the values.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal, cast
 
-from worldsize.azureml import fields, literals
-from worldsize.azureml.model import Field, Step
+from msgspec.structs import replace
+
+import wsshards
+import wssources
+from worldsize.azureml import binding, fields, literals
+from worldsize.azureml.model import Component, Field, Step
 from worldsize.azureml.sweep import ALGORITHMS, BAYESIAN, POLICIES, SETTINGS
 from worldsize.base.problem import Problem
 from worldsize.documents.yaml.nodes import Mapping as YamlMapping
@@ -47,8 +58,8 @@ class _SweepReader(SettingsReader):
         parameters = self._read_parameters(self._read_log_base(block))
         self._check_distributions(algorithm, parameters)
         self._check_library(algorithm)
-        objective = self._read_setting("objective")
-        limits = self._read_setting("limits")
+        objective = self.read_setting("objective")
+        limits = self.read_setting("limits")
         total = self._read_whole(limits, "max_total_trials", None)
         at_once = self._read_whole(limits, "max_concurrent_trials", total)
         return SweepPlan(
@@ -64,11 +75,8 @@ class _SweepReader(SettingsReader):
             policy=self._read_policy(),
         )
 
-    def _read_setting(self, name: str) -> Field[Any] | None:
-        return fields.read_field(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
-
     def _read_algorithm(self) -> tuple[Algorithm, Field[Any] | None]:
-        setting = self._read_setting("sampling_algorithm")
+        setting = self.read_setting("sampling_algorithm")
         if setting is None:
             return "random", None
         block = setting if isinstance(setting.value, dict) else None
@@ -93,22 +101,16 @@ class _SweepReader(SettingsReader):
             return math.e
         base = literals.parse_number(setting.value)
         if base is None or base <= 0 or base == 1:
-            self.refuse(
-                f"`logbase` is `{setting.value}`",
-                "give a positive number other than 1, or the letter e",
-                setting,
-            )
+            help_ = "give a positive number other than 1, or the letter e"
+            self.refuse(f"`logbase` is `{setting.value}`", help_, setting)
             return math.e
         return float(base)
 
     def _read_parameters(self, base: float) -> list[Parameter]:
-        space = self._read_setting("search_space")
+        space = self.read_setting("search_space")
         if space is None or not isinstance(space.node, YamlMapping) or not space.value:
-            self.refuse(
-                f"sweep `{self.step.name}` has no `search_space`",
-                "give one, such as `search_space: {lr: {type: loguniform, min_value: -9, max_value: -2}}`",
-                space,
-            )
+            help_ = "give one, such as `search_space: {lr: {type: loguniform, min_value: -9, max_value: -2}}`"
+            self.refuse(f"sweep `{self.step.name}` has no `search_space`", help_, space)
             return []
         parameters = (self._read_parameter(key.text, node, base) for key, node in space.node.items())
         return [parameter for parameter in parameters if parameter is not None]
@@ -118,9 +120,8 @@ class _SweepReader(SettingsReader):
         kind = fields.read_member(block, "type")
         word = str(kind.value).lower() if kind is not None else ""
         if word not in SETTINGS:
-            message = f"`{name}` of `search_space` " + (
-                f"is of type `{kind.value}`" if kind else "has no `type`"
-            )
+            what = f"is of type `{kind.value}`" if kind else "has no `type`"
+            message = f"`{name}` of `search_space` {what}"
             self.refuse(message, f"types are {', '.join(SETTINGS)}", kind or block)
             return None
         if word == "choice":
@@ -170,12 +171,9 @@ class _SweepReader(SettingsReader):
             return ()
         for value in setting.value:
             if not isinstance(value, str | int | float | bool):
-                self.refuse(
-                    f"choice `{name}` of `search_space` holds `{value}`, and only text, numbers and booleans"
-                    " are tried here",
-                    "give the members of a nested space as parameters of their own",
-                    setting,
-                )
+                message = f"choice `{name}` of `search_space` holds `{value}`"
+                message += ", and only text, numbers and booleans are tried here"
+                self.refuse(message, "give the members of a nested space as parameters of their own", setting)
                 return ()
         return tuple(setting.value)
 
@@ -183,7 +181,7 @@ class _SweepReader(SettingsReader):
         allowed = {"grid": frozenset({"choice"}), "bayesian": frozenset(BAYESIAN)}.get(algorithm)
         if allowed is None:
             return
-        space = self._read_setting("search_space")
+        space = self.read_setting("search_space")
         for parameter in parameters:
             if parameter.kind not in allowed:
                 self.refuse(
@@ -199,17 +197,14 @@ class _SweepReader(SettingsReader):
             self.refuse(
                 f"`{algorithm}` sampling needs the library `{library}`, which is not installed here",
                 "run `pip install 'worldsize[sweep]'`, or use plain `sampling_algorithm: random`",
-                self._read_setting("sampling_algorithm"),
+                self.read_setting("sampling_algorithm"),
             )
 
     def _read_metric(self, objective: Field[Any] | None) -> str:
         setting = fields.read_member(objective, "primary_metric")
         if setting is None or not isinstance(setting.value, str) or not setting.value:
-            self.refuse(
-                f"sweep `{self.step.name}` has no `primary_metric`",
-                "name what the trial logs to MLflow: `objective: {goal: minimize, primary_metric: loss}`",
-                setting or objective,
-            )
+            help_ = "name what the trial logs to MLflow: `objective: {goal: minimize, primary_metric: loss}`"
+            self.refuse(f"sweep `{self.step.name}` has no `primary_metric`", help_, setting or objective)
             return ""
         return setting.value
 
@@ -223,7 +218,7 @@ class _SweepReader(SettingsReader):
         return word
 
     def _read_policy(self) -> EarlyTermination | None:
-        block = self._read_setting("early_termination")
+        block = self.read_setting("early_termination")
         if block is None or block.value is None:
             return None
         kind = self._choose_word(block, "early_termination", "type", tuple(POLICIES))
@@ -271,3 +266,153 @@ class _SweepReader(SettingsReader):
                 self.refuse(message, f"give a whole number, such as `{name}: 20`", block)
             return default
         return self.whole(setting, name, default, least)
+
+
+DRIVER = Path(__file__).parents[1] / "worldsize_parallel"
+TABLE_READERS = tuple(Path(str(package.__file__)).parent for package in (wsshards, wssources))
+END = "WORLDSIZE_PARALLEL_END"  # closes the lines
+SIZE = re.compile(r"\s*(\d+)\s*(?:(b|kb|mb|gb)\s*)?", re.IGNORECASE)
+LEVELS = ("DEBUG", "INFO", "WARN", "WARNING")
+DEFAULT_RETRIES = 2  # Microsoft Learn, "Use parallel jobs in pipelines"
+DEFAULT_TIMEOUT = 60  # seconds a mini-batch, as there
+
+
+def read_parallel(
+    step: Step, resolve: Callable[[Any], Any] = lambda value: value
+) -> tuple[Component | None, list[Problem]]:
+    """Read a parallel step as the command component that runs the driver, and its problems.
+
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
+    """
+    reader = _ParallelReader(step, resolve)
+    component = reader.component()
+    return (None if reader.problems else component), reader.problems
+
+
+class _ParallelReader(SettingsReader):
+    def component(self) -> Component | None:
+        component = self.step.component
+        task = self._find_setting("task")
+        if component is None or task is None or not isinstance(task.value, dict):
+            help_ = "give `task: {type: run_function, code: ./src, entry_script: score.py, environment: …}`"
+            self.refuse(f"parallel step `{self.step.name}` has no `task`", help_, task)
+            return None
+        kind = fields.read_member(task, "type")
+        if kind is not None and str(kind.value).lower() not in ("run_function", "function"):
+            help_ = "write `type: run_function` and an `entry_script` with `init` and `run`"
+            self.refuse(f"a parallel `task` of type `{kind.value}` is not run here", help_, kind)
+        lines = {**self._describe_settings(), **self._describe_task(task)}
+        includes = [DRIVER, *(TABLE_READERS if lines["input_type"] == "mltable" else ())]
+        return replace(
+            component,
+            type="command",
+            command=Field(driver_command(lines), task.span, task.key_span),
+            code=fields.read_member(task, "code"),
+            environment=fields.read_member(task, "environment"),
+            distribution=None,
+            additional_includes=Field([str(folder) for folder in includes]),
+        )
+
+    def _find_setting(self, name: str) -> Field[Any] | None:
+        """A setting of the step, else of its component."""
+        component = self.step.component
+        for raw in (self.step.raw, component.raw if component else None):
+            setting = fields.read_field(raw, name) if isinstance(raw, YamlMapping) else None
+            if setting is not None:
+                return setting
+        return None
+
+    def _describe_settings(self) -> dict[str, str]:
+        resources = self._find_setting("resources")
+        instances = self.whole(fields.read_member(resources, "instance_count"), "instance_count", 1)
+        concurrency = self.whole(
+            self._find_setting("max_concurrency_per_instance"), "max_concurrency_per_instance", 1
+        )
+        retry = self._find_setting("retry_settings")
+        retries = self.whole(fields.read_member(retry, "max_retries"), "max_retries", DEFAULT_RETRIES, 0)
+        timeout = self.whole(fields.read_member(retry, "timeout"), "timeout", DEFAULT_TIMEOUT)
+        thresholds = ("error_threshold", "mini_batch_error_threshold")
+        return {
+            "workers": str(instances * concurrency),
+            "mini_batch_size": self._read_size(),
+            "partition_keys": self._read_keys(),
+            **{name: str(self.whole(self._find_setting(name), name, -1, -1)) for name in thresholds},
+            "max_retries": str(retries),
+            "timeout": str(timeout),
+            "logging_level": self._read_level(),
+            "input_data": self._input_data(),
+            "input_type": self._input_type(),
+        }
+
+    def _describe_task(self, task: Field[Any]) -> dict[str, str]:
+        script = fields.read_member(task, "entry_script")
+        if script is None or not isinstance(script.value, str) or not script.value.strip():
+            message = f"the `task` of parallel step `{self.step.name}` has no `entry_script`"
+            self.refuse(message, "name the Python file in `code` that has `init` and `run`", script or task)
+        append = fields.read_member(task, "append_row_to")
+        arguments = fields.read_member(task, "program_arguments")
+        return {
+            "entry_script": str(script.value).strip() if script else "",
+            "append_row_to": str(append.value) if append is not None and append.value else "",
+            "program_arguments": " ".join(str(arguments.value).split("\n")) if arguments else "",
+        }
+
+    def _input_data(self) -> str:
+        setting = self._find_setting("input_data")
+        expression = binding.parse_expression(setting.value) if setting is not None else None
+        ports = self.step.component.inputs if self.step.component else {}
+        if expression is None or expression.scope != "inputs" or expression.port not in ports:
+            data = [name for name, port in ports.items() if port.is_data]
+            named = f"is `{setting.value}`, which is not one of its inputs" if setting else "is missing"
+            help_ = f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`"
+            self.refuse(f"`input_data` of parallel step `{self.step.name}` {named}", help_, setting)
+            return ""
+        return str(expression)
+
+    def _input_type(self) -> str:
+        """The type of the data, by the step, else by the port."""
+        setting = self._find_setting("input_data")
+        expression = binding.parse_expression(setting.value) if setting is not None else None
+        name = expression.port or "" if expression is not None else ""
+        ports = self.step.component.inputs if self.step.component else {}
+        argument = self.read_setting("inputs")
+        declared = fields.read_member(fields.read_member(argument, name), "type")
+        if declared is not None and isinstance(declared.value, str):
+            return declared.value.lower()
+        return ports[name].type.lower() if name in ports else "uri_folder"
+
+    def _read_size(self) -> str:
+        setting = self._find_setting("mini_batch_size")
+        if setting is None or setting.value is None:
+            return ""
+        value = str(self.resolve(setting.value))
+        match = SIZE.fullmatch(value)
+        if match is None or int(match.group(1)) < 1:
+            help_ = 'give a number of files, such as "10", or a size of rows, such as "1mb"'
+            self.refuse(f"`mini_batch_size` is `{setting.value}`", help_, setting)
+            return ""
+        return match.group(1) + (match.group(2) or "").lower()
+
+    def _read_keys(self) -> str:
+        setting = self._find_setting("partition_keys")
+        if setting is None or not setting.value:
+            return ""
+        keys = setting.value if isinstance(setting.value, list) else [setting.value]
+        if not all(isinstance(key, str) and key.strip() and "," not in key for key in keys):
+            self.refuse(f"`partition_keys` is `{setting.value}`", "give a list of names of columns", setting)
+            return ""
+        return ",".join(keys)
+
+    def _read_level(self) -> str:
+        setting = self._find_setting("logging_level")
+        if setting is None or setting.value is None:
+            return "INFO"
+        if str(setting.value).upper() not in LEVELS:
+            self.refuse(f"`logging_level` is `{setting.value}`", "write DEBUG, INFO or WARNING", setting)
+        return str(setting.value).upper()
+
+
+def driver_command(lines: dict[str, str]) -> str:
+    """The shell line that runs the driver with these settings."""
+    settings = "\n".join(f"{name}={value}" for name, value in lines.items() if value)
+    return f"python -m {DRIVER.name} <<'{END}'\n{settings}\n{END}"

@@ -18,8 +18,7 @@ from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import Speed
 from worldsize.planning.estimates.model import Interval
 from worldsize.planning.estimates.prediction import read_prediction, write_inputs
-from worldsize.resolving.compared_speed import compare_speed
-from worldsize.resolving.measured_case import MeasuredRun, UnusableRunError
+from worldsize.resolving.measured_case import MeasuredRun, UnusableRunError, compare_speed
 
 SPEC = """\
 name: language

@@ -7,7 +7,7 @@ import pytest
 from worldsize.base.wording import format_seconds
 from worldsize.reporting.measures import compare_measures, measure_training
 from worldsize.reporting.page import _render_quantities
-from worldsize.resolving.compared_speed import describe_other_hardware
+from worldsize.resolving.measured_case import describe_other_hardware
 
 SIZE = "Standard_NC96ads_A100_v4"
 PLANNED = {

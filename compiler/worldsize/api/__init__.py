@@ -32,8 +32,7 @@ from worldsize.planning.memory import step_memory
 from worldsize.planning.model import Plan
 from worldsize.resolving import imported_model, rows
 from worldsize.resolving.measured_case import calibrate_from_runs
-from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
-from worldsize.resolving.step_estimates import estimate_steps
+from worldsize.resolving.step_estimates import cost_step, estimate_steps, find_checkpoint_seconds
 from worldsize.resolving.workloads import explain_unknown, resolve_case
 from worldsize.rules import engine
 from worldsize.spec.estimate_file import read_estimate_file

@@ -10,8 +10,7 @@ from worldsize.facts.prices import Price
 from worldsize.planning.cost import Cost
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.model import Case, Estimate, Interval
-from worldsize.resolving.step_costs import StepCost
-from worldsize.resolving.step_estimates import StepEstimate
+from worldsize.resolving.step_estimates import StepCost, StepEstimate
 
 _DIGITS = 5
 

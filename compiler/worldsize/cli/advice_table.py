@@ -11,8 +11,8 @@ from msgspec import to_builtins
 from worldsize.base.wording import plural, quoted_list, show_number
 from worldsize.cli.common import format_table
 from worldsize.cli.quantities import show_interval, show_share
-from worldsize.planning.advising.comparison import Comparison, compare
 from worldsize.planning.advising.model import Advice, Option, OtherBatch, Subject
+from worldsize.planning.advising.options import Comparison, compare
 from worldsize.planning.estimates.model import Interval, Training
 
 _HEADINGS = ("", "instances", "tier", "layout", "time", "cost", "efficiency", "bound by")

@@ -37,8 +37,8 @@ from worldsize.documents.errors import OutputError, SpecError
 from worldsize.facts.prices import PriceFileError, suggest_region
 from worldsize.fixing import unified_diff
 from worldsize.planning.advising.clusters import make_cluster
-from worldsize.planning.advising.front import rank_by_money, rank_by_time
 from worldsize.planning.advising.model import Shortage, Subject
+from worldsize.planning.advising.options import rank_by_money, rank_by_time
 from worldsize.resolving.measured_case import UnusableRunError
 
 EPILOG = """\b

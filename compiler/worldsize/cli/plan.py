@@ -25,7 +25,7 @@ from worldsize.planning.model import Plan
 from worldsize.planning.plan_text import list_blocks
 from worldsize.resolving.imported_model import ModelImportError
 from worldsize.resolving.measured_case import UnusableRunError
-from worldsize.resolving.step_costs import find_saving, read_tier
+from worldsize.resolving.step_estimates import find_saving, read_tier
 
 if TYPE_CHECKING:
     from worldsize.api.forecast import StepForecast

@@ -27,7 +27,7 @@ from worldsize.running.show.summary import describe_registration
 
 if TYPE_CHECKING:
     from worldsize.reporting.model import SweepFacts
-    from worldsize.resolving.compared_speed import ComparedSpeed
+    from worldsize.resolving.measured_case import ComparedSpeed
     from worldsize.running.record.details import RunDetails
     from worldsize.running.record.history import RunRecord, StepRecord
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from worldsize.base.wording import plural, show_digits
 from worldsize.cli.quantities import show_share
-from worldsize.resolving.compared_speed import compare_speed
+from worldsize.resolving.measured_case import compare_speed
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.calibration import Speed
     from worldsize.planning.estimates.prediction import Prediction
-    from worldsize.resolving.compared_speed import ComparedSpeed
+    from worldsize.resolving.measured_case import ComparedSpeed
 
 HEADINGS = ("samples/s", "predicted")
 _FAR_BELOW, _FAR_ABOVE = 0.1, 2.0  # ratios that are said as factors

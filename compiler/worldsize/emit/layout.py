@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,15 +11,16 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import write
+from worldsize.azureml import binding, literals, write
 from worldsize.azureml.component import load_component
+from worldsize.azureml.fields import read_field
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.emit import plan_file, sweep_trial
-from worldsize.emit.bundle import FILE, Bundle, bundle_component
-from worldsize.emit.shelf import Content, Shelf, find_relative, shelve
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
+from worldsize.emit import plan_file
+from worldsize.emit.bundle import FILE, Bundle, Content, Shelf, bundle_component, find_relative, shelve
 from worldsize.planning.estimates import prediction
 from worldsize.planning.memory import step_memory
 from worldsize.planning.memory.workload import PREDICTION, literal_inputs
@@ -87,7 +89,7 @@ def _place_step(planned: Planned, step: Step, shelf: Shelf, out: Path) -> Step:
         return replace(step, inputs=inputs)
     trial = step.component
     if step.type == "sweep":
-        trial, step = sweep_trial.make_trial(step, trial), sweep_trial.make_node(step)
+        trial, step = make_trial(step, trial), make_node(step)
     name, component = _place_component(planned, step, trial, shelf, out)
     return replace(step, inputs=inputs, component=component, reference=Field(f"./components/{name}/{FILE}"))
 
@@ -268,3 +270,76 @@ def _predict_speed(found: StepEstimate) -> dict[str, Field[Argument]]:
         name: Field[Argument](Literal(value), comment=comment if name == prediction.SPEED else None)
         for name, value in values.items()
     }
+
+
+_SPACE = "search_space"
+
+
+def make_trial(step: Step, component: Component) -> Component:
+    """The component of a sweep step, with the step's processes, instances and variables."""
+    command = component.command
+    if command is not None and isinstance(command.value, str):
+        text = f"{_set_variables(step)}{_name_inputs(command.value)}"
+        command = Field(text) if text != command.value else command
+    own = component.resources.value if component.resources is not None else {}
+    resources = {**(own if isinstance(own, dict) else {}), **(step.resources.value if step.resources else {})}
+    return replace(
+        component,
+        command=command,
+        distribution=step.distribution or component.distribution,
+        resources=Field(resources) if resources else None,
+        is_deterministic=component.is_deterministic,
+        raw=_with_entries(component.raw, step, command, resources),
+    )
+
+
+def make_node(step: Step) -> Step:
+    """The step without what only its trials have, and with the limits of the sweep, as it is written."""
+    limits = read_field(step.raw, "limits") if isinstance(step.raw, Mapping) else None
+    return replace(step, distribution=None, environment_variables=None, limits=limits)
+
+
+def _name_inputs(command: str) -> str:
+    """The command with ``${{inputs.x}}`` for ``${{search_space.x}}``: the trial's component declares it."""
+    for expression in reversed(binding.find_expressions(command)):
+        if expression.scope == _SPACE and expression.port:
+            written = f"${{{{inputs.{expression.port}}}}}"
+            command = f"{command[: expression.start]}{written}{command[expression.end :]}"
+    return command
+
+
+def _set_variables(step: Step) -> str:
+    variables = step.environment_variables.value if step.environment_variables is not None else {}
+    words = [f"{name}={shlex.quote(literals.render_literal(value))}" for name, value in variables.items()]
+    return f"export {' '.join(words)} && " if words else ""
+
+
+def _with_entries(
+    raw: Node | None, step: Step, command: Field[Any] | None, resources: dict[str, Any]
+) -> Node | None:
+    """The component's file with the changed keys, in the order that it has."""
+    if not isinstance(raw, Mapping):
+        return raw
+    changed: dict[str, Any] = {}
+    if step.distribution is not None:
+        changed["distribution"] = step.distribution.value
+    if resources:
+        changed["resources"] = resources
+    if command is not None and command.node is None:
+        changed["command"] = command.value
+    nodes = {name: _to_node(raw, value) for name, value in changed.items()}
+    entries = [(key, nodes.pop(key.text, node)) for key, node in raw.entries]
+    at = next((place for place, (key, _) in enumerate(entries) if key.text == "command"), len(entries))
+    entries[at:at] = [(_scalar(raw, name), node) for name, node in nodes.items()]
+    return Mapping(raw.source, raw.start, raw.end, entries, raw.flow)
+
+
+def _to_node(at: Mapping, value: Any) -> Node:
+    if isinstance(value, dict):
+        entries = [(_scalar(at, name), _to_node(at, part)) for name, part in value.items()]
+        return Mapping(at.source, at.start, at.end, entries)
+    return _scalar(at, value)
+
+
+def _scalar(at: Mapping, value: Any) -> Scalar:
+    return Scalar(at.source, at.start, at.end, str(value), "", None, [], value)

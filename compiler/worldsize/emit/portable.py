@@ -16,8 +16,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.documents import yaml
 from worldsize.emit import plan_file
-from worldsize.emit.bundle import FILE, bundle_component
-from worldsize.emit.shelf import Content, Shelf, relocate_inputs, shelve
+from worldsize.emit.bundle import FILE, Content, Shelf, bundle_component, relocate_inputs, shelve
 from worldsize.planning.model import Plan
 
 PIPELINE = "pipeline.yml"

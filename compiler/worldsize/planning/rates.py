@@ -11,7 +11,7 @@ from worldsize.facts.optimizers import Optimizer
 from worldsize.planning import learning_rate as arithmetic
 from worldsize.planning.learning_rate import Adam
 from worldsize.planning.model import Notes, Rule
-from worldsize.planning.settings import Settings
+from worldsize.planning.options import Settings
 
 _TOLERANCE = 0.01  # a pinned rate within this share of the rule's counts as the rule's, rounded
 

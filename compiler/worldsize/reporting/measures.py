@@ -13,7 +13,7 @@ from worldsize.planning.estimates.model import Interval
 from worldsize.planning.estimates.prediction import read_prediction
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.model import Quantity
-from worldsize.resolving.compared_speed import describe_other_hardware
+from worldsize.resolving.measured_case import describe_other_hardware
 from worldsize.showing.curves import Curve
 
 PREDICTED_SPEED = "predicted_samples_per_second"

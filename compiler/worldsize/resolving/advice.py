@@ -13,8 +13,7 @@ from worldsize.planning.model import Plan, StepPlan
 from worldsize.planning.model import Training as PlannedTraining
 from worldsize.resolving import rows
 from worldsize.resolving.planned import Planned
-from worldsize.resolving.step_costs import find_checkpoint_seconds, read_tier
-from worldsize.resolving.step_estimates import find_case
+from worldsize.resolving.step_estimates import find_case, find_checkpoint_seconds, read_tier
 from worldsize.spec.model import Spec, Step
 from wstrain.checkpoint.save_policy import ASSUMED_COST_SECONDS
 

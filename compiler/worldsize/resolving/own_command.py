@@ -17,7 +17,7 @@ from worldsize.azureml.model import SPEC, SWEPT_SPEC, Binding, Component, Data, 
 from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import limits
 from worldsize.base.span import Span
-from worldsize.planning import missing
+from worldsize.planning import quantities
 from worldsize.planning.quantities import NAMES, PLANNED, input_type, suggest_quantity
 from worldsize.resolving import plan_values
 from worldsize.resolving.state import ResolveState, as_field, part_span
@@ -101,7 +101,7 @@ def _check_quantity(state: ResolveState, step: str, name: str, span: Span) -> No
         message = f"the plan has no quantity `{name}`"
         state.report("plan-unknown-quantity", span, message, suggest_quantity(name))
     elif state.plan is not None and plan_values.planned_value(state, step, name) is None:
-        state.report("plan-unknown-quantity", span, *missing.explain_missing(state.plan, step, name))
+        state.report("plan-unknown-quantity", span, *quantities.explain_missing(state.plan, step, name))
 
 
 def type_open_inputs(state: ResolveState) -> None:

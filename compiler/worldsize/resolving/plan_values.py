@@ -9,7 +9,7 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.binding import find_expressions
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
-from worldsize.planning import missing, quantities
+from worldsize.planning import quantities
 from worldsize.planning.model import PlanValue, StepPlan, Training
 from worldsize.planning.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
 from worldsize.resolving.state import ResolveState, part_span
@@ -189,7 +189,7 @@ def _checked(
         return None
     planned = planned_value(state, step, name)
     if planned is None and state.plan is not None:
-        state.report("plan-unknown-quantity", span, *missing.explain_missing(state.plan, step, name))
+        state.report("plan-unknown-quantity", span, *quantities.explain_missing(state.plan, step, name))
     return planned
 
 

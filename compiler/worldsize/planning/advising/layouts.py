@@ -22,8 +22,6 @@ from msgspec.structs import replace
 
 from worldsize.planning.advising.model import Choice, Question, Sharding, Shortage
 from worldsize.planning.degrees import divisors
-from worldsize.planning.estimates.collectives import find_links
-from worldsize.planning.estimates.compute import time_compute
 from worldsize.planning.estimates.constants import Constants
 from worldsize.planning.estimates.memory import estimate_need
 from worldsize.planning.estimates.model import (
@@ -34,8 +32,8 @@ from worldsize.planning.estimates.model import (
     Training,
     Transformer,
 )
-from worldsize.planning.estimates.operations import count_operations
-from worldsize.planning.estimates.step_time import time_step
+from worldsize.planning.estimates.operations import count_operations, time_compute
+from worldsize.planning.estimates.step_time import find_links, time_step
 from worldsize.planning.memory.network import gpu_constants
 
 NOTICEABLE = 0.01  # of a step's time; estimates are not sure of less

@@ -103,7 +103,6 @@ class Question(Struct, frozen=True):
     choice: Choice
     find_price: FindPrice
     checkpoint_seconds: float | None  # that a training waits for one; None if it writes none
-    restart_seconds: float = 0.0
     input_samples_per_s: float | None = None
     calibration: Calibration = NOT_CALIBRATED
 
@@ -132,14 +131,6 @@ class Option(Struct, frozen=True):
     def instance_type(self) -> str:
         """The VM size."""
         return self.cluster.instance_type or self.cluster.gpu.name
-
-    @property
-    def samples_per_money(self) -> float | None:
-        """Samples trained for one unit of the currency."""
-        if self.price is None:
-            return None
-        speed = self.estimate.samples_per_second.expected * (1 - self.expected_loss)
-        return speed * 3600 / (self.price.amount * self.cluster.instance_count)
 
 
 class Shortage(Struct, frozen=True):

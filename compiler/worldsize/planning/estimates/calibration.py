@@ -41,11 +41,6 @@ class Calibration(Struct, frozen=True):
     network_is_measured: bool = False  # apart from computation
     residual: float = 0.0  # standard deviation of the logarithms of measured over calibrated times
 
-    @property
-    def measurements(self) -> int:
-        """How many there are."""
-        return len(self.measured)
-
 
 class Carried(Struct, frozen=True):
     """A calibration as another case keeps it."""

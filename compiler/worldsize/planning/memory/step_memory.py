@@ -21,8 +21,7 @@ from worldsize.planning.memory import built_in, verdict
 from worldsize.planning.memory import verdict as sizes
 from worldsize.planning.memory.estimate import Breakdown, estimate
 from worldsize.planning.memory.network import Network, Setup
-from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.verdict import Machine
+from worldsize.planning.memory.verdict import Knobs, Machine
 from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
 from worldsize.planning.model import Plan, StepPlan, Topology
 

@@ -6,39 +6,36 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from worldsize.planning.advising.model import HOROVOD, PYTORCH, Option, Rate, Sharding, Subject
-from worldsize.planning.estimates.model import Case, Recomputation, Training
+from worldsize.planning.advising.model import (
+    DEEPSPEED,
+    HOROVOD,
+    TORCH,
+    LayoutChoice,
+    Option,
+    Rate,
+    Subject,
+)
+from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
-from worldsize.planning.model import Training as PlannedTraining
 from worldsize.resolving import rows
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import find_case, find_checkpoint_seconds, read_tier
 from worldsize.spec.model import Spec, Step
 from wstrain.checkpoint.save_policy import ASSUMED_COST_SECONDS
 
-_EVERY: tuple[Recomputation, ...] = ("none", "selective", "full")
-_BUILT_IN: dict[str, tuple[tuple[Sharding, ...], bool]] = {  # and whether they divide layers
-    "train_ddp": ((("ddp", 0), ("fsdp", 2), ("fsdp", 3)), True),
-    "train_deepspeed": ((("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3)), False),
-    "train_horovod": (HOROVOD, False),
+_BUILT_IN = {  # shardings, whether layers are divided, also with them, and what is recomputed
+    "train_ddp": LayoutChoice(TORCH, True, False, ("none", "full")),
+    "train_deepspeed": LayoutChoice(DEEPSPEED, False, False, ("none", "full")),
+    "train_horovod": LayoutChoice(HOROVOD, False, False, ("none",)),
 }
 
 
 def describe_file(name: str, case: Case) -> Subject:
     """The training of an estimate file; it is taken to write checkpoints."""
-    return Subject(
-        name=name,
-        case=case,
-        tier="dedicated",
-        samples=None,
-        rate=None,
-        shardings=HOROVOD if case.training.strategy == "horovod" else PYTORCH,
-        divides_layers=case.training.strategy != "horovod",
-        combines_sharding=True,
-        recomputes=_EVERY,
-        checkpoint_seconds=ASSUMED_COST_SECONDS,
-    )
+    horovod = case.training.strategy == "horovod"
+    layouts = LayoutChoice(HOROVOD, divides_layers=False) if horovod else LayoutChoice()
+    return Subject(name, case, layouts, ASSUMED_COST_SECONDS)
 
 
 def read_steps(planned: Planned, plan: Plan) -> tuple[tuple[Subject, ...], dict[str, str]]:
@@ -61,50 +58,29 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
 
     Whether a model of the user's own divides its layers is not known here.
     """
-    step = planned.spec.steps[plan.step]
-    subject = replace(
-        describe_file(plan.step, case),
-        tier=read_tier(planned.spec, plan.step),
-        samples=_count_samples(plan.training),
-        rate=_find_rate(plan.training),
-        checkpoint_seconds=find_checkpoint_seconds(plan, planned.job.steps[plan.step]),
-        max_instances=_find_most_instances(planned, plan.step),
-    )
-    if step.uses is None or step.uses.value not in _BUILT_IN:
-        return subject
-    shardings, divides = _BUILT_IN[step.uses.value]
-    inputs = literal_inputs(planned.job.steps[plan.step], ("precision",))
-    described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
+    step, node = planned.spec.steps[plan.step], planned.job.steps[plan.step]
+    subject, training = describe_file(plan.step, case), plan.training
+    assert training is not None
+    steps, profile = training.total_steps, planned.spec.profile_of(plan.step)
+    most = profile.max_instances if profile is not None else None
+    layouts = _BUILT_IN.get(step.uses.value) if step.uses is not None else None
+    if layouts is not None:
+        described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
+        layouts = replace(
+            layouts,
+            divides_layers=layouts.divides_layers and not described,
+            automatic_precision=literal_inputs(node, ("precision",))["precision"] == "auto",
+        )
     return replace(
         subject,
-        shardings=shardings,
-        divides_layers=divides and not described,
-        combines_sharding=False,
-        recomputes=("none",) if step.uses.value == "train_horovod" else ("none", "full"),
-        automatic_precision=inputs["precision"] == "auto",
-    )
-
-
-def _find_most_instances(planned: Planned, step: str) -> int | None:
-    profile = planned.spec.profile_of(step)
-    return profile.max_instances.value if profile is not None and profile.max_instances is not None else None
-
-
-def _count_samples(training: PlannedTraining | None) -> float | None:
-    """Samples of all optimizer steps; None where rows or epochs are unknown."""
-    if training is None or training.total_steps is None:
-        return None
-    return float(training.total_steps * training.global_batch_size)
-
-
-def _find_rate(training: PlannedTraining | None) -> Rate | None:
-    if training is None:
-        return None
-    return Rate(
-        training.rule,
-        training.reference_batch_size,
-        training.reference_learning_rate,
-        training.epochs,
+        layouts=layouts or subject.layouts,
+        checkpoint_seconds=find_checkpoint_seconds(plan, node),
+        tier=read_tier(planned.spec, plan.step),
+        samples=None if steps is None else float(steps * training.global_batch_size),
+        rate=Rate(
+            training.rule, training.reference_batch_size, training.reference_learning_rate, training.epochs
+        ),
+        max_instances=most.value if most is not None else None,
     )
 
 

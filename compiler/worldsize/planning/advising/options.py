@@ -95,8 +95,8 @@ def expected_amount(option: Option) -> float:
 
 def rank_by_time(option: Option) -> tuple[float, float, int, str]:
     """The order of options by time, then money, then the number of instances."""
-    count = option.cluster.instance_count
-    return (option.seconds.expected, expected_amount(option), count, option.instance_type)
+    amount, seconds, count, name = rank_by_money(option)
+    return (seconds, amount, count, name)
 
 
 def rank_by_money(option: Option) -> tuple[float, float, int, str]:
@@ -106,24 +106,14 @@ def rank_by_money(option: Option) -> tuple[float, float, int, str]:
 
 
 class Comparison(Struct, frozen=True):
-    """Another option over this one: above 1, this one is better.
-
-    ``cost`` is the product of the three ratios below it.
-
-    Attributes:
-        cost: money of the other over that of this one.
-        seconds: time of the other over that of this one.
-        peak_per_money: peak arithmetic that this one rents for a unit of money, over that of the other.
-        utilisation: share of the peak that the model's FLOPs use, over that of the other.
-        kept_time: share of the time that evictions leave, over that of the other.
-    """
+    """Another option over this one: above 1, this one is better. The last three multiply to ``cost``."""
 
     other: Option
-    cost: float
-    seconds: float
-    peak_per_money: float
-    utilisation: float
-    kept_time: float
+    cost: float  # money of the other over that of this one
+    seconds: float  # time of the other over that of this one
+    peak_per_money: float  # peak arithmetic that this one rents for a unit of money, over that of the other
+    utilisation: float  # share of the peak that the model's FLOPs use, over that of the other
+    kept_time: float  # share of the time that evictions leave, over that of the other
 
 
 def compare(option: Option, other: Option) -> Comparison | None:

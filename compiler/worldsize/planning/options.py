@@ -6,7 +6,6 @@ own scripts, under ``with:`` for components, or component defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -31,7 +30,12 @@ def read_option(step: Step, interface: Interface | None, name: str) -> Any:
 
 def read_count(step: Step, interface: Interface | None, name: str) -> int | None:
     """An input that counts something, at least 1; None if it is unknown or not such a number."""
-    number = literals.parse_number(read_option(step, interface, name))
+    return parse_count(read_option(step, interface, name))
+
+
+def parse_count(value: Any) -> int | None:
+    """The whole number from 1 on that a literal stands for; None for another value."""
+    number = literals.parse_number(value)
     return int(number) if number is not None and number >= 1 and number == int(number) else None
 
 
@@ -115,33 +119,19 @@ _TOLD_TWICE = ("optimizer", "beta1", "beta2", "epsilon", "epochs")
 
 def verify_settings(settings: Settings, notes: Notes) -> None:
     """Report settings with different values under ``scale:`` and in the component's inputs."""
-    for name, own, other in _pairs(settings):
-        if _agree(own.value, other.value):
-            continue
-        at_default = name not in settings.step.with_
-        where = "by default" if at_default else "under `with:`"
-        message = (
-            f"`{name}` is {show_number(own.value)} under `scale:` but {show_number(other.value)} {where}"
-        )
-        help_ = f"give it once: write `{name}: {show_number(own.value)}` under `with:` and remove it here"
-        related = () if at_default else (Related(other.span, "the component's input"),)
-        notes.report("scale-disagrees-with-input", own.span, message, help_, *related)
-
-
-def _pairs(settings: Settings) -> Iterator[tuple[str, Setting, Setting]]:
-    bare = Settings(settings.step, settings.scale, settings.interface)
+    defaults = settings.interface.inputs if settings.interface is not None else {}
     for name in _TOLD_TWICE:
-        own: Located[Any] | None = getattr(settings.scale, name)
-        declared = settings.interface is not None and name in settings.interface.inputs
+        scaled: Located[Any] | None = getattr(settings.scale, name)
         setting = settings.step.with_.get(name)
-        if own is None or not (declared or setting):
+        # `epochs` left open is filled from the plan; the others are not.
+        value = setting.value if setting is not None else defaults.get(name) if name != "epochs" else None
+        if scaled is None or (setting is None and value is None) or _agree(scaled.value, value):
             continue
-        if setting is not None:
-            yield name, Setting(own.value, own.span, ""), Setting(setting.value, setting.span, "")
-        elif name != "epochs" and bare.interface and bare.interface.inputs[name] is not None:
-            # `epochs` left open is filled from the plan; the others are not.
-            default = bare.interface.inputs[name]
-            yield name, Setting(own.value, own.span, ""), Setting(default, own.span, "")
+        here, where = show_number(scaled.value), "by default" if setting is None else "under `with:`"
+        message = f"`{name}` is {here} under `scale:` but {show_number(value)} {where}"
+        help_ = f"give it once: write `{name}: {here}` under `with:` and remove it here"
+        related = () if setting is None else (Related(setting.span, "the component's input"),)
+        notes.report("scale-disagrees-with-input", scaled.span, message, help_, *related)
 
 
 def _agree(left: Any, right: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from worldsize.spec.suggest import closest
 
 if TYPE_CHECKING:
-    from worldsize.planning.model import Derivation, Plan, StepPlan  # which shows itself by these rows
+    from worldsize.planning.model import Plan, StepPlan  # which shows itself by these rows
 
 Type = Literal["integer", "number", "string"]  # of an input that carries it
 Group = Literal["topology", "parallelism", "training", "resilience", "machine"]
@@ -119,7 +119,7 @@ def explain_pin(name: str) -> str:
 
 def comment(plan: StepPlan, quantity: str) -> str | None:
     """Where a quantity comes from: ``0.05 × κ, κ = 256 / 32 = 8 (linear)``; None where nothing says it."""
-    row = _row(plan, quantity)
+    row = next((row for row in plan.derivations if row.quantity == quantity), None)
     if row is None:
         return None
     if quantity == "learning_rate" and "κ" in row.formula and plan.training:
@@ -130,14 +130,8 @@ def comment(plan: StepPlan, quantity: str) -> str | None:
     return row.source if stated or not row.formula else row.formula
 
 
-def _row(plan: StepPlan, quantity: str) -> Derivation | None:
-    return next((row for row in plan.derivations if row.quantity == quantity), None)
-
-
 _NEED_ROWS = ("rows", "steps_per_epoch", "total_steps", "warmup_steps")
 _NEED_EPOCHS = ("epochs", "total_steps", "warmup_ratio")
-_OF_DEGREES = ("strategy",)
-_OF_LAUNCHER = ("worker_count", "parameter_server_count")
 
 
 def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
@@ -146,22 +140,21 @@ def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
     A step that does not train takes the quantities of the only training step.
     """
     training = [planned for planned in plan.steps.values() if planned.training is not None]
-    own = plan.steps.get(step)
-    seen = (
-        own if own is not None and own.training is not None else training[0] if len(training) == 1 else None
-    )
-    unknown = None if seen is None else _unknown(seen, quantity)
+    planned = plan.steps.get(step)
+    if planned not in training:
+        planned = training[0] if len(training) == 1 else None
+    unknown = None if planned is None else _explain_unknown(planned, quantity)
     if unknown is not None:
         return unknown
     message = f"the plan of step `{step}` has no `{quantity}`"
-    if quantity in _OF_LAUNCHER:
+    if quantity in ("worker_count", "parameter_server_count"):
         return message, "only a step with `distribution: {type: tensorflow}` has it"
-    if quantity in _OF_DEGREES:
+    if quantity == "strategy":
         return message, "only a step whose component offers strategies and whose degrees determine one has it"
     return message, "add `scale:` to the step; a step without it gets the values of the only training step"
 
 
-def _unknown(step: StepPlan, quantity: str) -> tuple[str, str] | None:
+def _explain_unknown(step: StepPlan, quantity: str) -> tuple[str, str] | None:
     """A quantity of a training that is counted only when the training runs."""
     training = step.training
     assert training is not None

@@ -46,16 +46,14 @@ def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes)
         source = "Adasum keeps the rate of one rank, Maleki et al. 2020"
     else:
         source = arithmetic.SOURCES[rule]
-    growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show_number(kappa)}"
-    _explain(
-        notes,
-        rule,
-        reference,
-        value,
-        by_rule=None if pinned is None else by_rule,
-        growth=growth,
-        source=source,
-    )
+    notes.derive("reference_learning_rate", reference, "", notes.given("scale.reference"))
+    if pinned is None:
+        growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show_number(kappa)}"
+        pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
+        notes.derive("learning_rate", value, pattern.format(show_number(reference), growth), source)
+    else:
+        same = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show_number(by_rule)}"
+        notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {same}")
     if rule == "sqrt" and kappa != 1 and optimizer is not None:
         _advise_adam(settings, optimizer, kappa, notes)
     if rule != "none" and kappa != 1 and _adds_steps_up(settings):
@@ -63,9 +61,10 @@ def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes)
             f"rule {rule} with `reduction: adasum`: Adasum combines whole steps of the ranks and wants the"
             " rate of one, Maleki et al. 2020"
         )
+    rate = Rate(rule, value, optimizer.name if optimizer else name)
     if kappa != 1:
-        _advise(settings, optimizer, rule, kappa, global_batch=global_batch, learning_rate=value, notes=notes)
-    return Rate(rule, value, optimizer.name if optimizer else name)
+        _advise(settings, rate, kappa, global_batch, notes)
+    return rate
 
 
 def _rule(
@@ -104,26 +103,6 @@ def _adds_steps_up(settings: Settings) -> bool:
 def _how(rule: Rule, reference: float, kappa: float) -> str:
     formulas = {"linear": "κ × {}", "sqrt": "√κ × {}", "none": "{}"}
     return f"{rule} rule, {formulas[rule].format(show_number(reference))} with κ {show_number(kappa)},"
-
-
-def _explain(
-    notes: Notes,
-    rule: Rule,
-    reference: float,
-    value: float,
-    *,
-    by_rule: float | None,
-    growth: str,
-    source: str,
-) -> None:
-    notes.derive("reference_learning_rate", reference, "", notes.given("scale.reference"))
-    if by_rule is None:
-        pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
-        formula = pattern.format(show_number(reference), growth)
-        notes.derive("learning_rate", value, formula, source)
-        return
-    compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show_number(by_rule)}"
-    notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {compared}")
 
 
 _LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}
@@ -166,17 +145,9 @@ def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, note
     notes.report("sqrt-rule-out-of-range", span, message, help_)
 
 
-def _advise(
-    settings: Settings,
-    optimizer: Optimizer | None,
-    rule: Rule,
-    kappa: float,
-    *,
-    global_batch: int,
-    learning_rate: float,
-    notes: Notes,
-) -> None:
-    largest = arithmetic.GOYAL_LARGEST_BATCH
+def _advise(settings: Settings, rate: Rate, kappa: float, global_batch: int, notes: Notes) -> None:
+    rule, largest = rate.rule, arithmetic.GOYAL_LARGEST_BATCH
+    _, optimizer = settings.optimizer()
     if rule == "linear" and global_batch > largest:
         notes.advice.append(
             f"global batch {global_batch} is beyond {largest}, the largest for which the linear rule was seen"
@@ -190,7 +161,7 @@ def _advise(
     decay = settings.number("weight_decay")
     if optimizer is not None and optimizer.name in ("adamw", "lamb") and decay and decay[0] > 0:
         kept = arithmetic.scale_weight_decay(
-            decay[0], kappa, settings.scale.reference_learning_rate.value, learning_rate
+            decay[0], kappa, settings.scale.reference_learning_rate.value, rate.learning_rate
         )
         if kept != decay[0]:
             notes.advice.append(

@@ -5,7 +5,7 @@ Azure ML starts the processes, or a launcher such as ``torchrun`` in the command
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from worldsize.azureml import binding, command_launchers, literals
 from worldsize.azureml.command_launchers import (
@@ -16,9 +16,7 @@ from worldsize.azureml.command_launchers import (
     LauncherCall,
     list_launcher_calls,
 )
-from worldsize.base.span import Span
 from worldsize.base.wording import plural, show_number
-from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts import frameworks, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Interface, Launcher, Notes, Topology
@@ -290,7 +288,7 @@ def read_launched(step: Step, size: VmSize | None, instances: int) -> Launched |
         return None
     counts = command_launchers.count_processes(
         call,
-        lambda text: _read_number(step, text),
+        lambda text: literals.parse_number(_read_word(step, text)),
         devices=size.devices if size is not None else None,
         instances=instances,
     )
@@ -313,9 +311,9 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
         "data_parallel_size": topology.data_parallel_size,
     }
     in_all = ("num_processes",) if call.name == "accelerate launch" else ()
-    for names, right in (
-        (PER_INSTANCE, "local_world_size"),
-        (in_all, "world_size"),
+    for names, right, where in (
+        (PER_INSTANCE, "local_world_size", "each instance"),
+        (in_all, "world_size", "all instances"),
     ):
         for name in names:
             value = call.options.get(name, (None, None))[1]
@@ -325,17 +323,10 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
                 continue
             if right == "local_world_size" and planned > (topology.gpus_per_instance or planned):
                 continue  # more than there are GPUs, which a rule reports
-            given = literals.render_literal(int(planned))
-            message = f"`--{name}` is `{quantity}` of the plan, {given}, but {_needed(right, topology)}"
-            span = _part(step.command, value.start, value.end)
+            number, started = literals.render_literal(int(planned)), plural(here[right] or 1, "process")
+            message = f"`--{name}` is `{quantity}` of the plan, {number}, but {started} start on {where}"
+            span = step.command.subspan(value.start, value.end)
             notes.report("launcher-processes-disagree", span, message, f"write `${{{{plan.{right}}}}}`")
-
-
-def _needed(quantity: str, topology: Topology) -> str:
-    """What an option of a launcher has to be."""
-    if quantity == "world_size":
-        return f"{plural(topology.world_size, 'process')} start on all instances"
-    return f"{plural(topology.local_world_size or 1, 'process')} start on each instance"
 
 
 def _find_call(step: Step) -> LauncherCall | None:
@@ -345,23 +336,16 @@ def _find_call(step: Step) -> LauncherCall | None:
     return calls[0] if len(calls) == 1 else None
 
 
-def _read_number(step: Step, text: str) -> float | None:
-    """The number of a word, also through an input of the step."""
+def _read_word(step: Step, text: str) -> Any:
+    """A word of the command, or the value of the step's input that it names."""
     expression = binding.parse_expression(text)
-    if expression is not None and expression.scope == "inputs":
-        given = step.with_.get(expression.port or "")
-        return literals.parse_number(given.value) if given is not None else None
-    return literals.parse_number(text)
+    if expression is None or expression.scope != "inputs":
+        return text
+    setting = step.with_.get(expression.port or "")
+    return setting.value if setting is not None else None
 
 
 def _plan_quantity(step: Step, text: str) -> str | None:
     """The quantity of the plan that a word is, also through an input of the step."""
-    expression = binding.parse_expression(text)
-    if expression is not None and expression.scope == "inputs":
-        given = step.with_.get(expression.port or "")
-        expression = binding.parse_expression(given.value) if given is not None else None
+    expression = binding.parse_expression(_read_word(step, text))
     return expression.port if expression is not None and expression.scope == "plan" else None
-
-
-def _part(located: Located[str], start: int, end: int) -> Span:
-    return located.node.subspan(start, end) if isinstance(located.node, Scalar) else located.span

@@ -20,7 +20,7 @@ from worldsize.base.span import Span
 from worldsize.planning import quantities
 from worldsize.planning.quantities import NAMES, PLANNED, input_type, suggest_quantity
 from worldsize.resolving import plan_values
-from worldsize.resolving.state import ResolveState, as_field, part_span
+from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec.model import Step
 from worldsize.spec.sweep import searched_type
 
@@ -71,7 +71,7 @@ def carry_plan(state: ResolveState, step: str) -> None:
     for expression in plan_values.plan_expressions(spec_step.command.value):
         quantity = expression.port or ""
         name = f"plan_{quantity}" if quantity in spec_step.with_ else quantity
-        _check_quantity(state, step, quantity, part_span(spec_step.command, expression.start, expression.end))
+        _check_quantity(state, step, quantity, spec_step.command.subspan(expression.start, expression.end))
         if quantity not in NAMES or quantity in carried:
             continue
         planned = plan_values.planned_value(state, step, quantity)

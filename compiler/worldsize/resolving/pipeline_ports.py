@@ -24,7 +24,7 @@ from worldsize.azureml.model import (
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.resolving.state import ResolveState, as_field, part_span
+from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec.model import PipelineOutput, Spec
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
 
@@ -157,11 +157,11 @@ def _carry_inputs(state: ResolveState, step: str) -> None:
         source_name = expression.port or ""
         source = state.spec.inputs.get(source_name)
         if source is None:
-            span = part_span(located, *expression.part_range(2))
+            span = located.subspan(*expression.part_range(2))
             state.problems.append(report_unknown(source_name, span, state.spec.inputs))
             continue
         name = f"pipeline_{source_name}" if source_name in spec_step.with_ else source_name
-        inputs[name] = Port(name, source.type, part_span(located, expression.start, expression.end))
+        inputs[name] = Port(name, source.type, located.subspan(expression.start, expression.end))
         state.arguments[step][name] = Field(Binding(expression), inputs[name].span)
         command = f"{command[: expression.start]}${{{{inputs.{name}}}}}{command[expression.end :]}"
     if command != component.command.value:
@@ -173,9 +173,9 @@ def _check_variables(state: ResolveState, step: str) -> None:
     """Report variables bound to unknown inputs, and bindings with text around them."""
     for name, located in state.spec.steps[step].environment_variables.items():
         for expression in find_bound_inputs(located.value):
-            whole = part_span(located, expression.start, expression.end)
+            whole = located.subspan(expression.start, expression.end)
             if expression.port not in state.spec.inputs:
-                span = part_span(located, *expression.part_range(2))
+                span = located.subspan(*expression.part_range(2))
                 state.problems.append(report_unknown(expression.port or "", span, state.spec.inputs))
             elif len(str(located.value)) != expression.end - expression.start:
                 message = f"variable `{name}` has text around `{expression}`, which Azure ML does not resolve"
@@ -212,13 +212,13 @@ def bind_outputs(state: ResolveState) -> Bound:
 def _exists(state: ResolveState, output: PipelineOutput, expression: binding.Expression) -> bool:
     step, port = expression.step or "", expression.port or ""
     if step not in state.spec.steps:
-        span = part_span(output.source, *expression.part_range(2))
+        span = output.source.subspan(*expression.part_range(2))
         message = f"there is no step `{step}`"
         state.report("binding-unknown-step", span, message, did_you_mean(step, state.spec.steps))
         return False
     declared = state.outputs(step)
     if declared is not None and port not in declared:
-        span = part_span(output.source, *expression.part_range(4))
+        span = output.source.subspan(*expression.part_range(4))
         message = f"step `{step}` has no output `{port}`"
         help_ = did_you_mean(port, declared) or "its component declares no outputs"
         state.report("binding-unknown-output", span, message, help_)

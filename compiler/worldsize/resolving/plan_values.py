@@ -12,7 +12,7 @@ from worldsize.base.span import Span
 from worldsize.planning import quantities
 from worldsize.planning.model import PlanValue, StepPlan, Training
 from worldsize.planning.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located
 from worldsize.spec.pipeline_inputs import is_pipeline_input
 
@@ -182,7 +182,7 @@ def _checked(
     state: ResolveState, step: str, located: Located[Any], expression: binding.Expression
 ) -> PlannedValue | None:
     name = expression.port or ""
-    span = part_span(located, *expression.part_range(len(expression.parts) - 1))
+    span = located.subspan(*expression.part_range(len(expression.parts) - 1))
     if name not in NAMES:
         message = f"the plan has no quantity `{name}`"
         state.report("plan-unknown-quantity", span, message, quantities.suggest_quantity(name))

@@ -14,7 +14,6 @@ from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.documents.yaml.nodes import Scalar
 from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.spec.model import Located, Spec
 
@@ -128,8 +127,3 @@ class ResolveState(Struct):
 def as_field(located: Located[Any] | None) -> Field[Any] | None:
     """A value of the spec as a field of the graph, with its place."""
     return Field(located.value, located.span, located.key_span, located.node) if located else None
-
-
-def part_span(located: Located[Any], start: int, end: int) -> Span:
-    """The place of ``text[start:end]`` of a value."""
-    return located.node.subspan(start, end) if isinstance(located.node, Scalar) else located.span

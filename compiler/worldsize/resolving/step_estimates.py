@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import literals
 from worldsize.azureml.model import Step
 from worldsize.azureml.model import Step as GraphStep
 from worldsize.facts import vm_sizes
@@ -23,6 +22,7 @@ from worldsize.planning.memory import built_in
 from worldsize.planning.memory.step_memory import read_setup, read_training
 from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
+from worldsize.planning.options import parse_count
 from worldsize.planning.resilience import Saving
 from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.resolving.planned import Planned
@@ -103,12 +103,12 @@ def estimate_step(
     training = plan.training
     steps = (training.steps_per_epoch, training.total_steps) if training is not None else (None, None)
     epoch, total = (None if count is None else _times(found.step_seconds, count) for count in steps)
-    compiled = _is_compiled(planned.job.steps.get(name), total)
+    compiled = _is_compiled(planned.job.steps[name], total)
     return StepEstimate(case, found, epoch, total, calibration=calibration, compiled=compiled)
 
 
-def _is_compiled(step: GraphStep | None, total: Interval | None) -> bool | None:
-    if step is None or step.component is None or not is_trainer(step) or "compile" in step.inputs:
+def _is_compiled(step: GraphStep, total: Interval | None) -> bool | None:
+    if step.component is None or not is_trainer(step) or "compile" in step.inputs:
         return None
     values = literal_inputs(step, ("model", "strategy"))
     if "compile" not in step.component.inputs or values["model"] not in built_in.NAMES or total is None:
@@ -139,25 +139,17 @@ def _find_cluster(planned: Planned, topology: Topology) -> Cluster | str:
 def _find_workload(
     planned: Planned, name: str, plan: StepPlan, read_table: ReadTable | None
 ) -> tuple[Workload, Training] | str:
-    scale, step = planned.spec.steps[name].scale, planned.job.steps.get(name)
+    scale, step = planned.spec.steps[name].scale, planned.job.steps[name]
     if scale is not None and scale.workload is not None:
-        setup = read_setup(step, plan, planned.vm_sizes) if step is not None else None
+        setup = read_setup(step, plan, planned.vm_sizes)
         training = describe_setup(setup) if setup is not None else _read_arithmetic(scale, plan)
         return make_workload(scale.workload), training
-    read = (
-        read_training(planned.job, step, plan, read_table=read_table, learned=planned.vm_sizes)
-        if step is not None
-        else None
-    )
-    if read is None or step is None:
+    read = read_training(planned.job, step, plan, read_table=read_table, learned=planned.vm_sizes)
+    if read is None:
         return "no speed of this model on this data is known: describe it by `scale: {workload: …}`"
     network, setup = read
-    return describe_network(network, _count_heads(step)), describe_setup(setup)
-
-
-def _count_heads(step: GraphStep) -> int | None:
-    number = literals.parse_number(literal_inputs(step, ("gpt_heads",))["gpt_heads"])
-    return int(number) if number is not None and number >= 1 else None
+    heads = parse_count(literal_inputs(step, ("gpt_heads",))["gpt_heads"])
+    return describe_network(network, heads), describe_setup(setup)
 
 
 def _read_arithmetic(scale: Scale, plan: StepPlan) -> Training:

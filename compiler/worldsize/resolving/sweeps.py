@@ -8,7 +8,7 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.planning.model import PlannedSweep, StepPlan
 from worldsize.resolving import plan_values
 from worldsize.resolving.quality_gate import produced
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Step
 
 # What a training component derives in each trial when it is given 0, and what it needs for that.
@@ -122,7 +122,7 @@ def check_commands(state: ResolveState, step: str) -> None:
             else:
                 continue
             message = f"`{expression}` has one value for all trials, but it {what}"
-            span = part_span(located, expression.start, expression.end)
+            span = located.subspan(expression.start, expression.end)
             state.report("sweep-not-planned", span, message, help_)
 
 

@@ -19,7 +19,7 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import describe_os_error
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located
 
 
@@ -66,7 +66,7 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
         message = f"`{file}` is outside the spec's folder, so it cannot keep its place in the snapshot"
         state.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not is_file(path):
-        span = part_span(located, 0, len(file))
+        span = located.subspan(0, len(file))
         state.problems.append(describe_missing("the input", file, path, span).under("user-model-missing"))
     elif state.files.may_judge(path):
         own = Snapshot()
@@ -80,7 +80,7 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
     """Whether a file defines a function, read without running it."""
     from worldsize.scripts.module import parse_text  # only a model of the user is parsed
 
-    span = part_span(located, start, start + len(function))
+    span = located.subspan(start, start + len(function))
     try:
         tree = parse_text(read_listed(path))
     except OSError as error:
@@ -188,7 +188,7 @@ def add_folder(state: ResolveState, located: Located[Any], added: Snapshot) -> N
         return  # the model is another input's
     place = PurePosixPath(normalise(Path(text)))
     path = normalise(state.folder / text)
-    span = part_span(located, len(PREFIX), len(PREFIX) + len(text))
+    span = located.subspan(len(PREFIX), len(PREFIX) + len(text))
     if text.startswith("/") or ".." in place.parts:
         message = f"`{text}` is outside the spec's folder, so it cannot keep its place in the snapshot"
         state.report(_SLUG, span, message, "move it below the folder of the spec")

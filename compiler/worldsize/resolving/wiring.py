@@ -12,7 +12,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.planning.quantities import OF_TOPOLOGY, PLANNED
 from worldsize.resolving.own_command import OPEN
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
 _MODELS = {"mlflow_model", "custom_model", "triton_model"}
@@ -147,7 +147,7 @@ def _place(state: ResolveState, step: str, port: Port) -> Span:
         return spec_step.span
     for expression in binding.find_expressions(spec_step.command.value):
         if expression.scope == "inputs" and expression.port == port.name:
-            return part_span(spec_step.command, expression.start, expression.end)
+            return spec_step.command.subspan(expression.start, expression.end)
     return spec_step.command.span
 
 

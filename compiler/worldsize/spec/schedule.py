@@ -31,11 +31,7 @@ def check_schedule(schedule: Schedule) -> Iterator[Problem]:
 def _check_cron_expression(expression: Located[str]) -> Iterator[Problem]:
     for fault in cron.check_cron(expression.value):
         slug = "schedule-cron-field-ignored" if fault.ignored else "schedule-bad-cron"
-        yield Problem(slug, _subspan(expression, fault.start, fault.end), fault.message, fault.help)
-
-
-def _subspan(text: Located[str], start: int, end: int) -> Span:
-    return text.node.subspan(start, end) if isinstance(text.node, Scalar) else text.span
+        yield Problem(slug, expression.subspan(fault.start, fault.end), fault.message, fault.help)
 
 
 def _check_unused_days(recurrence: object) -> Iterator[Problem]:

@@ -92,16 +92,16 @@ def available_bytes(size: VmSize, processes: int) -> int | None:
 
 def larger_sizes(size: VmSize, processes: int) -> list[tuple[VmSize, int]]:
     """Sizes on sale with as many devices and more memory for a process: the smallest, then cheapest first."""
-    own = available_bytes(size, processes) or 0
-    breakdown: list[tuple[VmSize, int]] = []
+    room = available_bytes(size, processes) or 0
+    larger: list[tuple[VmSize, int]] = []
     for name in vm_sizes.names():
         other = vm_sizes.lookup(name)
         if other is None or other.status != "current" or other.gpus != size.gpus or other.capacity:
             continue
         memory = available_bytes(other, processes)
-        if memory is not None and memory > own:
-            breakdown.append((other, memory))
-    return sorted(breakdown, key=lambda pair: (pair[1], _amount(pair[0]), pair[0].name))
+        if memory is not None and memory > room:
+            larger.append((other, memory))
+    return sorted(larger, key=lambda pair: (pair[1], _amount(pair[0]), pair[0].name))
 
 
 def _amount(size: VmSize) -> float:
@@ -135,25 +135,19 @@ class Remedy(Struct, frozen=True):
 
 def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
     """Changes after which a rank needs at most ``room`` bytes: single ones, else as few together as fit."""
-    kinds = [
-        kind
-        for kind in (
-            _sharding(network, setup, knobs),
-            _micro_batch(setup, knobs),
-            _checkpointing(network, setup, knobs),
-        )
-        if kind
-    ]
-    chosen = [_find_fitting(network, setup, room, product(kind)) for kind in kinds]
-    remedies = [remedy for remedy in chosen if remedy is not None]
-    for together in range(2, len(kinds) + 1):
-        if remedies:
-            break
-        chosen = [
+    found = (
+        _sharding(network, setup, knobs),
+        _micro_batch(setup, knobs),
+        _checkpointing(network, setup, knobs),
+    )
+    kinds = [changes for changes in found if changes]
+    for together in range(1, len(kinds) + 1):
+        chosen = (
             _find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)
-        ]
-        remedies = [remedy for remedy in chosen if remedy is not None]
-    return remedies[:MAX_REMEDIES]
+        )
+        if remedies := [remedy for remedy in chosen if remedy is not None]:
+            return remedies[:MAX_REMEDIES]
+    return []
 
 
 def _find_fitting(

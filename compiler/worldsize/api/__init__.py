@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
-from worldsize.api.forecast import Estimated, StepForecast
+from worldsize.api.forecast import Estimated, StepForecast, describe_forecast
 from worldsize.azureml.copying import allow_everything
 from worldsize.azureml.model import Job
 from worldsize.base.source import Source
@@ -26,6 +26,8 @@ from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import PipelineError, SpecError
+from worldsize.emit import output_folder
+from worldsize.emit.plan_file import FORMAT, describe_step
 from worldsize.facts.prices import read_price_list
 from worldsize.planning.estimates.estimate import estimate as estimate_case
 from worldsize.planning.memory import step_memory
@@ -170,9 +172,6 @@ def plan_document(
     forecasts: Mapping[str, StepForecast] | None = None,
 ) -> dict[str, Any]:
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with memory, time and cost."""
-    from worldsize.api.forecast import describe_forecast
-    from worldsize.emit.plan_file import FORMAT, describe_step
-
     steps = {name: describe_step(step) for name, step in plan.steps.items()}
     for name, need in (needs or {}).items():
         steps[name]["memory"] = {
@@ -216,8 +215,6 @@ def compile_document(
     runs: Sequence[MeasuredRun] = (),
 ) -> Compiled:
     """As :func:`compile`, for a spec that may be parsed already."""
-    from worldsize.emit import output_folder
-
     path, folder = Path(spec), Path(out)
     allowed = boundary.find_allowed(path)
     checked = check_spec(path, document, readable=allowed or allow_everything)
@@ -244,7 +241,6 @@ def _lay_out(
     checked: CheckedSpec, folder: Path, allowed: Allowed | None, runs: Sequence[MeasuredRun]
 ) -> Layout:
     """The files that a spec becomes; nothing is written."""
-    from worldsize.emit import output_folder
     from worldsize.emit.layout import lay_out_files
 
     if refused := boundary.raise_to_errors(checked.report.diagnostics, allowed):

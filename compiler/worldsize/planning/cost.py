@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from worldsize.facts.prices import Price
 from worldsize.planning.resilience import LOW_PRIORITY_SECONDS
+from wstrain.checkpoint import save_policy
 
 _LARGEST_EXPONENT = 700.0  # of e; a float overflows just above
 
@@ -92,8 +93,6 @@ def expected_seconds(seconds: float, evictions: Evictions) -> float:
     whole = restart * _segment_seconds(seconds, between)
     if saving is None:
         return whole
-    from wstrain.checkpoint import save_policy  # few steps ask for it
-
     every = interval or save_policy.best_interval(saving or save_policy.ASSUMED_COST_SECONDS, between)
     if seconds <= every:
         return whole

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from worldsize.azureml import component as reader
 from worldsize.azureml.command_line import parse_commands
@@ -20,11 +20,8 @@ from worldsize.base.wording import shorten
 from worldsize.planning.model import Interface, Launcher
 from worldsize.planning.shared_memory import OPTION
 from worldsize.resolving import own_command
+from worldsize.scripts.module import parse_text
 from worldsize.spec.model import Located, Spec, Step
-
-if TYPE_CHECKING:
-    import ast
-
 
 Components = dict[str, Component | None]
 
@@ -149,9 +146,6 @@ def read_loader_workers(component: Component, files: Files) -> int | None:
     text = _read_script(component, files)
     if text is None or _LOADER not in text:
         return None
-    import ast  # most steps have no script of their own
-
-    from worldsize.scripts.module import parse_text
 
     try:
         calls = [node for node in ast.walk(parse_text(text)) if isinstance(node, ast.Call)]
@@ -183,8 +177,6 @@ def _read_script(component: Component, files: Files) -> str | None:
 
 def _find_defaults(calls: list[ast.Call]) -> Iterator[int | None]:
     """The defaults of the options that say how many workers there are; None for one that is no number."""
-    import ast
-
     for call in calls:
         names = [str(each.value) for each in call.args if isinstance(each, ast.Constant)]
         if _name(call) in _DECLARES and any(map(OPTION.fullmatch, names)):

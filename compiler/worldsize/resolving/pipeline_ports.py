@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding
@@ -13,7 +12,6 @@ from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import (
     Argument,
     Binding,
-    Component,
     Data,
     Field,
     Literal,
@@ -24,15 +22,13 @@ from worldsize.azureml.model import (
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
+from worldsize.resolving.own_command import find_named_inputs
 from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec.model import PipelineOutput, Spec
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
 
-
-class Bound(Struct):
-    """The outputs of the pipeline by the outputs of steps that they come from."""
-
-    names: dict[tuple[str, str], PipelineOutput] = field(default_factory=dict)  # (step, port) -> output
+Bound = dict[tuple[str, str], PipelineOutput]
+"""The outputs of the pipeline by the outputs of steps that they come from: by step and port."""
 
 
 def read_inputs(spec: Spec, steps: Mapping[str, Step]) -> dict[str, Field[Argument]]:
@@ -122,7 +118,8 @@ def _leave_out(state: ResolveState, step: str, name: str, argument: Field[Argume
     component, port = state.components.get(step), state.ports(step).get(name)
     del state.arguments[step][name]
     if component is not None and port is not None and component.inline:
-        optional = _only_in_sections(component, name)
+        command = component.command.value if component.command is not None else ""
+        optional = find_named_inputs(str(command)).get(name, True)
         ports = {**component.inputs, name: replace(port, optional=optional, type=source.type)}
         state.components[step] = replace(component, inputs=ports)
         port = ports[name]
@@ -135,15 +132,6 @@ def _leave_out(state: ResolveState, step: str, name: str, argument: Field[Argume
     state.unwired.setdefault(step, set()).add(name)
     related = Related(source.span, "declared optional here")
     state.report("optional-feeds-required", argument.span or source.span, message, help_, related)
-
-
-def _only_in_sections(component: Component, name: str) -> bool:
-    """Whether a command uses an input in optional sections only."""
-    command = component.command.value if component.command is not None else ""
-    template = binding.parse_template(str(command))
-    inside = {expression.start for section in template.sections for expression in section.expressions}
-    uses = [each for each in template.expressions if each.scope == "inputs" and each.port == name]
-    return all(each.start in inside for each in uses)
 
 
 def _carry_inputs(state: ResolveState, step: str) -> None:
@@ -185,7 +173,7 @@ def _check_variables(state: ResolveState, step: str) -> None:
 
 def bind_outputs(state: ResolveState) -> Bound:
     """The outputs of steps that are outputs of the pipeline; what names none is reported."""
-    bound = Bound()
+    bound: Bound = {}
     for output in state.spec.outputs.values():
         text = output.source
         expression = binding.parse_expression(text.value)
@@ -197,14 +185,14 @@ def bind_outputs(state: ResolveState) -> Bound:
         key = (expression.step or "", expression.port or "")
         if not _exists(state, output, expression):
             continue
-        if key in bound.names:
-            first = bound.names[key]
+        if key in bound:
+            first = bound[key]
             message = f"output `{key[1]}` of step `{key[0]}` is already the pipeline's output `{first.name}`"
             related = Related(first.source.span, "bound here first")
             help_ = "Azure ML binds an output of a step to one output of the pipeline: remove one of the two"
             state.report("output-bound-twice", text.span, message, help_, related)
             continue
-        bound.names[key] = output
+        bound[key] = output
         _check_output(state, output, *key)
     return bound
 
@@ -249,7 +237,7 @@ def join_outputs(
 ) -> dict[str, Field[OutputSetting]]:
     """The settings of a step's outputs, with the bindings to outputs of the pipeline."""
     joined = dict(settings)
-    for (source, port), output in bound.names.items():
+    for (source, port), output in bound.items():
         if source != step:
             continue
         expression = binding.parse_expression(f"${{{{parent.outputs.{output.name}}}}}")
@@ -264,7 +252,7 @@ def join_outputs(
 def read_outputs(state: ResolveState, bound: Bound) -> dict[str, Field[OutputSetting]]:
     """The outputs of the compiled pipeline job, with the type that the step declares."""
     outputs: dict[str, Field[OutputSetting]] = {}
-    for (step, port), output in bound.names.items():
+    for (step, port), output in bound.items():
         declared = (state.outputs(step) or {}).get(port)
         own = state.spec.steps[step].outputs.get(port)
         theirs = own.value if own is not None and isinstance(own.value, dict) else {}

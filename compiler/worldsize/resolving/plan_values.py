@@ -54,7 +54,8 @@ def fill_text(state: ResolveState, step: str, located: Located[Any]) -> Filled:
     comments: list[str] = []
     sources: list[Span] = []
     for expression in reversed(expressions):
-        planned = _checked(state, step, located, expression)
+        span = located.subspan(*expression.part_range(len(expression.parts) - 1))
+        planned = find_or_report(state, step, expression.port or "", span)
         if planned is None:
             continue
         if whole is not None:
@@ -129,7 +130,7 @@ def _fill_shard_count(state: ResolveState, step: str) -> None:
     counts: list[int] = []
     comments: list[str] = []
     sources: list[Span] = []
-    for reader in state.shard_readers(step):
+    for reader in (reader for reader in state.arguments if state.shards_of(reader) == step):
         plan = state.step_plan(reader)
         if plan is not None and "shard_count" in plan.inputs:
             value, why, places = _from(state, plan, "shard_count")
@@ -178,11 +179,8 @@ def source_spans(state: ResolveState, step: str, quantity: str) -> tuple[Span, .
     return (scale.span, *decided) if scale is not None and trains else tuple(decided)
 
 
-def _checked(
-    state: ResolveState, step: str, located: Located[Any], expression: binding.Expression
-) -> PlannedValue | None:
-    name = expression.port or ""
-    span = located.subspan(*expression.part_range(len(expression.parts) - 1))
+def find_or_report(state: ResolveState, step: str, name: str, span: Span) -> PlannedValue | None:
+    """A planned quantity for a step; one that no plan has, or that this plan lacks, is reported."""
     if name not in NAMES:
         message = f"the plan has no quantity `{name}`"
         state.report("plan-unknown-quantity", span, message, quantities.suggest_quantity(name))

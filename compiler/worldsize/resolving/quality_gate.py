@@ -86,7 +86,7 @@ def _of_task(known: list[str], task: str | None) -> list[str]:
 
 def _has_tokens(state: ResolveState, step: str) -> bool:
     """Whether the shards that a step reads hold tokens of a tokenizer, and not bytes."""
-    source = _shards_of(state, step)
+    source = state.shards_of(step)
     given = state.spec.steps[source].with_ if source and source in state.spec.steps else {}
     tokenizer = given["tokenizer"].value if "tokenizer" in given else BYTES_TOKENIZER
     return isinstance(tokenizer, str) and tokenizer != BYTES_TOKENIZER and "${{" not in tokenizer
@@ -104,11 +104,11 @@ def _is_of_one_class(metric: str, known: list[str], measured: list[str]) -> bool
 
 def _find_task(state: ResolveState, step: str) -> str | None:
     """The task of the shards that a step reads, where it is known."""
-    source = _shards_of(state, step)
+    source = state.shards_of(step)
     if source is None:
         return None
     for training, (task, _) in state.tasks.items():
-        if _shards_of(state, training) == source:
+        if state.shards_of(training) == source:
             return task
     component, given = state.components[source], state.spec.steps[source].with_
     if component is None or not is_sharding(component):
@@ -122,11 +122,6 @@ def _find_task(state: ResolveState, step: str) -> str | None:
     if "tokenizer" in given and text is None:  # files of text, of which each is a document
         return LANGUAGE_MODEL
     return {DIGITS: CLASSIFICATION, PYTHON_SOURCE: LANGUAGE_MODEL}.get(str(data))
-
-
-def _shards_of(state: ResolveState, step: str) -> str | None:
-    argument = state.arguments[step].get("shards") if step in state.arguments else None
-    return argument.value.expression.step if argument and isinstance(argument.value, Binding) else None
 
 
 def produced(state: ResolveState, step: str) -> list[str] | None:

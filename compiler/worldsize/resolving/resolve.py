@@ -17,6 +17,7 @@ from worldsize.base import limits, resources
 from worldsize.base.problem import Problem
 from worldsize.base.wording import join_words, shorten
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
+from worldsize.planning import derive
 from worldsize.resolving import (
     components,
     estimate_findings,
@@ -84,10 +85,8 @@ def _bind(state: ResolveState) -> None:
 
 def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
     """Derive the plan; return what follows from counts that a rule reports."""
-    from worldsize.planning.derive import derive  # the catalogue of VM sizes is read by it
-
     interfaces = components.read_interfaces(state.components, state.files)
-    derived = derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)
+    derived = derive.derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)
     state.plan, state.topologies = derived.plan, derived.topologies
     if state.plan is not None:
         state.plan = rows.explain_tasks(state, state.plan)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import literals
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Binding, Data, Step
+from worldsize.azureml.model import Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.data import TableCount
 from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
@@ -47,8 +47,8 @@ def count_rows(state: ResolveState) -> dict[str, int]:
     rows_by_step: dict[str, int] = {}
     counted: dict[str, TableCount | None] = {}
     for name, step in state.spec.steps.items():
-        source = _source(state, name) if step.scale is not None else None
-        if source is None:
+        source = state.shards_of(name) if step.scale is not None else None
+        if source is None or not is_sharding(state.components.get(source)):
             continue
         if source not in counted:
             counted[source] = _split(state, source)
@@ -68,15 +68,6 @@ def explain_tasks(state: ResolveState, plan: Plan) -> Plan:
             line = Derivation("task", task, "", reason)
             steps[name] = replace(steps[name], derivations=(*steps[name].derivations, line))
     return replace(plan, steps=steps)
-
-
-def _source(state: ResolveState, step: str) -> str | None:
-    """The sharding step that a training step reads its shards from."""
-    argument = state.arguments[step].get("shards")
-    if argument is None or not isinstance(argument.value, Binding):
-        return None
-    source = argument.value.expression.step
-    return source if source and is_sharding(state.components.get(source)) else None
 
 
 def _split(state: ResolveState, source: str) -> TableCount | None:

@@ -34,7 +34,6 @@ class ResolveState(Struct):
     _makers: dict[str, list[str]] = field(default_factory=dict)
     _open: dict[int, tuple[Mapping[str, Port], list[Port]]] = field(default_factory=dict)
     _trainings: dict[str, list[StepPlan]] = field(default_factory=dict)
-    _shard_readers: dict[str, list[str]] | None = None
 
     @property
     def folder(self) -> Path:
@@ -89,18 +88,10 @@ class ResolveState(Struct):
                     self._makers.setdefault(name, []).append(step)
         return self._makers
 
-    def shard_readers(self, step: str) -> list[str]:
-        """The steps that read the shards of a step, in the order of the file; known once all is wired."""
-        if self._shard_readers is None:
-            self._shard_readers = {}
-            for reader, arguments in self.arguments.items():
-                shards = arguments.get("shards")
-                source = (
-                    shards.value.expression.step if shards and isinstance(shards.value, Binding) else None
-                )
-                if source is not None:
-                    self._shard_readers.setdefault(source, []).append(reader)
-        return self._shard_readers.get(step, [])
+    def shards_of(self, step: str) -> str | None:
+        """The step whose shards a step reads; None where its ``shards`` are not bound to one."""
+        shards = self.arguments.get(step, {}).get("shards")
+        return shards.value.expression.step if shards and isinstance(shards.value, Binding) else None
 
     def trainings(self, quantity: str) -> list[StepPlan]:
         """The plans of the training steps that have a quantity."""

@@ -28,6 +28,7 @@ from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, 
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale, Spec
+from wstrain.checkpoint import save_policy
 from wstrain.plan_inputs import COMPILE_PAYS_SECONDS, COMPILED
 
 NO_GPUS = "speeds are estimated for GPUs only"
@@ -200,8 +201,6 @@ def find_checkpoint_seconds(plan: StepPlan, step: Step) -> float | None:
 
     A component that asks for the interval between checkpoints, or has an output of that name, saves them.
     """
-    from wstrain.checkpoint import save_policy  # few commands ask for it
-
     planned = _find_derived(plan, "checkpoint_seconds")
     if planned is not None:
         return planned

@@ -20,6 +20,7 @@ from worldsize.base.wording import describe_os_error
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
 from worldsize.resolving.state import ResolveState
+from worldsize.scripts.module import parse_text
 from worldsize.spec.model import Located
 
 
@@ -78,8 +79,6 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
 
 def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:
     """Whether a file defines a function, read without running it."""
-    from worldsize.scripts.module import parse_text  # only a model of the user is parsed
-
     span = located.subspan(start, start + len(function))
     try:
         tree = parse_text(read_listed(path))
@@ -92,7 +91,7 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
         message = f"`{path.name}` is not valid Python{where}"[:200]
         state.report("user-model-missing", located.span, message, "mend the file")
         return False
-    names = set(_top_level(tree))
+    names = set().union(*map(_bound_names, tree.body))
     if function in names or "*" in names:
         state.problems += check_hooks(tree, path, function, located.span)
         return True
@@ -102,26 +101,6 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
         "user-model-missing", span, message, help_ or f"define `def {function}(...)` at its top level"
     )
     return False
-
-
-def _top_level(tree: ast.Module) -> list[str]:
-    """Names a module binds, also below ``if`` and ``try``."""
-    import ast
-
-    names: list[str] = []
-    waiting: list[ast.stmt] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.append(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names += [alias.asname or alias.name for alias in node.names]
-        elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-        elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            waiting += [inner for inner in ast.iter_child_nodes(node) if isinstance(inner, ast.stmt)]
-            waiting += [inner for handler in getattr(node, "handlers", ()) for inner in handler.body]
-    return names
 
 
 _CALLS = {
@@ -164,6 +143,7 @@ def _accepts(arguments: ast.arguments, count: int) -> bool:
 
 
 def _bound_names(node: ast.stmt) -> set[str]:
+    """Names that a statement binds, also below ``if`` and ``try``."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
     inner = [each for each in ast.walk(node) if isinstance(each, ast.stmt) and each is not node]

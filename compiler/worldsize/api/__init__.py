@@ -99,12 +99,10 @@ def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dic
         SpecError: The estimate takes too long.
     """
     planned, path = checked.planned, checked.planned.spec.path
-    folder = path.parent
-    import_model = partial(imported_model.import_model, folder) if import_models else None
-    read_table = partial(rows.read_table_samples, planned.files, folder)
+    import_model = partial(imported_model.import_model, path.parent) if import_models else None
     with in_budget(path, checked.report.sources):
         return step_memory.estimate_steps(
-            planned.job, checked.plan, import_model, read_table, planned.vm_sizes
+            planned.job, checked.plan, import_model, rows.read_tables_of(planned), planned.vm_sizes
         )
 
 
@@ -155,8 +153,7 @@ def forecast_steps(
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, checked.report.sources):
-        read_table = partial(rows.read_table_samples, planned.files, path.parent)
-        for name, time in estimate_steps(planned, read_table, runs).items():
+        for name, time in estimate_steps(planned, rows.read_tables_of(planned), runs).items():
             cost = None
             if time.case is not None:
                 saving = find_checkpoint_seconds(checked.plan.steps[name], planned.job.steps[name])

@@ -173,7 +173,8 @@ def read_asked(file: Path, request: Request, step: str | None) -> Asked:
         AdviceError: A name is unknown, or nothing trains.
     """
     project = settings.read_project_settings(file.parent)
-    sizes = _choose_sizes(request.sizes, project.vm_sizes)
+    named = [_find_size(name, project.vm_sizes) for name in dict.fromkeys(request.sizes or ())]
+    sizes = tuple(clusters.list_sizes() if request.sizes is None else named)
     tiers = _choose_tiers(request.tiers)
     prices = read_price_list(request.region or project.region, Path(os.path.relpath(project.prices_file)))
     document, checked, unknown = yaml.load(file), None, dict[str, str]()
@@ -246,12 +247,6 @@ def _count_samples(subject: Subject, request: Request) -> float:
             "add `--samples N` or `--tokens N`; a spec says it by its epochs and `scale.rows`",
         )
     return subject.samples
-
-
-def _choose_sizes(names: Sequence[str] | None, learned: Learned) -> tuple[VmSize, ...]:
-    if names is None:
-        return tuple(clusters.list_sizes())
-    return tuple(_find_size(name, learned) for name in dict.fromkeys(names))
 
 
 def _find_size(name: str, learned: Learned) -> VmSize:

@@ -14,7 +14,7 @@ from worldsize.checking.specs import make_spec_error
 from worldsize.documents.errors import SpecError
 from worldsize.dsl.write import PLANNED
 from worldsize.emit import output_folder
-from worldsize.emit.portable import Portable, lay_out_pipeline
+from worldsize.emit.portable import lay_out_pipeline
 from worldsize.planning.model import Plan
 
 
@@ -47,14 +47,8 @@ def compile_job(job: Any, path: Path, report: Report, out: Path, name: str) -> C
             raise make_spec_error(problems, report.sources)
         header = f"Compiled by worldsize from {name}: change that, not this file."
         templates = checked.planned.templates if checked is not None else {}
-        layout = lay_out_pipeline(graph, (plan, templates), files.gate, out, header)
-        _refuse_files(layout, allowed, path, report)
-    output_folder.write_folder(layout.files, out)
-    return Compiled(out, tuple(layout.files), plan, report.diagnostics, report.sources, graph, None)
-
-
-def _refuse_files(layout: Portable, allowed: boundary.Allowed | None, path: Path, report: Report) -> None:
-    at = Span(str(path), 1, 1, 1, 1)
-    problems = layout.problems or boundary.report_refused(layout.files, allowed, at)
-    if problems:
-        raise make_spec_error(problems, report.sources)
+        contents, faults = lay_out_pipeline(graph, (plan, templates), files.gate, out, header)
+        if faults := faults or boundary.report_refused(contents, allowed, Span(str(path), 1, 1, 1, 1)):
+            raise make_spec_error(faults, report.sources)
+    output_folder.write_folder(contents, out)
+    return Compiled(out, tuple(contents), plan, report.diagnostics, report.sources, graph, None)

@@ -84,11 +84,6 @@ def hash_content(document: Mapping[str, Any], code: Snapshot | None) -> str:
     return total.hexdigest()
 
 
-def render_component(bundle: Bundle) -> str:
-    """The ``component.yml`` of a bundle."""
-    return yaml_dump.dump(bundle.document)
-
-
 def _document(component: Component) -> dict[str, Any]:
     """The YAML of the component as plain values, in its order."""
     if component.raw is None:
@@ -248,7 +243,7 @@ def shelve(shelf: Shelf, bundle: Bundle, step: str, variant: str | None, at: Spa
         name = shelve(shelf, inner, inner_step, None, at)
         key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
         bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"
-    text = render_component(bundle).encode()
+    text = yaml_dump.dump(bundle.document).encode()
     digest = _digest({**bundle.files, FILE: text})
     known = shelf.folders.get(digest)
     if known is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +238,7 @@ def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = 
     Raises:
         UnusableRunError: A run tells nothing of the step that it trained.
     """
-    read_table = partial(rows.read_table_samples, planned.files, planned.spec.path.parent)
+    read_table = rows.read_tables_of(planned)
     needs = step_memory.estimate_steps(planned.job, plan, read_table=read_table, learned=planned.vm_sizes)
     trainings = [name for name, step in plan.steps.items() if step.training is not None]
     steps = {}
@@ -247,18 +246,14 @@ def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = 
         asked = step.component.inputs if step.component is not None and step.type != "sweep" else {}
         found: dict[str, Field[Argument]] = {}
         if name in needs and PREDICTION in asked:
-            found |= _predict_memory(needs[name])
+            comment = "bytes a process, see worldsize plan --memory"
+            found[PREDICTION] = Field(Literal(needs[name].breakdown.total), comment=comment)
         if prediction.SPEED in asked and plan.steps[name].training is not None:
             own = choose_runs(runs, name, trainings)
             speed = estimate_step(planned, name, plan.steps[name], own, read_table)
             found |= {key: value for key, value in _predict_speed(speed).items() if key in asked}
         steps[name] = replace(step, inputs={**step.inputs, **found, **step.inputs}) if found else step
     return steps
-
-
-def _predict_memory(need: step_memory.Need) -> dict[str, Field[Argument]]:
-    comment = "bytes a process, see worldsize plan --memory"
-    return {PREDICTION: Field[Argument](Literal(need.breakdown.total), comment=comment)}
 
 
 def _predict_speed(found: StepEstimate) -> dict[str, Field[Argument]]:

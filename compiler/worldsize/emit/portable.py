@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component, Job, Step
@@ -23,21 +21,14 @@ PIPELINE = "pipeline.yml"
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}Component.schema.json"
 
 
-class Portable(Struct, frozen=True):
-    """The files of the folder, and why some of them cannot be copied."""
-
-    files: Content
-    problems: list[Problem]
-
-
 def lay_out_pipeline(
     job: Job,
     planned: tuple[Plan, Mapping[str, Mapping[str, str]]],
     gate: CopyAccess,
     out: Path,
     header: str,
-) -> Portable:
-    """Everything that the folder of a pipeline holds, by path inside it.
+) -> tuple[Content, list[Problem]]:
+    """Everything that the folder of a pipeline holds, by path inside it; and why some files cannot be copied.
 
     Args:
         job: The pipeline, read from its file.
@@ -63,7 +54,7 @@ def lay_out_pipeline(
         PIPELINE: yaml_dump.dump(document, header=header, paragraphs="jobs").encode(),
     }
     files[plan_file.NAME] = plan_file.dump(*planned, list(files))
-    return Portable({name: files[name] for name in sorted(files)}, shelf.problems)
+    return {name: files[name] for name in sorted(files)}, shelf.problems
 
 
 def _place(step: Step, component: Component, shelf: Shelf, job: Job) -> str:

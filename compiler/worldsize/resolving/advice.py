@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec.structs import replace
 
 from worldsize.planning.advising.model import (
@@ -40,7 +38,7 @@ def describe_file(name: str, case: Case) -> Subject:
 
 def read_steps(planned: Planned, plan: Plan) -> tuple[tuple[Subject, ...], dict[str, str]]:
     """The training steps of a spec whose workload is known, and why that of others is not."""
-    read_table = partial(rows.read_table_samples, planned.files, planned.spec.path.parent)
+    read_table = rows.read_tables_of(planned)
     subjects, unknown = [], {}
     for name, step in plan.steps.items():
         if step.training is None:
@@ -89,13 +87,21 @@ Settings = list[tuple[tuple[str, ...], int | str]]
 
 def list_settings(spec: Spec, subject: Subject, option: Option) -> Settings:
     """The keys and values that make a step of the spec train as ``option`` says."""
-    step = spec.steps[subject.name]
-    return [
-        *_set_compute(spec, step, option),
-        *_set_counts(step, option),
-        *_set_batches(step, option, subject.case.global_batch),
-        *_set_layout(step, subject.case.training, option),
-    ]
+    step, cluster, training = spec.steps[subject.name], option.cluster, option.training
+    name = step.compute.value if step.compute else ""
+    compute, place, scale = ("compute", name), ("steps", step.name), ("steps", step.name, "scale")
+    settings: Settings = [((*compute, "instance_type"), option.instance_type)]
+    if spec.compute[name].tier is not None or option.tier != "dedicated":
+        settings.append(((*compute, "tier"), option.tier))
+    if step.instance_count is not None or cluster.instance_count != 1:
+        settings.append(((*place, "instance_count"), cluster.instance_count))
+    if step.process_count_per_instance is not None:
+        settings.append(((*place, "process_count_per_instance"), cluster.gpus_per_instance))
+    settings.append(((*scale, "global_batch_size"), subject.case.global_batch))
+    settings.append(((*scale, "batch_size_per_device"), training.micro_batch))
+    if step.scale is not None and step.scale.gradient_accumulation_steps is not None:
+        settings.append(((*scale, "gradient_accumulation_steps"), training.accumulation))
+    return [*settings, *_set_layout(step, subject.case.training, option)]
 
 
 def explain_refusal(spec: Spec, subject: Subject, option: Option) -> str | None:
@@ -130,36 +136,6 @@ def _layout(training: Training) -> tuple[str, int, int, int, str]:
         training.pipeline_parallel,
         training.recomputation,
     )
-
-
-def _set_compute(spec: Spec, step: Step, option: Option) -> Settings:
-    name = step.compute.value if step.compute else ""
-    profile, path = spec.compute[name], ("compute", name)
-    settings: Settings = [((*path, "instance_type"), option.instance_type)]
-    if profile.tier is not None or option.tier != "dedicated":
-        settings.append(((*path, "tier"), option.tier))
-    return settings
-
-
-def _set_counts(step: Step, option: Option) -> Settings:
-    path, cluster = ("steps", step.name), option.cluster
-    settings: Settings = []
-    if step.instance_count is not None or cluster.instance_count != 1:
-        settings.append(((*path, "instance_count"), cluster.instance_count))
-    if step.process_count_per_instance is not None:
-        settings.append(((*path, "process_count_per_instance"), cluster.gpus_per_instance))
-    return settings
-
-
-def _set_batches(step: Step, option: Option, global_batch: int) -> Settings:
-    path, scale = ("steps", step.name, "scale"), step.scale
-    settings: Settings = [
-        ((*path, "global_batch_size"), global_batch),
-        ((*path, "batch_size_per_device"), option.training.micro_batch),
-    ]
-    if scale is not None and scale.gradient_accumulation_steps is not None:
-        settings.append(((*path, "gradient_accumulation_steps"), option.training.accumulation))
-    return settings
 
 
 def _set_layout(step: Step, present: Training, option: Option) -> Settings:

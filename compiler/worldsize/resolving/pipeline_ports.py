@@ -82,8 +82,9 @@ def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
     bound |= {
         find_meant(each or "", spec.inputs) for each in named - spec.inputs.keys()
     }  # was meant, and reported
+    readable = not any(state.unreadable(step) for step in spec.steps)  # else an input may have hidden uses
     for name, declared in spec.inputs.items():
-        if name not in bound and name not in spec.planned_inputs and _is_readable(state):
+        if readable and name not in bound and name not in spec.planned_inputs:
             message = f"no step uses the input `{name}`"
             help_ = f'bind it, as in `with: {{{name}: "${{{{parent.inputs.{name}}}}}"}}`, or remove it'
             state.report("pipeline-input-unused", declared.span, message, help_)
@@ -92,11 +93,6 @@ def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
             message = f"`{name}` is fixed when the spec is compiled, so a schedule cannot change it"
             help_ = "write the value as the input's default, or bind an input of a step to it"
             state.report("schedule-input-unknown", located.key_span, message, help_)
-
-
-def _is_readable(state: ResolveState) -> bool:
-    """Whether every step of the spec could be read, so that what uses an input is known."""
-    return not any(state.unreadable(step) for step in state.spec.steps)
 
 
 def bind_inputs(state: ResolveState, step: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.model import Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.data import TableCount
-from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
+from worldsize.planning.memory.workload import ReadTable, Samples, is_sharding, literal_inputs
 from worldsize.planning.model import Derivation, Plan
+from worldsize.resolving.planned import Planned
 from worldsize.resolving.state import ResolveState
 from wsshards.errors import UserError
 from wssources import planned_rows
@@ -139,8 +141,12 @@ def _find_data(files: Files, folder: Path, path: str) -> Path | None:
     return local_path(path, folder) or files.mapped_data(path)
 
 
-def read_table_samples(files: Files, folder: Path, sharding: Step) -> Samples | None:
-    """The samples of a small local table that a sharding step is given, relative to the spec's folder."""
+def read_tables_of(planned: Planned) -> ReadTable:
+    """What reads the samples of the small local tables that the sharding steps of a spec are given."""
+    return partial(_read_table_samples, planned.files, planned.spec.path.parent)
+
+
+def _read_table_samples(files: Files, folder: Path, sharding: Step) -> Samples | None:
     argument = sharding.inputs.get("data")
     data = argument.value if argument is not None else None
     values = literal_inputs(sharding, _READ)

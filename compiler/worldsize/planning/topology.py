@@ -40,9 +40,16 @@ def plan_topology(
     instances = pinned.value if pinned else (interface and interface.instance_count) or 1
     devices = size.devices if size else 0
     inside = read_launched(step, size, instances) if launcher in ("none", "pytorch") else None
-    processes = _processes(step, launcher, profile, size, inside=inside, notes=notes)
-    if processes is None:
+    started = pinned_count(step, "process_count_per_instance")
+    if launcher in ("none", "tensorflow") and started and started.value != 1:
+        _one_process(step, launcher, started, size, notes)
+    if size is None and _needs_gpus(step, launcher, inside):
+        _underivable(step, profile, notes)
         return None
+    if launcher in ("none", "tensorflow") or (inside is not None and started is None):
+        processes = 1
+    else:
+        processes = started.value if started is not None else count_processes(launcher, devices)
     workers, servers = (
         (pinned_count(step, "worker_count"), pinned_count(step, "parameter_server_count"))
         if launcher == "tensorflow"
@@ -59,13 +66,6 @@ def plan_topology(
         or (inside is not None and processes > 1)
         or (most is not None and instances > most.value)
     )
-    _explain(
-        step, notes, launcher, size, nodes=nodes, instances=instances, processes=processes, inside=inside
-    )
-    if launcher != "none" or inside is not None:
-        unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
-        node = "instance" if nodes == instances else "worker"
-        notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
     topology = Topology(
         launcher=launcher,
         instance_type=profile.instance_type.value if profile and profile.instance_type else None,
@@ -78,6 +78,13 @@ def plan_topology(
         local_world_size=local if launcher in ("pytorch", "mpi") or inside is not None else None,
         command_launcher=inside.name if inside is not None else None,
     )
+    if not topology.is_distributed:
+        notes.derive("world_size", 1, "one process", "not distributed")
+    else:
+        _explain(step, topology, size, inside, notes)
+        unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
+        node = "instance" if nodes == instances else "worker"
+        notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
     check_launched(step, topology, notes)
     return topology
 
@@ -119,32 +126,6 @@ def pinned_count(step: Step, name: str) -> Located[int] | None:
     outer: Located[int] | None = getattr(step, name)
     inner: Located[int] | None = getattr(step.distribution, name) if step.distribution else None
     return outer or inner
-
-
-def _processes(
-    step: Step,
-    launcher: Launcher,
-    profile: ComputeProfile | None,
-    size: VmSize | None,
-    *,
-    inside: Launched | None,
-    notes: Notes,
-) -> int | None:
-    """Processes that Azure ML starts on each instance: derived, or pinned."""
-    pinned = pinned_count(step, "process_count_per_instance")
-    if launcher in ("none", "tensorflow") or inside is not None:
-        if launcher != "pytorch" and pinned and pinned.value != 1:
-            _one_process(step, launcher, pinned, size, notes)
-        if size is None and _needs_gpus(step, launcher, inside):
-            _underivable(step, profile, notes)
-            return None
-        return pinned.value if pinned is not None and launcher == "pytorch" else 1
-    if pinned is not None:
-        return pinned.value
-    if size is None:
-        _underivable(step, profile, notes)
-        return None
-    return count_processes(launcher, size.devices)
 
 
 def _one_process(
@@ -193,35 +174,22 @@ def _drives_all(step: Step) -> bool:
 
 
 def _explain(
-    step: Step,
-    notes: Notes,
-    launcher: Launcher,
-    size: VmSize | None,
-    *,
-    nodes: int,
-    instances: int,
-    processes: int,
-    inside: Launched | None,
+    step: Step, topology: Topology, size: VmSize | None, inside: Launched | None, notes: Notes
 ) -> None:
     """Rows of the table for what one instance is and runs."""
-    if launcher == "none" and inside is None:
-        notes.derive("world_size", 1, "one process", "not distributed")
-        return
+    launcher, processes = topology.launcher, topology.process_count_per_instance
     devices = size.devices if size else 0
     if size is not None and devices:
         card = "" if size.is_learned else f"{show_number(size.gpus)} × {size.gpu_model}"
         source = f"VM size {size.name}" + (f" in {size.source}" if size.is_learned else "")
         notes.derive("gpus_per_instance", devices, card, source)
-    if launcher == "tensorflow":
-        if nodes == instances:
-            notes.derive("worker_count", nodes, "one process an instance", "TensorFlow on Azure ML")
-        else:
-            notes.derive("worker_count", nodes, "", _given(step, "worker_count", notes))
-        servers = pinned_count(step, "parameter_server_count")
-        if servers is not None and servers.value:
-            notes.derive(
-                "parameter_server_count", servers.value, "", _given(step, "parameter_server_count", notes)
-            )
+    if topology.worker_count is not None:
+        how, source = "one process an instance", "TensorFlow on Azure ML"
+        if topology.worker_count != topology.instance_count:
+            how, source = "", _given(step, "worker_count", notes)
+        notes.derive("worker_count", topology.worker_count, how, source)
+        if servers := topology.parameter_server_count:
+            notes.derive("parameter_server_count", servers, "", _given(step, "parameter_server_count", notes))
         return
     name = "process_count_per_instance"
     pinned = pinned_count(step, name) is not None

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from worldsize.planning.advising.model import (
-    DEEPSPEED,
-    HOROVOD,
-    TORCH,
-    LayoutChoice,
-    Option,
-    Rate,
-    Subject,
-)
+from worldsize.planning.advising.model import DEEPSPEED, HOROVOD, TORCH, LayoutChoice, Option, Rate, Subject
 from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan

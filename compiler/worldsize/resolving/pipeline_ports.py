@@ -9,16 +9,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import binding
 from worldsize.azureml.fields import read_entries
-from worldsize.azureml.model import (
-    Argument,
-    Binding,
-    Data,
-    Field,
-    Literal,
-    OutputSetting,
-    Port,
-    Step,
-)
+from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, OutputSetting, Port, Step
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar

@@ -5,15 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from worldsize.planning.advising import clusters, layouts
-from worldsize.planning.advising.model import (
-    Advice,
-    Found,
-    Limits,
-    Option,
-    OtherBatch,
-    Question,
-    Rate,
-)
+from worldsize.planning.advising.model import Advice, Found, Limits, Option, OtherBatch, Question, Rate
 from worldsize.planning.advising.options import find_front, price_option, rank_by_money, select_within
 from worldsize.planning.estimates.constants import fitted
 from worldsize.planning.estimates.estimate import estimate

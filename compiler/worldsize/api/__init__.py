@@ -17,10 +17,11 @@ from msgspec import Struct, to_builtins
 
 from worldsize.api.forecast import Estimated, StepForecast, describe_forecast
 from worldsize.azureml.copying import allow_everything
+from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
-from worldsize.checking import boundary, check_spec, in_budget, settings
+from worldsize.checking import CheckedSpec, boundary, check_spec, in_budget, settings
 from worldsize.checking.specs import make_spec_error
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
@@ -31,22 +32,18 @@ from worldsize.emit.plan_file import FORMAT, describe_step
 from worldsize.facts.prices import read_price_list
 from worldsize.planning.estimates.estimate import estimate as estimate_case
 from worldsize.planning.memory import step_memory
+from worldsize.planning.memory.step_memory import Need
 from worldsize.planning.model import Plan
 from worldsize.resolving import imported_model, rows
-from worldsize.resolving.measured_case import calibrate_from_runs
+from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs
+from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import cost_step, estimate_steps, find_checkpoint_seconds
 from worldsize.resolving.workloads import explain_unknown, resolve_case
 from worldsize.rules import engine
 from worldsize.spec.estimate_file import read_estimate_file
 
 if TYPE_CHECKING:
-    from worldsize.azureml.files import Files
-    from worldsize.checking import CheckedSpec
-    from worldsize.checking.boundary import Allowed
     from worldsize.emit.layout import Layout
-    from worldsize.planning.memory.step_memory import Need
-    from worldsize.resolving.measured_case import MeasuredRun
-    from worldsize.resolving.planned import Planned
 
 _TAKE_PYTHON = (
     "`check`, `compile`, `run` and `submit` take pipelines in Python, and `worldsize.plan(job, …)` plans them"
@@ -235,7 +232,7 @@ def read_graph(compiled: Compiled, files: Files) -> Job:
 
 
 def _lay_out(
-    checked: CheckedSpec, folder: Path, allowed: Allowed | None, runs: Sequence[MeasuredRun]
+    checked: CheckedSpec, folder: Path, allowed: boundary.Allowed | None, runs: Sequence[MeasuredRun]
 ) -> Layout:
     """The files that a spec becomes; nothing is written."""
     from worldsize.emit.layout import lay_out_files

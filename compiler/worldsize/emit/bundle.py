@@ -94,7 +94,6 @@ def _document(component: Component) -> dict[str, Any]:
 
 
 def _name(component: Component) -> str:
-    """The component's name as a folder name."""
     value = component.name.value if component.name else None
     fallback = component.path.parent.name if component.path else "step"
     name = value if isinstance(value, str) and value else fallback

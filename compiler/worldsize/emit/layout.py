@@ -188,7 +188,6 @@ def _cluster(spec: Spec, plan: Plan, name: str, profiles: list[ComputeProfile]) 
 
 
 def _first_setting(profiles: list[ComputeProfile], key: str) -> Any:
-    """The value of the first profile that has one."""
     values = (getattr(profile, key) for profile in profiles)
     return next((located.value for located in values if located is not None), None)
 

@@ -43,7 +43,6 @@ def check_conflicts(step: Step, interface: Interface | None, topology: Topology,
 
 
 def _foreign_counts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
-    """Report counts of workers and parameter servers in a step that TensorFlow does not start."""
     if topology.launcher == "tensorflow" or step.uses is None or interface is None:
         return
     for name in ("worker_count", "parameter_server_count"):
@@ -56,7 +55,6 @@ def _foreign_counts(step: Step, interface: Interface | None, topology: Topology,
 
 
 def _resilience(step: Step, interface: Interface | None, notes: Notes) -> None:
-    """Report ``resilience:`` of a step that writes no checkpoints."""
     if step.resilience is None or interface is None or "checkpoints" in interface.outputs:
         return
     message = f"step `{step.name}` has `resilience:` but no output `checkpoints` to continue from"
@@ -144,7 +142,6 @@ def _refused_precision(step: Step, who: str, why: str, notes: Notes) -> None:
 
 
 def _without_effect(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
-    """Report options that belong to another strategy than the step's."""
     strategy = topology.strategy or options.read_option(step, interface, "strategy")
     if not isinstance(strategy, str) or "${{" in strategy:
         return

@@ -325,7 +325,6 @@ def _first(mesh: Degrees) -> str:
 
 
 def _split(mesh: Degrees) -> list[str]:
-    """The dimensions that the model is split over."""
     return [name for name in _INPUTS if getattr(mesh, name) > 1]
 
 

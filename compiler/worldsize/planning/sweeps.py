@@ -141,7 +141,6 @@ def _represent(step: Step, sweep: Sweep) -> Step:
 
 
 def _check_pins(step: Step, sweep: Sweep, notes: Notes) -> None:
-    """Report quantities that are pinned under ``scale:`` and searched over."""
     for name, located in sweep.search_space.items():
         pinned = getattr(step.scale, name, None)
         if isinstance(pinned, Located):

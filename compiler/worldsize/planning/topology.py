@@ -209,7 +209,6 @@ def _explain(
 
 
 def _given(step: Step, name: str, notes: Notes) -> str:
-    """The source of a pinned count."""
     return notes.given(name if getattr(step, name) else f"distribution.{name}")
 
 

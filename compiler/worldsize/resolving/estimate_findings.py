@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from worldsize.azureml.model import Port
+from worldsize.azureml.model import Step as GraphStep
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import vm_sizes
 from worldsize.planning.model import StepPlan
+from worldsize.resolving.planned import Planned
 
 if TYPE_CHECKING:
-    from worldsize.azureml.model import Port
-    from worldsize.azureml.model import Step as GraphStep
     from worldsize.planning.estimates.model import Case
-    from worldsize.resolving.planned import Planned
 
 SLUG = "more-instances-not-faster"
 

@@ -202,7 +202,6 @@ def _exists(state: ResolveState, output: PipelineOutput, expression: binding.Exp
 
 
 def _check_output(state: ResolveState, output: PipelineOutput, step: str, port: str) -> None:
-    """Report a type or a path that contradicts what the step says of its output."""
     declared = (state.outputs(step) or {}).get(port)
     if output.type is not None and declared is not None and output.type.value != declared.type:
         message = f"output `{output.name}` is {output.type.value}, but step `{step}` writes {declared.type}"

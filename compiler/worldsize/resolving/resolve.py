@@ -95,7 +95,6 @@ def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
 
 
 def _fill(state: ResolveState) -> None:
-    """Put the plan into the graph."""
     step_settings.check_clusters(state)
     for step in state.spec.steps:
         limits.check_time()

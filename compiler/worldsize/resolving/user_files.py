@@ -78,7 +78,6 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
 
 
 def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:
-    """Whether a file defines a function, read without running it."""
     span = located.subspan(start, start + len(function))
     try:
         tree = parse_text(read_listed(path))

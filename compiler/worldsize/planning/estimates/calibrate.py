@@ -40,7 +40,7 @@ def calibrate(measured: Sequence[Measurement], constants: Constants | None = Non
         if not (math.isfinite(each.step_seconds) and each.step_seconds > 0):
             raise ValueError(f"a step of {each.step_seconds:g} seconds is no measurement")
     misfit = _make_misfit(measured, constants or fitted())
-    whole = -_mean(misfit((0.0, 0.0)))  # times are proportional to both factors together
+    whole = -sum(misfit((0.0, 0.0))) / len(measured)  # times are proportional to both factors together
     point = (whole, whole)
     shares = [by_network for _, by_network in _find_slopes(misfit, point)]
     network_tells = max(shares) - min(shares) > _TELLING
@@ -66,10 +66,6 @@ def _log_ratio(each: Measurement, constants: Constants, trial: Calibration) -> f
     if parts is None:
         raise ValueError("a measured case has a link whose rate is unknown")
     return math.log(parts.seconds / each.step_seconds)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _find_slopes(misfit: _Misfit, point: _Point) -> list[tuple[float, float]]:

@@ -81,7 +81,6 @@ def _time_alone(case: Case, constants: Constants, calibration: Calibration) -> f
 
 
 def _find_bound(parts: StepTime) -> Bound:
-    """What takes most of a step's time."""
     shares: dict[Bound, float] = {
         "compute": parts.compute + parts.bubble,
         "memory": parts.memory,

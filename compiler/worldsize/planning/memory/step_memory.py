@@ -113,7 +113,6 @@ def check_memory(
 
 
 def _knobs(component: Component) -> Knobs:
-    """What a component lets one choose that saves memory."""
     port = component.inputs.get("strategy")
     offered = port.enum if port is not None else None
     return Knobs(

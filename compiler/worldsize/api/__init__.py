@@ -259,5 +259,5 @@ def require_path(target: Any, verb: str, kind: str) -> None:
     is_path = isinstance(target, str | os.PathLike)
     if is_path and not _PYTHON.search(os.fspath(target)):
         return
-    given = f"`{target}`" if is_path else f"a `{type(target).__name__}`"
-    raise PipelineError(f"`{verb}` takes the path of {kind}, not {given}", _TAKE_PYTHON)
+    shown = f"`{target}`" if is_path else f"a `{type(target).__name__}`"
+    raise PipelineError(f"`{verb}` takes the path of {kind}, not {shown}", _TAKE_PYTHON)

@@ -254,10 +254,10 @@ def _find_size(name: str, learned: Learned) -> VmSize:
     if size is None:
         raise AdviceError(*explain_unknown_size(name, learned))
     if not clusters.is_usable(size):
-        known = [size.name for size in clusters.list_known_sizes()]
+        names = [size.name for size in clusters.list_known_sizes()]
         raise AdviceError(
             f"`{size.name}` is not a size to advise: {_explain_unusable(size)}",
-            f"choose of {quoted_list(known, 30)}",
+            f"choose of {quoted_list(names, 30)}",
         )
     return size
 
@@ -326,7 +326,7 @@ def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, optio
     reason = explain_refusal(spec, subject, option)
     if reason is not None:
         raise NotExpressibleError(reason, subject, option, [])
-    settings = [Setting(*each) for each in list_settings(spec, subject, option)]
+    settings = [Setting(*setting) for setting in list_settings(spec, subject, option)]
     try:
         return yaml.load(document.path, set_values(document, settings))
     except SettingError as error:

@@ -72,17 +72,17 @@ def _round(value: Any) -> Any:
 
 def _describe_hour(cost: StepCost, region: str, instances: int) -> dict[str, Any] | None:
     """What all instances cost in an hour."""
-    known = cost.dedicated_price or cost.low_priority_price
-    if known is None:
+    stated = cost.dedicated_price or cost.low_priority_price
+    if stated is None:
         return None
 
     def amount(price: Price | None) -> float | None:
         return None if price is None else float(_round(price.amount * instances))
 
     return {
-        "currency": known.currency,
+        "currency": stated.currency,
         "dedicated": amount(cost.dedicated_price),
         "low_priority": amount(cost.low_priority_price),
         "region": region,
-        "as_of": known.as_of.isoformat(),
+        "as_of": stated.as_of.isoformat(),
     }

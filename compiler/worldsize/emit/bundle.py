@@ -244,9 +244,9 @@ def shelve(shelf: Shelf, bundle: Bundle, step: str, variant: str | None, at: Spa
         bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"
     text = yaml_dump.dump(bundle.document).encode()
     digest = _digest({**bundle.files, FILE: text})
-    known = shelf.folders.get(digest)
-    if known is not None:
-        return known
+    folder = shelf.folders.get(digest)
+    if folder is not None:
+        return folder
     name = f"{bundle.name}__{variant}" if variant else bundle.name
     if name in shelf.taken:
         name = f"{bundle.name}__{step}"
@@ -266,8 +266,8 @@ def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
     for name in sorted(contents):
         source = contents[name]
         total.update(os.fsencode(name) + b"\0")
-        known = source.identity() if isinstance(source, Archive) else source
-        total.update(known if isinstance(known, bytes) else os.fsencode(known))
+        identity = source.identity() if isinstance(source, Archive) else source
+        total.update(identity if isinstance(identity, bytes) else os.fsencode(identity))
         total.update(b"\0")
     return total.hexdigest()
 

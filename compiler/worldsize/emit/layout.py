@@ -52,8 +52,8 @@ def lay_out_files(planned: Planned, plan: Plan, out: Path, runs: Sequence[Measur
         name: _place_step(planned, step, shelf, out)
         for name, step in add_predictions(planned, plan, runs).items()
     }
-    given = {name: _relative(each, spec.path.parent, out) for name, each in planned.job.inputs.items()}
-    job = replace(planned.job, path=out / PIPELINE, inputs=given, steps=steps, keys=AZURE_ML, clusters=None)
+    inputs = {name: _relative(value, spec.path.parent, out) for name, value in planned.job.inputs.items()}
+    job = replace(planned.job, path=out / PIPELINE, inputs=inputs, steps=steps, keys=AZURE_ML, clusters=None)
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
     files: Content = {**shelf.files, PIPELINE: write.dump(job, header=header).encode()}
     if spec.schedule is not None:
@@ -99,15 +99,15 @@ def _place_component(
     """Give the component of a step a folder, shared by all steps that use it; the name and the component."""
     at = step.span or planned.spec.span
     added = planned.added.get(step.name)
-    own = added if added is not None and added.files else None
-    key = (id(component), id(own))
+    extra = added if added is not None and added.files else None
+    key = (id(component), id(extra))
     if key not in shelf.placed:  # both are kept, so that their ids are not reused
         changed = component is not planned.job.steps[step.name].component
-        bundle = bundle_component(component, at, shelf.gate, own, changed=changed)
-        name = shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
+        bundle = bundle_component(component, at, shelf.gate, extra, changed=changed)
+        name = shelve(shelf, bundle, step.name, step.name if extra is not None else None, at)
         if component.path is None:
             component = _written_component(component, bundle, out / "components" / name / FILE)
-        shelf.placed[key] = (name, component, (step.component, own))
+        shelf.placed[key] = (name, component, (step.component, extra))
     return shelf.placed[key][:2]
 
 
@@ -242,24 +242,24 @@ def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = 
     trainings = [name for name, step in plan.steps.items() if step.training is not None]
     steps = {}
     for name, step in planned.job.steps.items():
-        asked = step.component.inputs if step.component is not None and step.type != "sweep" else {}
-        found: dict[str, Field[Argument]] = {}
-        if name in needs and PREDICTION in asked:
+        ports = step.component.inputs if step.component is not None and step.type != "sweep" else {}
+        inputs: dict[str, Field[Argument]] = {}
+        if name in needs and PREDICTION in ports:
             comment = "bytes a process, see worldsize plan --memory"
-            found[PREDICTION] = Field(Literal(needs[name].breakdown.total), comment=comment)
-        if prediction.SPEED in asked and plan.steps[name].training is not None:
-            own = choose_runs(runs, name, trainings)
-            speed = estimate_step(planned, name, plan.steps[name], own, read_table)
-            found |= {key: value for key, value in _predict_speed(speed).items() if key in asked}
-        steps[name] = replace(step, inputs={**step.inputs, **found, **step.inputs}) if found else step
+            inputs[PREDICTION] = Field(Literal(needs[name].breakdown.total), comment=comment)
+        if prediction.SPEED in ports and plan.steps[name].training is not None:
+            its_runs = choose_runs(runs, name, trainings)
+            speed = estimate_step(planned, name, plan.steps[name], its_runs, read_table)
+            inputs |= {key: value for key, value in _predict_speed(speed).items() if key in ports}
+        steps[name] = replace(step, inputs={**step.inputs, **inputs, **step.inputs}) if inputs else step
     return steps
 
 
-def _predict_speed(found: StepEstimate) -> dict[str, Field[Argument]]:
-    if found.case is None or found.estimate is None:
+def _predict_speed(speed: StepEstimate) -> dict[str, Field[Argument]]:
+    if speed.case is None or speed.estimate is None:
         return {}
-    values = prediction.write_inputs(found.case, found.estimate.samples_per_second)
-    comment = f"{found.estimate.basis}, see worldsize plan"
+    values = prediction.write_inputs(speed.case, speed.estimate.samples_per_second)
+    comment = f"{speed.estimate.basis}, see worldsize plan"
     return {
         name: Field[Argument](Literal(value), comment=comment if name == prediction.SPEED else None)
         for name, value in values.items()
@@ -275,8 +275,11 @@ def make_trial(step: Step, component: Component) -> Component:
     if command is not None and isinstance(command.value, str):
         text = f"{_set_variables(step)}{_name_inputs(command.value)}"
         command = Field(text) if text != command.value else command
-    own = component.resources.value if component.resources is not None else {}
-    resources = {**(own if isinstance(own, dict) else {}), **(step.resources.value if step.resources else {})}
+    base = component.resources.value if component.resources is not None else {}
+    resources = {
+        **(base if isinstance(base, dict) else {}),
+        **(step.resources.value if step.resources else {}),
+    }
     return replace(
         component,
         command=command,

@@ -74,14 +74,14 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
         or not all(literals.accepts_literal("integer", value) for value in values)
     ):
         return  # reported as no count
-    if width % (2 * heads) == 0 or any(found.slug == _SPLIT for found in notes.problems):
+    if width % (2 * heads) == 0 or any(problem.slug == _SPLIT for problem in notes.problems):
         return  # the tensor degree's fault names the same number to change
     near = [degrees.divisor_near(width // 2, heads + way, way) for way in (-1, 1)] if width % 2 == 0 else []
     written = " or ".join(f"`gpt_heads: {number}`" for number in near if number is not None)
     multiple = f"make `gpt_width` a multiple of {2 * heads}"
-    given = [(name, step.with_[name]) for name in ("gpt_heads", "gpt_width") if name in step.with_]
-    span = given[0][1].span if given else options.option_span(step, "model")
-    related = [Related(found.span, f"`{name}`") for name, found in given[1:]]
+    settings = [(name, step.with_[name]) for name in ("gpt_heads", "gpt_width") if name in step.with_]
+    span = settings[0][1].span if settings else options.option_span(step, "model")
+    related = [Related(setting.span, f"`{name}`") for name, setting in settings[1:]]
     message = f"`gpt_width` is {width}, not a multiple of twice `gpt_heads` {heads}"
     help_ = f"write {written}, or {multiple}" if written else multiple
     notes.report("heads-do-not-divide-width", span, message, help_, *related)
@@ -258,15 +258,15 @@ _LORA = ("lora_targets", "lora_alpha", "lora_dropout")
 def check_fine_tuning(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
     """Report the inputs of fine-tuning that the trainer refuses."""
     model = options.read_option(step, interface, "model")
-    known = isinstance(model, str) and "${{" not in model
-    if known and model.startswith(HUGGING_FACE):
+    is_literal = isinstance(model, str) and "${{" not in model
+    if is_literal and model.startswith(HUGGING_FACE):
         _hugging_face(step, interface, topology, model, notes)
     for name in ("freeze", "lora_targets"):
         _check_patterns(step, name, notes)
     if "lora_rank" not in interface.inputs:
         return
     rank = literals.parse_number(options.read_option(step, interface, "lora_rank"))
-    if rank and known and not model.startswith(HUGGING_FACE):
+    if rank and is_literal and not model.startswith(HUGGING_FACE):
         message = (
             f"`lora_rank` is {show_number(rank)}, but LoRA adapts a Hugging Face model,"
             f" and `model` is `{model}`"

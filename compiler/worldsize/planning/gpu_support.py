@@ -60,9 +60,9 @@ def judge_build(
 
 
 def _build(package: str, version: str, tag: str | None) -> Build | None:
-    for each in cuda.find_builds(package, version):
-        if each.tag == tag or (tag is None and each.default):
-            return each
+    for build in cuda.find_builds(package, version):
+        if build.tag == tag or (tag is None and build.default):
+            return build
     return None
 
 
@@ -94,7 +94,7 @@ def _without_kernels(build: Build, version: str, text: str, capability: Capabili
         f"`{text}` (CUDA {build.cuda}) is compiled for compute capabilities {kernels},"
         f" but the GPUs of `{size.name}` have {show_capability(capability)}"
     )
-    others = [each for each in cuda.find_builds(build.package, version) if each.may_run_on(capability)]
+    others = [other for other in cuda.find_builds(build.package, version) if other.may_run_on(capability)]
     newest = cuda.newest_running(build.package, capability)
     ways = [_written(version, other) for other in others[:1]]
     if newest is not None and newest.version != build.version:
@@ -115,9 +115,9 @@ def _driver(build: Build, version: str, text: str, size: VmSize, image: str) -> 
         f" `{size.name}` had {node.version} on {node.seen}"
     )
     older = [
-        each
-        for each in cuda.find_builds(build.package, version)
-        if (cuda.minimum_driver(each.cuda) or needed) < needed
+        other
+        for other in cuda.find_builds(build.package, version)
+        if (cuda.minimum_driver(other.cuda) or needed) < needed
     ]
     help_ = f"install {_written(version, older[-1])}" if older else "install a build for an older CUDA"
     return Verdict("cuda-driver-too-old", message, help_)

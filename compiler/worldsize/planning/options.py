@@ -87,9 +87,9 @@ class Settings(Struct, frozen=True):
 
     def find(self, name: str) -> Setting | None:
         """A setting by the name it has in ``scale:`` and as an input."""
-        own: Located[Any] | None = getattr(self.scale, name, None)
-        if own is not None:
-            return Setting(own.value, own.span, f"given as {self.step.name}.scale.{name}")
+        scaled: Located[Any] | None = getattr(self.scale, name, None)
+        if scaled is not None:
+            return Setting(scaled.value, scaled.span, f"given as {self.step.name}.scale.{name}")
         setting = self.step.with_.get(name)
         if setting is not None:
             return Setting(setting.value, setting.span, f"given as {self.step.name}.with.{name}")

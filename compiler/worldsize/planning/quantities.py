@@ -91,8 +91,8 @@ def input_type(name: str) -> Type:
 
 def label_quantity(name: str) -> str:
     """The name of a quantity as people say it."""
-    known = _BY_NAME[name].label if name in _BY_NAME else _LABELS.get(name)
-    return known or name.replace("_", " ")
+    label = _BY_NAME[name].label if name in _BY_NAME else _LABELS.get(name)
+    return label or name.replace("_", " ")
 
 
 def find_unit(name: str) -> str:

@@ -79,8 +79,8 @@ def _rule(
         return optimizer.rule
     if kappa == 1:
         return "none"
-    found = settings.find("optimizer")
-    if name is None or found is None:
+    setting = settings.find("optimizer")
+    if name is None or setting is None:
         span = said.span if said else settings.scale.span
         message = f"step `{settings.step.name}` does not name its optimizer, so `rule: auto` cannot choose"
         help_ = "add `optimizer:` under `scale:`, or `rule: linear`, `sqrt` or `none`"
@@ -90,14 +90,14 @@ def _rule(
     near = did_you_mean(name, optimizers.names())
     meant = f"{near} else " if near and near.startswith("did") else ""
     help_ = f"{meant}say `rule: linear`, `sqrt` or `none` under `scale:`"
-    notes.report("optimizer-unknown", found.span, message, help_)
+    notes.report("optimizer-unknown", setting.span, message, help_)
     return None
 
 
 def _adds_steps_up(settings: Settings) -> bool:
     """Whether Adasum adds up the steps of the ranks, so that the rate is not scaled (Maleki et al. 2020)."""
-    found = settings.find("reduction")
-    return found is not None and found.value == "adasum"
+    setting = settings.find("reduction")
+    return setting is not None and setting.value == "adasum"
 
 
 def _how(rule: Rule, reference: float, kappa: float) -> str:
@@ -110,11 +110,11 @@ _LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}
 
 def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: Notes) -> None:
     """Suggest the betas and ε for the square-root rule; warn if there are none."""
-    known = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
-    offered = arithmetic.scale_adam(known, kappa)
+    present = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
+    offered = arithmetic.scale_adam(present, kappa)
     parts = []
     for name, label in _LABELS.items():
-        before, after = getattr(known, name), getattr(offered, name)
+        before, after = getattr(present, name), getattr(offered, name)
         if before is not None and after is not None:
             parts.append(f"{label} = {show_number(after)} (now {show_number(before)})")
         elif before is not None:
@@ -129,9 +129,9 @@ def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: 
 def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, notes: Notes) -> None:
     label = _LABELS[name]
     scale = settings.scale
-    found = settings.find(name)
-    own = scale.global_batch_size or scale.rule or scale.reference_batch_size
-    span = found.span if found and not found.source.startswith("default") else own.span
+    setting = settings.find(name)
+    scaled = scale.global_batch_size or scale.rule or scale.reference_batch_size
+    span = setting.span if setting and not setting.source.startswith("default") else scaled.span
     product = show_number(kappa * (1 - beta))
     message = (
         f"κ is {show_number(kappa)} and {label} is {show_number(beta)}: the square-root rule needs"

@@ -261,13 +261,13 @@ def _starves(settings: Settings, stages: int, batches: Batches, notes: Notes) ->
     step = settings.step
     if options.read_option(step, settings.interface, "pipeline_schedule") != "1f1b":
         return False
-    given = step.with_.get("pipeline_schedule")
+    setting = step.with_.get("pipeline_schedule")
     message = (
         f"schedule `1f1b` needs a micro-batch for each of {stages} pipeline stages,"
         f" but `gradient_accumulation_steps` is {batches.accumulation}"
     )
     help_ = f"{_remedy(stages, batches)}, or `pipeline_schedule: gpipe`"
-    span = given.span if given is not None else options.degree_span(step, "pipeline")
+    span = setting.span if setting is not None else options.degree_span(step, "pipeline")
     notes.report("strategy-option-refused", span, message, help_)
     return True
 

@@ -52,26 +52,26 @@ def find_bound(steps: Mapping[str, Step]) -> set[str]:
         if isinstance(field.value, Binding)
     ]
     for step in steps.values():
-        texts += [str(each.value) for each in read_entries(step.environment_variables).values()]
-        texts += [str(each.value.value) for each in step.inputs.values() if isinstance(each.value, Literal)]
-    return {each.port or "" for text in texts for each in find_bound_inputs(text)}
+        texts += [str(part.value) for part in read_entries(step.environment_variables).values()]
+        texts += [str(part.value.value) for part in step.inputs.values() if isinstance(part.value, Literal)]
+    return {expression.port or "" for text in texts for expression in find_bound_inputs(text)}
 
 
 def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
     """Warn of inputs that no step uses, and report schedules that set what is fixed when compiling."""
     spec = state.spec
     named = {
-        each.port
+        expression.port
         for step in spec.steps.values()
         for located in (*step.with_.values(), *step.environment_variables.values(), step.command)
         if located is not None
-        for each in find_bound_inputs(
+        for expression in find_bound_inputs(
             located.node.text if isinstance(located.node, Scalar) else str(located.value)
         )
     }
     bound = find_bound(steps) | named
     bound |= {
-        find_meant(each or "", spec.inputs) for each in named - spec.inputs.keys()
+        find_meant(name or "", spec.inputs) for name in named - spec.inputs.keys()
     }  # was meant, and reported
     readable = not any(state.unreadable(step) for step in spec.steps)  # else an input may have hidden uses
     for name, declared in spec.inputs.items():
@@ -208,13 +208,13 @@ def _check_output(state: ResolveState, output: PipelineOutput, step: str, port: 
         help_ = f"write `type: {declared.type}`, or leave it out"
         related = (Related(declared.span, "declared here"),) if declared.span is not None else ()
         state.report("output-type-disagrees", output.type.span, message, help_, *related)
-    own = state.spec.steps[step].outputs.get(port)
+    setting = state.spec.steps[step].outputs.get(port)
     for key in ("path", "mode"):
         mine: Any = getattr(output, key)
-        theirs = own.value.get(key) if own is not None and isinstance(own.value, dict) else None
-        if mine is not None and theirs is not None and own is not None and theirs != mine.value:
+        theirs = setting.value.get(key) if setting is not None and isinstance(setting.value, dict) else None
+        if mine is not None and theirs is not None and setting is not None and theirs != mine.value:
             message = f"`{key}` is `{mine.value}` here, but `{theirs}` in step `{step}`"
-            related = (Related(own.span, "the step's output"),)
+            related = (Related(setting.span, "the step's output"),)
             state.report("output-bound-twice", mine.span, message, "write it once, here", *related)
 
 
@@ -229,8 +229,8 @@ def join_outputs(
         expression = binding.parse_expression(f"${{{{parent.outputs.{output.name}}}}}")
         assert expression is not None
         before = joined.get(port)
-        own = before.value if before is not None else OutputSetting()
-        setting = replace(own, type=None, path=None, mode=None, binding=Field(expression))
+        present = before.value if before is not None else OutputSetting()
+        setting = replace(present, type=None, path=None, mode=None, binding=Field(expression))
         joined[port] = Field(setting, before.span if before is not None else None)
     return joined
 
@@ -240,8 +240,8 @@ def read_outputs(state: ResolveState, bound: Bound) -> dict[str, Field[OutputSet
     outputs: dict[str, Field[OutputSetting]] = {}
     for (step, port), output in bound.items():
         declared = (state.outputs(step) or {}).get(port)
-        own = state.spec.steps[step].outputs.get(port)
-        theirs = own.value if own is not None and isinstance(own.value, dict) else {}
+        written = state.spec.steps[step].outputs.get(port)
+        theirs = written.value if written is not None and isinstance(written.value, dict) else {}
         type_ = output.type.value if output.type is not None else declared.type if declared else "uri_folder"
         path, mode = (
             as_field(mine) if mine is not None else Field(theirs[key]) if key in theirs else None

@@ -39,11 +39,11 @@ def planned_value(state: ResolveState, step: str, quantity: str) -> PlannedValue
 
     A step without a plan of its own for the quantity sees that of the only training step.
     """
-    own = state.step_plan(step)
-    if own is None or quantity not in own.inputs:
+    plan = state.step_plan(step)
+    if plan is None or quantity not in plan.inputs:
         training = state.trainings(quantity)
-        own = training[0] if len(training) == 1 else None
-    return _from(state, own, quantity) if own is not None else None
+        plan = training[0] if len(training) == 1 else None
+    return _from(state, plan, quantity) if plan is not None else None
 
 
 def fill_text(state: ResolveState, step: str, located: Located[Any]) -> Filled:
@@ -78,19 +78,23 @@ def plan_expressions(text: object) -> list[binding.Expression]:
 def fill_inputs(state: ResolveState, step: str) -> None:
     """Give a step every planned input that its component declares and ``with:`` leaves open."""
     arguments, ports, plan = state.arguments[step], state.ports(step), state.step_plan(step)
-    own = plan.inputs if plan is not None else {}
+    planned = plan.inputs if plan is not None else {}
     searched = state.searched(step)
     for name in ports:
         if (name not in PLANNED and name != "strategy") or name in searched:
             continue
-        if name in own:
+        if name in planned:
             _fill_input(state, step, name, name)
         elif name == "shard_count" and name not in arguments:
             _fill_shard_count(state, step)
     for name, quantity in MACHINE.items():
         port = ports.get(name)
         # A step that was planned for CPUs need not hear of it.
-        if port is not None and quantity in own and (own.get("gpus_per_instance") or not port.optional):
+        if (
+            port is not None
+            and quantity in planned
+            and (planned.get("gpus_per_instance") or not port.optional)
+        ):
             _fill_input(state, step, name, quantity)
 
 
@@ -168,10 +172,10 @@ def source_spans(state: ResolveState, step: str, quantity: str) -> tuple[Span, .
         profile.instance_type if profile is not None else None,
         spec_step.instance_count,
         *(
-            each
+            count
             for part in (spec_step, launch)
             if part
-            for each in (part.process_count_per_instance, part.worker_count)
+            for count in (part.process_count_per_instance, part.worker_count)
         ),
     )
     decided = [count.span for count in counts if count is not None]

@@ -69,8 +69,8 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         tuple(consequences),
         vm_sizes,
     )
-    found = (*estimate_findings.check_arithmetic(planned), *estimate_findings.check_networks(planned))
-    return replace(planned, problems=(*planned.problems, *found)) if found else planned
+    findings = (*estimate_findings.check_arithmetic(planned), *estimate_findings.check_networks(planned))
+    return replace(planned, problems=(*planned.problems, *findings)) if findings else planned
 
 
 def _bind(state: ResolveState) -> None:
@@ -162,9 +162,9 @@ def check_passed(state: ResolveState, step: str) -> None:
         return
     if state.components.get(step) is not None or state.unreadable(step):
         return
-    given = {**spec_step.with_, **spec_step.environment_variables}
-    names = [*given, *state.searched(step)]
-    names += [str(each.port) for value in given.values() for each in plan_expressions(value.value)]
+    values = {**spec_step.with_, **spec_step.environment_variables}
+    names = [*values, *state.searched(step)]
+    names += [str(named.port) for value in values.values() for named in plan_expressions(value.value)]
     missing = [name for name, pattern in _NEEDED.items() if not any(map(pattern.search, names))]
     if not missing:
         return

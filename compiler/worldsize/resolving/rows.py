@@ -54,11 +54,11 @@ def count_rows(state: ResolveState) -> dict[str, int]:
             continue
         if source not in counted:
             counted[source] = _split(state, source)
-        found = counted[source]
-        if found is not None:
-            rows_by_step[name] = found.rows
-            if found.task:
-                state.tasks[name] = found.task, found.reason
+        split = counted[source]
+        if split is not None:
+            rows_by_step[name] = split.rows
+            if split.task:
+                state.tasks[name] = split.task, split.reason
     return rows_by_step
 
 
@@ -89,11 +89,11 @@ def _split(state: ResolveState, source: str) -> TableCount | None:
 
 def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> TableCount | None:
     source = values.get("source")
-    given = {name: _plain(values[name]) for name in (*INPUTS, "seed") if values.get(name) is not None}
+    settings = {name: _plain(values[name]) for name in (*INPUTS, "seed") if values.get(name) is not None}
     if not isinstance(source, str) or not _are_countable(values):
         return None
     if source in planned_rows.SOURCES:
-        return _count_built_in(source, given, length)
+        return _count_built_in(source, settings, length)
     data = values.get("data")
     path = data.get("path") if isinstance(data, dict) else data
     if not isinstance(path, str) or "${{" in source:
@@ -104,12 +104,12 @@ def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> Table
         return None
     from worldsize.data import counts  # its readers are for data that is no built-in set
 
-    return counts.count_split(root, {**values, **given, "sequence_length": length})
+    return counts.count_split(root, {**values, **settings, "sequence_length": length})
 
 
-def _count_built_in(source: str, given: Mapping[str, Any], length: int) -> TableCount | None:
+def _count_built_in(source: str, settings: Mapping[str, Any], length: int) -> TableCount | None:
     try:
-        split = make_split(given)
+        split = make_split(settings)
     except UserError:  # a rule says it
         return None
     if split.columns or split.by_time or split.given:

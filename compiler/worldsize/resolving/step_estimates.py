@@ -73,10 +73,10 @@ def find_case(planned: Planned, name: str, plan: StepPlan, read_table: ReadTable
     cluster = _find_cluster(planned, plan.topology)
     if isinstance(cluster, str):
         return cluster
-    asked = _find_workload(planned, name, plan, read_table)
-    if isinstance(asked, str):
-        return asked
-    workload, training = asked
+    question = _find_workload(planned, name, plan, read_table)
+    if isinstance(question, str):
+        return question
+    workload, training = question
     if training.precision not in cluster.gpu.peak_flops:
         return f"{cluster.gpu.name} does not compute in {training.precision}"
     return Case(workload, training, cluster)
@@ -98,14 +98,14 @@ def estimate_step(
     if isinstance(case, str):
         return StepEstimate(None, None, None, None, case)
     calibration = calibrate_from_runs(case.workload, runs, planned.vm_sizes)
-    found = estimate(case.workload, case.training, case.cluster, calibration)
-    if found is None:
+    answer = estimate(case.workload, case.training, case.cluster, calibration)
+    if answer is None:
         return StepEstimate(case, None, None, None, "the network of the VM size is not known")
     training = plan.training
     steps = (training.steps_per_epoch, training.total_steps) if training is not None else (None, None)
-    epoch, total = (None if count is None else _times(found.step_seconds, count) for count in steps)
+    epoch, total = (None if count is None else _times(answer.step_seconds, count) for count in steps)
     compiled = _is_compiled(planned.job.steps[name], total)
-    return StepEstimate(case, found, epoch, total, calibration=calibration, compiled=compiled)
+    return StepEstimate(case, answer, epoch, total, calibration=calibration, compiled=compiled)
 
 
 def _is_compiled(step: GraphStep, total: Interval | None) -> bool | None:

@@ -70,9 +70,9 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
         span = located.subspan(0, len(file))
         state.problems.append(describe_missing("the input", file, path, span).under("user-model-missing"))
     elif state.files.may_judge(path):
-        own = Snapshot()
-        state.problems += snapshot.add_to_snapshot(own, path, located.span, state.files.gate)
-        for source in own.files.values():
+        taken = Snapshot()
+        state.problems += snapshot.add_to_snapshot(taken, path, located.span, state.files.gate)
+        for source in taken.files.values():
             if isinstance(source, Path) and _defines(state, located, source, len(file) + 1, function):
                 added.files.setdefault(normalise(Path(file)).as_posix(), source)
 
@@ -119,8 +119,8 @@ def check_hooks(tree: ast.Module, path: Path, function: str, model: Span) -> Ite
         model: where the file is named.
     """
     for name, call in _CALLS.items():
-        found = [node for node in tree.body if name in _bound_names(node)]
-        hook = found[0] if len(found) == 1 else None
+        binding = [node for node in tree.body if name in _bound_names(node)]
+        hook = binding[0] if len(binding) == 1 else None
         # A decorator may change the parameters, and another binding may replace the function.
         if not isinstance(hook, ast.FunctionDef) or hook.decorator_list or name == function:
             continue
@@ -145,12 +145,12 @@ def _bound_names(node: ast.stmt) -> set[str]:
     """Names that a statement binds, also below ``if`` and ``try``."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    inner = [each for each in ast.walk(node) if isinstance(each, ast.stmt) and each is not node]
-    stored = (each for each in ast.walk(node) if isinstance(each, ast.Name))
-    names = {each.id for each in stored if isinstance(each.ctx, ast.Store | ast.Del)}
+    inner = [part for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node]
+    stored = (name for name in ast.walk(node) if isinstance(name, ast.Name))
+    names = {name.id for name in stored if isinstance(name.ctx, ast.Store | ast.Del)}
     if isinstance(node, ast.Import | ast.ImportFrom):
         names |= {alias.asname or alias.name for alias in node.names}
-    return names.union(*(_bound_names(each) for each in inner))
+    return names.union(*(_bound_names(part) for part in inner))
 
 
 PREFIX = "hf:"
@@ -174,19 +174,19 @@ def add_folder(state: ResolveState, located: Located[Any], added: Snapshot) -> N
     elif not is_folder(path):
         state.problems.append(describe_missing("the input", text, path, span).under(_SLUG))
     elif state.files.may_judge(path):
-        own = Snapshot()
-        state.problems += snapshot.add_to_snapshot(own, path, located.span, state.files.gate, str(place))
-        fault = _find_fault(own, place, text)
+        taken = Snapshot()
+        state.problems += snapshot.add_to_snapshot(taken, path, located.span, state.files.gate, str(place))
+        fault = _find_fault(taken, place, text)
         if fault is not None:
             state.report(_SLUG, span, fault, _WRITE)
-        for name, source in own.files.items():
+        for name, source in taken.files.items():
             added.files.setdefault(name, source)
 
 
-def _find_fault(own: Snapshot, place: PurePosixPath, text: str) -> str | None:
+def _find_fault(taken: Snapshot, place: PurePosixPath, text: str) -> str | None:
     """What makes a folder no Hugging Face model."""
-    config = own.files.get(str(place / _CONFIG))
-    names = [PurePosixPath(name) for name in own.files if PurePosixPath(name).parent == place]
+    config = taken.files.get(str(place / _CONFIG))
+    names = [PurePosixPath(name) for name in taken.files if PurePosixPath(name).parent == place]
     if not isinstance(config, Path):
         return f"`{text}` has no `{_CONFIG}`, so it is not a Hugging Face model"
     if not any(name.suffix == ".safetensors" for name in names):

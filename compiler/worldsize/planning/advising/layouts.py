@@ -124,7 +124,7 @@ def _list_shardings(choice: LayoutChoice, replicas: int, tensor: int, pipeline: 
         return choice.shardings[:1]
     if pipeline == 1:
         return choice.shardings
-    return tuple(each for each in choice.shardings if each[0] != "deepspeed" or each[1] <= 1)
+    return tuple(pair for pair in choice.shardings if pair[0] != "deepspeed" or pair[1] <= 1)
 
 
 def _list_degrees(question: Question, cluster: Cluster) -> list[tuple[int, int, int]]:

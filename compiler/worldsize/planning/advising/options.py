@@ -120,7 +120,7 @@ def compare(option: Option, other: Option) -> Comparison | None:
     """Compare an option with another; None if a price or a utilisation is unknown, or currencies differ."""
     if option.price is None or other.price is None or option.amount is None or other.amount is None:
         return None
-    used, theirs = (each.estimate.model_flops_utilisation for each in (option, other))
+    used, theirs = (one.estimate.model_flops_utilisation for one in (option, other))
     if not used or not theirs or option.price.currency != other.price.currency:
         return None
     return Comparison(

@@ -60,7 +60,7 @@ def carry(calibration: Calibration, case: Case) -> Carried:
     of workload none of it. Another kind of network keeps nothing of the factor on exchanges. Processes tell
     nothing of GPUs, nor GPUs of them.
     """
-    alike = [each.case for each in calibration.measured if _is_comparable(each.case, case)]
+    alike = [run.case for run in calibration.measured if _is_comparable(run.case, case)]
     if not alike:
         return Carried(NOT_CALIBRATED)
     kept, widening, reasons = min(

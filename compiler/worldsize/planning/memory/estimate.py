@@ -41,12 +41,12 @@ def estimate(network: Network, setup: Setup) -> Breakdown | None:
 
 def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], index: int = 0) -> Breakdown:
     """The memory of a rank of pipeline stage ``index``, whose whole layers are ``parts``."""
-    own = states.divide_parts(parts, setup.tensor)
-    kept_states = states.rank_states(own, setup)
+    share = states.divide_parts(parts, setup.tensor)
+    kept_states = states.rank_states(share, setup)
     # The batch that is used and the one that is read meanwhile; a pipeline takes all micro-batches at once.
     batches = setup.accumulation if setup.pipeline > 1 else 2
     samples = network.sample * setup.micro_batch * batches
-    worst = worst_moment(own, setup, kept_states, stage=index, counted=network.exact)
+    worst = worst_moment(share, setup, kept_states, stage=index, counted=network.exact)
     needed = worst.activations + samples if network.exact else 0
     held = kept_states.parameters + worst.gradients + kept_states.optimizer + worst.buffers
     return Breakdown(
@@ -55,7 +55,7 @@ def estimate_stage(network: Network, setup: Setup, parts: tuple[Part, ...], inde
         optimizer=kept_states.optimizer,
         activations=needed,
         buffers=worst.buffers,
-        checkpoint=checkpoint_bytes(own, setup, kept_states, needed),
+        checkpoint=checkpoint_bytes(share, setup, kept_states, needed),
         reserve=reserve_bytes(setup, held + needed),
     )
 
@@ -140,7 +140,7 @@ def worst_moment(
     if setup.gpu if setup.pooled is None else setup.pooled:
         worst = max(moments, key=lambda moment: moment.total)
     else:
-        worst = Moment(*(max(getattr(each, kind) for each in moments) for kind in Moment.__struct_fields__))
+        worst = Moment(*(max(getattr(one, kind) for one in moments) for kind in Moment.__struct_fields__))
     return Moment(worst.activations + waiting, worst.gradients, worst.buffers)
 
 

@@ -71,11 +71,11 @@ def _fsdp(parts: Sequence[Part], setup: Setup) -> States:
     scales = sum(w.count for part in parts if part.name == "scales" for w in part.weights)
     sharded = [part for part in parts if part.name != "scales"]
     weights = _weights(sharded)
-    own = sum(count_slice(weight, setup.data) for weight in weights)
+    kept = sum(count_slice(weight, setup.data) for weight in weights)
     trained = sum(count_slice(weight, setup.data) for weight in weights if weight.trained)
     if setup.cpu_offload:
         return States(4 * scales, 0, 0)
-    return States(4 * (own + scales), 4 * trained, 4 * setup.moments * trained)
+    return States(4 * (kept + scales), 4 * trained, 4 * setup.moments * trained)
 
 
 class Held(Struct, frozen=True):
@@ -218,8 +218,8 @@ def _zero_buffers(parts: Sequence[Part], setup: Setup, trained: int) -> int:
     if setup.stage == 0:
         return 4 * trained if setup.narrow == 2 else 0
     bucket = (setup.bucket if setup.gpu else min(setup.bucket, trained)) * setup.narrow
-    own = -(-trained // setup.data)
-    step = 0 if setup.offload_optimizer else 4 * (own if setup.stage < 3 else min(own, SUB_GROUP))
+    sliced = -(-trained // setup.data)
+    step = 0 if setup.offload_optimizer else 4 * (sliced if setup.stage < 3 else min(sliced, SUB_GROUP))
     if setup.stage < 3:
         return bucket + step
     largest = sorted((sum(weight.count for weight in part.weights) for part in parts), reverse=True)[:2]

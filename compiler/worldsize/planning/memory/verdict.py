@@ -135,12 +135,12 @@ class Remedy(Struct, frozen=True):
 
 def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
     """Changes after which a rank needs at most ``room`` bytes: single ones, else as few together as fit."""
-    found = (
+    offers = (
         _sharding(network, setup, knobs),
         _micro_batch(setup, knobs),
         _checkpointing(network, setup, knobs),
     )
-    kinds = [changes for changes in found if changes]
+    kinds = [changes for changes in offers if changes]
     for together in range(1, len(kinds) + 1):
         chosen = (
             _find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)

@@ -58,7 +58,7 @@ def derive(
         profile = spec.profile_of(name)
         typed = profile.instance_type if profile is not None else None
         size = lookup(typed.value, vm_sizes) if typed is not None else None
-        placed = plan_topology(step, profile, interface, notes, size=size)
+        placed = plan_topology(step, profile, interface, size, notes)
         step_plan = None
         if placed is not None:
             topologies[name] = placed

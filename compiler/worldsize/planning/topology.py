@@ -24,12 +24,7 @@ from worldsize.spec.model import ComputeProfile, Located, Step
 
 
 def plan_topology(
-    step: Step,
-    profile: ComputeProfile | None,
-    interface: Interface | None,
-    notes: Notes,
-    *,
-    size: VmSize | None,
+    step: Step, profile: ComputeProfile | None, interface: Interface | None, size: VmSize | None, notes: Notes
 ) -> Topology | None:
     """Plan the topology of a step; None if it cannot be derived. Problems are added to ``notes``.
 

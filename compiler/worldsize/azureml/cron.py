@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from worldsize.base.patterns import compile_later
 from worldsize.base.suggest import closest
+from worldsize.base.wording import plural
 
 # Azure ML drops offsets and fractions of a second; Python 3.10 cannot read all of them.
 _TIME = compile_later(
@@ -74,11 +75,10 @@ def check_cron(expression: str) -> list[CronFault]:
 
 def _report_field_count(expression: str, count: int) -> CronFault:
     hint = "; there is no field for seconds" if count == len(FIELDS) + 1 else ""
-    fields = "field" if count == 1 else "fields"
     return CronFault(
         0,
         len(expression),
-        f"cron expression `{expression.strip()}` has {count} {fields}, not 5{hint}",
+        f"cron expression `{expression.strip()}` has {plural(count, 'field')}, not 5{hint}",
         "write minute, hour, day of the month, month, day of the week: `0 3 * * 1` is 03:00 every Monday",
     )
 
@@ -115,19 +115,17 @@ def _check_item(item: str, offset: int, field: CronField) -> Iterator[CronFault]
         if text is None:
             continue
         start = offset + match.start(name)
-        number = (
-            int(text)
-            if text.isascii() and text.isdigit() and len(text) < 10
-            else field.words.get(text.upper())
-        )
+        is_number = text.isascii() and text.isdigit() and len(text) < 10
+        number = int(text) if is_number else field.words.get(text.upper())
         if number is None or (name == "step" and not text.isdigit()):
             yield CronFault(
                 start, start + len(text), f"`{text}` is not {field.named}", _describe_forms(field)
             )
         elif not (1 <= number <= field.high if name == "step" else field.low <= number <= field.high):
-            yield CronFault(
-                start, start + len(text), _describe_out_of_range(text, name, field), _describe_forms(field)
-            )
+            message = f"{field.name} {text} is outside {field.low} to {field.high}"
+            if name == "step":
+                message = f"step {text} of the {field.name} is outside 1 to {field.high}"
+            yield CronFault(start, start + len(text), message, _describe_forms(field))
         else:
             numbers[name] = number
     if numbers.get("last", field.high) < numbers.get("first", field.low):
@@ -139,18 +137,9 @@ def _check_item(item: str, offset: int, field: CronField) -> Iterator[CronFault]
         )
 
 
-def _describe_out_of_range(text: str, name: str, field: CronField) -> str:
-    if name == "step":
-        return f"step {text} of the {field.name} is outside 1 to {field.high}"
-    return f"{field.name} {text} is outside {field.low} to {field.high}"
-
-
 def _describe_forms(field: CronField) -> str:
-    words = (
-        ""
-        if not field.words
-        else f" or {next(iter(field.words))} to {list(field.words)[field.high - field.low]}"
-    )
+    names = list(field.words)
+    words = f" or {names[0]} to {names[field.high - field.low]}" if names else ""
     numbers = f"{field.named} is {field.low} to {field.high}{words}"
     return f"{numbers}, `*`, a range `a-b`, a step `*/n`, or a list with commas"
 

@@ -14,8 +14,8 @@ from worldsize.base.wording import plural, quoted_list, show_digits, show_number
 from worldsize.cli import common
 from worldsize.cli.common import format_table, show_interval, show_share
 from worldsize.cli.pictures import Picture
-from worldsize.planning.advising.comparison import Comparison, compare
 from worldsize.planning.advising.model import Advice, Limits, Option, OtherBatch
+from worldsize.planning.advising.options import Comparison, compare
 from worldsize.planning.estimates.model import Interval, Training
 
 if TYPE_CHECKING:

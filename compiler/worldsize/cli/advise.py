@@ -28,8 +28,8 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import suggest_region
 from worldsize.planning.advising.clusters import make_cluster
-from worldsize.planning.advising.front import rank_by_money, rank_by_time
 from worldsize.planning.advising.model import Shortage, Subject
+from worldsize.planning.advising.options import rank_by_money, rank_by_time
 
 EPILOG = """\b
 Examples:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Cost
     from worldsize.planning.estimates.model import Case, Estimate, Interval
-    from worldsize.resolving.step_costs import StepCost
+    from worldsize.resolving.step_estimates import StepCost
 
 _CENT = 0.01
 _SMALLEST_SHARE = 0.005  # of a step's time, that is shown

@@ -23,7 +23,7 @@ from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.model import Plan
 from worldsize.planning.plan_text import list_blocks
 from worldsize.resolving.imported_model import ModelImportError
-from worldsize.resolving.step_costs import find_saving, read_tier
+from worldsize.resolving.step_estimates import find_saving, read_tier
 
 EPILOG = """\b
 Examples:

@@ -259,10 +259,8 @@ def compile_job(job: Any, path: Path, report: Report, out: Path, name: str) -> C
             raise make_spec_error(problems, report.sources)
         header = f"Compiled by worldsize from {name}: change that, not this file."
         templates = checked.planned.templates if checked is not None else {}
-        layout = lay_out_pipeline(graph, (plan, templates), files.gate, out, header)
-        at = Span(str(path), 1, 1, 1, 1)
-        problems = layout.problems or boundary.report_refused(layout.files, allowed, at)
-        if problems:
-            raise make_spec_error(problems, report.sources)
-    output_folder.write_folder(layout.files, out)
-    return Compiled(out, tuple(layout.files), plan, report.diagnostics, report.sources, graph, None)
+        contents, faults = lay_out_pipeline(graph, (plan, templates), files.gate, out, header)
+        if faults := faults or boundary.report_refused(contents, allowed, Span(str(path), 1, 1, 1, 1)):
+            raise make_spec_error(faults, report.sources)
+    output_folder.write_folder(contents, out)
+    return Compiled(out, tuple(contents), plan, report.diagnostics, report.sources, graph, None)

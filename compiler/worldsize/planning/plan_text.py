@@ -66,7 +66,6 @@ def _has_table(step: StepPlan) -> bool:
 
 
 def _instances(step: StepPlan) -> str:
-    """The instances of a step and what starts its processes."""
     topology = step.topology
     parts = [plural(topology.instance_count, "instance")]
     if topology.instance_type:

@@ -35,6 +35,10 @@ class Located(Struct, Generic[T], frozen=True):
     key_span: Span
     node: Node | None = None
 
+    def subspan(self, start: int, end: int) -> Span:
+        """The place of ``text[start:end]`` of a text."""
+        return self.node.subspan(start, end) if isinstance(self.node, Scalar) else self.span
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Located):
             return NotImplemented

@@ -10,7 +10,7 @@ from worldsize.azureml.cron import load_time_zones, normalise_time, windows_name
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Scalar
-from worldsize.spec.model import Located, Schedule, part_span
+from worldsize.spec.model import Located, Schedule
 
 _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 
@@ -18,16 +18,12 @@ _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 def check_schedule(schedule: Schedule) -> Iterator[Problem]:
     """Report the faults of a schedule that passed the schema."""
     if schedule.cron is not None:
-        yield from _check_cron_expression(schedule.cron)
+        for fault in cron.check_cron(schedule.cron.value):
+            slug = "schedule-cron-field-ignored" if fault.ignored else "schedule-bad-cron"
+            yield Problem(slug, schedule.cron.subspan(fault.start, fault.end), fault.message, fault.help)
     if schedule.recurrence is not None:
         yield from _check_unused_days(schedule.recurrence.node)
     yield from _check_times(schedule)
-
-
-def _check_cron_expression(expression: Located[str]) -> Iterator[Problem]:
-    for fault in cron.check_cron(expression.value):
-        slug = "schedule-cron-field-ignored" if fault.ignored else "schedule-bad-cron"
-        yield Problem(slug, part_span(expression, fault.start, fault.end), fault.message, fault.help)
 
 
 def _check_unused_days(recurrence: object) -> Iterator[Problem]:

@@ -78,7 +78,7 @@ def read_card_file(name: str, document: object) -> list[MeasuredRun]:
         raise UnusableRunError(f"`{name}` is not a file that tests/gpu/prove.py writes: {error}") from None
     if not trainings:
         raise UnusableRunError(f"`{name}` has no speed: its check `speed` was not reached, or failed")
-    return [_read_trained(name, each) for each in trainings]
+    return [_read_trained(name, trained) for trained in trainings]
 
 
 def _read_trained(name: str, trained: _Trained) -> MeasuredRun:
@@ -158,7 +158,7 @@ def choose_runs(runs: Sequence[MeasuredRun], step: str, trainings: Collection[st
     for run in runs:
         if run.step not in trainings and run.workload is None:
             trained = f"trained step `{run.step}`" if run.step else "names no step"
-            names = join_words([f"`{each}`" for each in trainings])
+            names = join_words([f"`{name}`" for name in trainings])
             raise UnusableRunError(f"`{run.name}` {trained}: name a run of {names}, which train here")
     return [run for run in runs if run.step == step or run.workload is not None]
 
@@ -180,26 +180,26 @@ def _find_cluster(speed: Speed, ranks: int, learned: Learned) -> Cluster:
     gpu = find_gpu(size)
     if gpu is None:
         raise UnusableRunError(explain_no_gpu(size))
-    each = min(ranks, size.devices)
-    if ranks % each:
-        raise UnusableRunError(f"its {ranks} ranks do not divide into instances of {each}")
-    return describe_cluster(gpu, size, gpus_per_instance=each, instance_count=ranks // each)
+    count = min(ranks, size.devices)
+    if ranks % count:
+        raise UnusableRunError(f"its {ranks} ranks do not divide into instances of {count}")
+    return describe_cluster(gpu, size, gpus_per_instance=count, instance_count=ranks // count)
 
 
 def _read_training(speed: Speed) -> Training:
-    given = speed.parameters
-    strategy = read_strategy(given.get("strategy", ""))
-    stage = find_fsdp_stage(given.get("fsdp_reshard", ""))
+    inputs = speed.parameters
+    strategy = read_strategy(inputs.get("strategy", ""))
+    stage = find_fsdp_stage(inputs.get("fsdp_reshard", ""))
     if strategy == "deepspeed":
         stage = _read_count(speed, "zero_stage", 2)
     return Training(
         micro_batch=_read_count(speed, "batch_size_per_device"),
         accumulation=max(1, _read_count(speed, "gradient_accumulation_steps", 1)),
-        precision=read_precision(given.get("precision", "")),
+        precision=read_precision(inputs.get("precision", "")),
         strategy=strategy,
         zero_stage=stage if strategy in ("fsdp", "deepspeed") else 0,
-        recomputation="none" if given.get("activation_checkpointing", "none") == "none" else "full",
-        optimizer=given.get("optimizer", "adamw"),
+        recomputation="none" if inputs.get("activation_checkpointing", "none") == "none" else "full",
+        optimizer=inputs.get("optimizer", "adamw"),
         tensor_parallel=_read_count(speed, "tensor_parallel_size", 1),
         pipeline_parallel=_read_count(speed, "pipeline_parallel_size", 1),
     )
@@ -272,7 +272,7 @@ def describe_other_hardware(parameters: Mapping[str, str], instance_type: str, r
         return f"ran on {device}" if device else "the hardware was not recorded"
     if used.name != planned.name:
         return f"ran on {used.name}, planned for {planned.name}"
-    own = literals.parse_number(parameters.get("world_size", ""))
-    if ranks is not None and own != ranks:
+    started = literals.parse_number(parameters.get("world_size", ""))
+    if ranks is not None and started != ranks:
         return f"planned for {plural(ranks, 'process')}"
     return ""

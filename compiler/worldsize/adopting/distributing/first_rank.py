@@ -7,9 +7,14 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
-from worldsize.adopting.distributing.log_files import SINK, log_on_first_rank
-from worldsize.adopting.distributing.opening import FILE, open_on_first_rank, opens_to_write
-from worldsize.adopting.distributing.savers_beside import saves_beside
+from worldsize.adopting.distributing.written_files import (
+    FILE,
+    SINK,
+    log_on_first_rank,
+    open_on_first_rank,
+    opens_to_write,
+    saves_beside,
+)
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 
-from worldsize.adopting.distributing.opening import opens_to_write
+from worldsize.adopting.distributing.written_files import opens_to_write
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.model import find_role
 from worldsize.adopting.options.flags import set_by_flag
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.roles import find_role
 from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 
 from worldsize.adopting.options.flags import add_flag, list_flags
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import find_place
+from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterator
 
 from worldsize.adopting.distributing.first_rank import is_own_method
-from worldsize.adopting.distributing.log_files import leave_log_files, list_log_files
-from worldsize.adopting.distributing.opening import is_opener, opens_to_write
+from worldsize.adopting.distributing.written_files import (
+    is_opener,
+    leave_log_files,
+    list_log_files,
+    opens_to_write,
+)
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import find_place
+from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

@@ -20,13 +20,12 @@ from worldsize.adopting.distributing.randomness import (
 )
 from worldsize.adopting.distributing.resuming import resume_from_checkpoints
 from worldsize.adopting.distributing.rows import divide_rows
-from worldsize.adopting.distributing.savers_beside import leave_paths_beside
 from worldsize.adopting.distributing.wrapping import WRAP, Wrapped, wrap_model, write_wrap
+from worldsize.adopting.distributing.written_files import leave_paths_beside
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
-from worldsize.adopting.source.beside import list_imported_beside
 from worldsize.adopting.source.header import Header, start_header, write_header
-from worldsize.adopting.source.reading import list_modules_beside, read_beside
+from worldsize.adopting.source.reading import list_imported_beside, list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.profile import find_optimizer_name

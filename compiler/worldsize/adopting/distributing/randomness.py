@@ -6,13 +6,12 @@ import ast
 
 from worldsize.adopting.distributing.group import find_main
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.options.parsers import Parser, find_option
-from worldsize.adopting.options.reaching import find_read
-from worldsize.adopting.options.roles import find_role
+from worldsize.adopting.model import find_role
+from worldsize.adopting.options.parsers import Parser, find_option, find_read
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
-from worldsize.adopting.training.samples import list_sample_draws
+from worldsize.adopting.training.profile import list_sample_draws
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")

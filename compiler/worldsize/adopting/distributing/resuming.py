@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost, list_made
-from worldsize.adopting.distributing.opening import mode_of_opened
 from worldsize.adopting.distributing.passing import VARIABLE, name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
+from worldsize.adopting.distributing.written_files import mode_of_opened
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header

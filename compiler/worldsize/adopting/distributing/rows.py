@@ -7,14 +7,12 @@ import ast
 from worldsize.adopting.distributing.passing import name_epoch_inside
 from worldsize.adopting.distributing.randomness import find_seed
 from worldsize.adopting.options.flags import add_flag
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import is_visible
+from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.epoch_counter import name_epoch
-from worldsize.adopting.training.feeding import lays_out_columns, name_loader
-from worldsize.adopting.training.repeated_loaders import begin_anew
+from worldsize.adopting.training.feeding import begin_anew, lays_out_columns, name_loader
 from worldsize.adopting.training.search import Training, lift_name
 from worldsize.scripts.module import constant_value, keyword_argument
 

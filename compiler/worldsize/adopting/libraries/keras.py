@@ -12,8 +12,7 @@ from worldsize.adopting.distributing.randomness import agree_on_random_numbers
 from worldsize.adopting.libraries.resuming_trainers import resume_keras
 from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
-from worldsize.adopting.source.header import MARK, Header, Names, write_header
-from worldsize.adopting.source.imports import find_top, first_statement
+from worldsize.adopting.source.header import MARK, Header, Names, find_top, first_statement, write_header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.refusals import list_fits

@@ -6,7 +6,7 @@ import ast
 import re
 import shlex
 
-from worldsize.adopting.source.imports import find_last_import
+from worldsize.adopting.source.header import find_last_import
 from worldsize.adopting.source.script import Script
 from worldsize.scripts.module import Module, constant_value
 

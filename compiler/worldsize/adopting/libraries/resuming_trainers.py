@@ -6,8 +6,7 @@ import ast
 
 from worldsize.adopting.distributing.passing import name_by_variable
 from worldsize.adopting.options.flags import add_flag
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import is_visible
+from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

@@ -10,6 +10,7 @@ from worldsize.adopting.distributing.first_rank import act_on_first_rank, is_own
 from worldsize.adopting.distributing.group import leave_group
 from worldsize.adopting.distributing.kept_numbers import list_kept, list_lost
 from worldsize.adopting.distributing.loading import load_everywhere
+from worldsize.adopting.distributing.metrics import list_sums
 from worldsize.adopting.distributing.numbers import (
     find_loader,
     find_optimizer,
@@ -21,7 +22,6 @@ from worldsize.adopting.distributing.numbers import (
 from worldsize.adopting.distributing.paths import place_files
 from worldsize.adopting.distributing.randomness import agree_on_random_numbers
 from worldsize.adopting.distributing.resuming import find_range, insert_before_loop, start_from
-from worldsize.adopting.libraries.accelerate_sums import is_bound, reduce_sums
 from worldsize.adopting.libraries.resuming_trainers import (
     is_trainer,
     name_folder,
@@ -41,7 +41,7 @@ from worldsize.adopting.training.refusals import (
     refuse_second_library,
     refuse_turns,
 )
-from worldsize.scripts.bindings import Scope
+from worldsize.scripts.bindings import Scope, is_parameter
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
@@ -243,7 +243,7 @@ def _finish(script: Script, tracer: Tracer, parser: Parser, header: Header) -> P
 _EVALUATES = ("validation", "test", "on_validation", "on_test")
 _TRAINS = ("training_step",)
 _ENDS = ("on_train_epoch", "training_epoch_end")  # where Lightning logs the mean of an epoch too
-_REASON = "the metric is of the rows of all processes"
+_METRIC_REASON = "the metric is of the rows of all processes"
 
 
 def sync_metrics(script: Script, tracer: Tracer) -> None:
@@ -256,7 +256,7 @@ def sync_metrics(script: Script, tracer: Tracer) -> None:
             continue
         text = _choose(tracer, call)
         if text is not None:
-            script.set_keyword(call, "sync_dist", text, None, _REASON)
+            script.set_keyword(call, "sync_dist", text, None, _METRIC_REASON)
 
 
 def _choose(tracer: Tracer, call: ast.Call) -> str | None:
@@ -395,3 +395,107 @@ def _list_others(script: Script, loop: ast.For, prepared: Collection[str]) -> li
         each for each in names if any(is_under(script, node, loop) for node in script.module.stores(each))
     }
     return sorted(names - known - made_inside - set(prepared))
+
+
+_GATHERS = frozenset({"gather", "gather_for_metrics", "reduce"})
+_MAIN_ONLY = re.compile(r"\bis_(?:local_)?main_process\b")
+
+
+def reduce_sums(script: Script, tracer: Tracer, accelerator: str, prepared: Collection[str]) -> None:
+    """Reduce sums behind the loop that adds them up, where what divides them tells how; else say it."""
+    for loop in script.module.kinds.get(ast.For, ()):
+        loaders = {script.written(each) for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
+        calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
+        loaders &= set(prepared)
+        if not loaders or calls & _GATHERS:
+            continue
+        nodes = list(ast.walk(loop))
+        sums = [name for name in list_sums(nodes) if not _is_gathered(script, name)]
+        hows = {
+            name: _find_reduction(script, tracer, loop, name, loaders=loaders, sums=sums) for name in sums
+        }
+        can_reduce = _can_reduce(script, tracer, loop, accelerator)
+        lines = []
+        for name, how in hows.items():
+            if can_reduce and how is not None:
+                lines.append(_write(script, name, how, accelerator))
+            elif "backward" not in calls:
+                help_ = f"gather first: `{accelerator}.gather_for_metrics((predictions, labels))`"
+                message = f"`{name}` adds up the rows of one process, of which each has a share"
+                script.leave(loop, message, help_)
+        if lines:
+            script.insert_after(loop, lines, None, _METRIC_REASON)
+
+
+def _is_gathered(script: Script, name: str) -> bool:
+    return any(
+        getattr(node, "id", "") == name
+        for call in script.module.called("reduce", "gather")
+        for node in ast.walk(call)
+    )
+
+
+def _can_reduce(script: Script, tracer: Tracer, loop: ast.For, accelerator: str) -> bool:
+    """Whether the accelerator has its name here, and all processes come here."""
+    for above, _ in script.module.ancestors(loop):
+        if isinstance(above, ast.If) and _MAIN_ONLY.search(ast.unparse(above.test)):
+            return False
+    return is_bound(script, tracer, loop, accelerator)
+
+
+def is_bound(script: Script, tracer: Tracer, node: ast.AST, accelerator: str) -> bool:
+    """Whether the accelerator has its name at a node."""
+    scope = script.scope(node)
+    if not accelerator.isidentifier():
+        return accelerator.startswith("self.") and is_parameter(scope, "self")
+    known = tracer.bindings(accelerator, scope) or tracer.bindings(accelerator, script.module.tree)
+    return bool(known) or is_parameter(scope, accelerator)
+
+
+def _find_reduction(
+    script: Script, tracer: Tracer, loop: ast.For, name: str, *, loaders: set[str], sums: list[str]
+) -> str | None:
+    """`mean` of a sum over batches, `sum` of one over rows; what divides it tells which.
+
+    Accelerate fills the last batches up, so that the rows of the dataset are fewer than those added up.
+    """
+    counted = {
+        node.target.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
+    }
+    for divided, by in _list_divisions(script, loop):
+        value, _ = tracer.follow(by, script.scope(loop))
+        if name in sums and name == getattr(by, "id", ""):
+            return "sum"
+        if not any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(divided)):
+            continue
+        if isinstance(by, ast.Name) and by.id in counted:
+            return "sum" if by.id in sums else "mean"
+        if isinstance(value, ast.Call) and getattr(value.func, "id", "") == "len" and value.args:
+            return "mean" if script.written(value.args[0]) in loaders else None
+    return None
+
+
+def _list_divisions(script: Script, loop: ast.For) -> list[tuple[ast.expr, ast.expr]]:
+    """``total / count`` and ``total /= count`` in the function of a loop."""
+    scope = script.scope(loop)
+    found = [
+        (node.left, node.right)
+        for node in script.module.kinds.get(ast.BinOp, ())
+        if isinstance(node.op, ast.Div) and script.scope(node) is scope
+    ]
+    return found + [
+        (node.target, node.value)
+        for node in script.module.kinds.get(ast.AugAssign, ())
+        if isinstance(node.op, ast.Div) and script.scope(node) is scope
+    ]
+
+
+def _write(script: Script, name: str, how: str, accelerator: str) -> str:
+    """The line that reduces; a tensor of which the script reads a part stays one."""
+    if any(getattr(each.value, "id", "") == name for each in script.module.kinds.get(ast.Attribute, ())):
+        return f'{name} = {accelerator}.reduce({name}, "{how}")'
+    number = f"float({name})" if how == "mean" else name
+    tensor = f"torch.tensor({number}, device={accelerator}.device)"
+    return f'{name} = {accelerator}.reduce({tensor}, "{how}").item()'

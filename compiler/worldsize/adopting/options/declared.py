@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from worldsize.adopting.model import Flag
-from worldsize.adopting.options.roles import find_role
+from worldsize.adopting.model import Flag, find_role
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter

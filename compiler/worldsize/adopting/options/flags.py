@@ -10,8 +10,7 @@ from msgspec import structs
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.configuration import find_setting
 from worldsize.adopting.options.declared import Declared
-from worldsize.adopting.options.parsers import Parser, find_option
-from worldsize.adopting.options.reaching import find_default_of, find_place
+from worldsize.adopting.options.parsers import Parser, find_default_of, find_option, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Tracer

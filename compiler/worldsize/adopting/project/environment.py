@@ -99,8 +99,8 @@ def _read_providers() -> Mapping[str, Sequence[str]]:
 
 def _choose(module: str, packages: Sequence[str]) -> str | None:
     """The package of a module; of several that share it, the one with its name, else the first."""
-    normal = [_normalise(each) for each in packages]
-    return next((each for each in normal if each == _normalise(module)), min(normal, default=None))
+    normal = [normalise(each) for each in packages]
+    return next((each for each in normal if each == normalise(module)), min(normal, default=None))
 
 
 def _pin(package: str) -> dict[str, str]:
@@ -133,5 +133,6 @@ def _choose_build(pins: dict[str, str], instance_type: str) -> list[str]:
     return [f"--extra-index-url {INDEX}{tag}"]
 
 
-def _normalise(name: str) -> str:
+def normalise(name: str) -> str:
+    """The name of a package in the one spelling that pip compares."""
     return re.sub(r"[-_.]+", "-", name).lower()

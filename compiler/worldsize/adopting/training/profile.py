@@ -11,8 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
-from worldsize.adopting.source.beside import read_with_beside
-from worldsize.adopting.training.samples import list_sample_draws
+from worldsize.adopting.source.reading import read_with_beside
 from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 
@@ -245,3 +244,39 @@ def _list_of_call(module: Module, name: str, call: ast.Call) -> Iterator[Need]:
             value = constant_value(each)
             if isinstance(value, str) and value in _TRACKERS:
                 yield _TRACKERS[value]
+
+
+_DRAWS = re.compile(
+    r"(?:random|numpy\.random|np\.random|.*(?:rng|generator))\.(?:random|rand|randn|randint|randrange|integers|uniform|normal"
+    r"|standard_normal|gauss|choice|choices|beta|binomial)|torch\.(?:rand|randn|randint)"
+)
+
+
+def list_sample_draws(module: Module) -> Iterator[ast.Call]:
+    """The calls that draw random numbers for a sample."""
+    functions = {node.name: node for node in module.kinds.get(ast.FunctionDef, ())}
+    methods = [
+        each
+        for node in module.kinds.get(ast.ClassDef, ())
+        if any(getattr(each, "name", "") in ("__getitem__", "__call__") for each in node.body)
+        and not any("Module" in ast.unparse(base) for base in node.bases)
+        for each in node.body
+        if isinstance(each, ast.FunctionDef) and each.name != "__init__"
+    ]
+    called = {
+        functions[node.id]
+        for method in methods
+        for node in ast.walk(method)
+        if isinstance(node, ast.Name) and node.id in functions
+    }
+    given = [
+        functions[keyword.value.id]
+        for call in module.called("DataLoader")
+        for keyword in call.keywords
+        if keyword.arg == "collate_fn" and getattr(keyword.value, "id", "") in functions
+        if isinstance(keyword.value, ast.Name)
+    ]
+    for function in dict.fromkeys((*methods, *called, *given)):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and _DRAWS.fullmatch(module.name_of(node.func)):
+                yield node

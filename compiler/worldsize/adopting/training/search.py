@@ -13,9 +13,16 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, Tracer, is_under, read_iterable
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.evaluations import evaluates
-from worldsize.adopting.training.feeding import Feed, find_beside, find_phases, find_stream, unwrap_loader
+from worldsize.adopting.training.feeding import (
+    Feed,
+    find_beside,
+    find_phases,
+    find_repeated,
+    find_stream,
+    list_taken,
+    unwrap_loader,
+)
 from worldsize.adopting.training.refusals import refuse_graphs
-from worldsize.adopting.training.repeated_loaders import find_repeated, list_taken
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.loops import list_backward_calls
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TypeAlias
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import is_under
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
 
 _AROUND = (ast.With, ast.Try, ast.If)
@@ -151,7 +150,7 @@ def _starts(script: Script, loop: EpochLoop, node: ast.Assign | ast.AnnAssign, n
     conditions = [
         above
         for above, child in script.module.ancestors(node)
-        if isinstance(above, ast.If) and is_under(script, above, loop)
+        if isinstance(above, ast.If) and script.is_under(above, loop)
         if _count(above.body if child in above.body else above.orelse, name) < _count(loop.body, name)
     ]
     # `bad_epochs = 0` under a condition counts anew; `loss = …` in both branches is set each time.
@@ -192,7 +191,7 @@ class WholeNumbers:
             counts = isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") in _COUNTS
             counted = names[:1] if counts or node is loop else []
             # A method that gets the epoch calls it as the loop does.
-            if script.scope(node) is scope or is_under(script, loop, node):
+            if script.scope(node) is scope or script.is_under(loop, node):
                 self._counters |= set(counted)
                 self._values |= {name: [None] for name in names if name not in counted}
         for statement in (*kinds.get(ast.Assign, ()), *kinds.get(ast.AnnAssign, ())):

@@ -9,7 +9,6 @@ from collections.abc import Collection
 from worldsize.adopting.distributing.written_files import opens_to_write
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.facts.library_calls import find_call
 from worldsize.scripts.module import keyword_argument
 
@@ -107,10 +106,10 @@ def _has_joined(script: Script, call: ast.Call) -> bool:
 
 def _list_trainings(script: Script) -> list[ast.Call]:
     """``trainer.fit(…)`` and ``trainer.train()``, and not ``tokenizer.train(…)``."""
-    tracer, found = Tracer(script), []
+    found = []
     for call in script.module.called("fit", "train"):
         if isinstance(call.func, ast.Attribute):
-            made, _ = tracer.follow(call.func.value, script.scope(call))
+            made, _ = script.follow(call.func.value, script.scope(call))
             if isinstance(made, ast.Call) and script.module.name_of(made.func).endswith("Trainer"):
                 found.append(call)
     return found

@@ -27,7 +27,6 @@ from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import Header, start_header, write_header
 from worldsize.adopting.source.reading import list_imported_beside, list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
@@ -44,8 +43,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     refuse_several_gpus(script)
     refuse_sparse(script)
     refuse_savers(script)
-    tracer = Tracer(script)
-    training = find_training(script, tracer)
+    training = find_training(script)
     header = start_header(script)
     header.imports |= dict.fromkeys(("import os", "import torch", f"from torch.nn.parallel import {WRAP}"))
     parser = find_parser(script)
@@ -56,28 +54,28 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
             training.model, "this script trains on the processor: nothing moves this model to a GPU", help_
         )
     downloads = wait_for_downloads(script, header)
-    wrapped = wrap_model(script, tracer, training)
+    wrapped = wrap_model(script, training)
     sync_once(script, training, wrapped)
-    divide_rows(script, tracer, training, header, parser)
+    divide_rows(script, training, header, parser)
     use_own_gpu(script, header, parser)
-    set_feed(script, tracer, parser, training)
-    set_optimizer(script, tracer, parser, training.optimizer)
+    set_feed(script, parser, training)
+    set_optimizer(script, parser, training.optimizer)
     if training.epoch_loop is not None or training.feed.kind != "draws":
-        set_epochs(script, tracer, parser, training.epoch_loop)
-    leave_counted_steps(script, tracer)
-    place_files(script, tracer, parser, header)
+        set_epochs(script, parser, training.epoch_loop)
+    leave_counted_steps(script)
+    place_files(script, parser, header)
     leave_paths_beside(script)
-    reduce_metrics(script, tracer, training, header)
-    add_up_sums(script, tracer, training, header)
-    resume_from_checkpoints(script, tracer, training, wrapped, parser=parser, header=header)
+    reduce_metrics(script, training, header)
+    add_up_sums(script, training, header)
+    resume_from_checkpoints(script, training, wrapped, parser=parser, header=header)
     write_wrap(script, wrapped)
     agree_on_random_numbers(script, header, by_place=training.feed.kind in ("ranges", "columns"))
     if training.feed.kind == "draws":
         draw_rows_apart(script, header, wrapped, training.feed.libraries)
     else:
         random = random and training.feed.kind != "ranges"  # whose order all processes draw alike
-        draw_apart(script, tracer, header, wrapped, parser, random=random)
-        draw_samples_apart(script, tracer, header, wrapped, parser)
+        draw_apart(script, header, wrapped, parser, random=random)
+        draw_samples_apart(script, header, wrapped, parser)
     chain = [frame.scope for frame in training.frames]
     act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
     load_everywhere(script)
@@ -159,7 +157,7 @@ def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
     if isinstance(counted, ast.Call) and is_range and len(counted.args) == 1:
         last = script.written(counted.args[0])
         simple = isinstance(counted.args[0], ast.Name | ast.Attribute)
-        if simple and inner.target.id != "_" and is_under(script, inner, training.batch_loop):
+        if simple and inner.target.id != "_" and script.is_under(inner, training.batch_loop):
             _sync_when(script, inner, wrapped, f"{inner.target.id} == {last} - 1")
 
 
@@ -308,7 +306,7 @@ _LOSS_REASON = "the gradients are averaged, and this loss is a sum over the rows
 _DEPTH = 10
 
 
-def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Header) -> None:
+def add_up_sums(script: Script, training: Training, header: Header) -> None:
     """Multiply a loss that is a sum over rows by the number of processes.
 
     Raises:
@@ -319,7 +317,7 @@ def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Head
     scaled = isinstance(loss, ast.Call) and script.module.name_of(loss.func).endswith("scale")
     if isinstance(loss, ast.Call) and scaled and loss.args:
         loss = loss.args[0]
-    kinds = _judge(script, tracer, loss, script.scope(loss), _DEPTH)
+    kinds = _judge(script, loss, script.scope(loss), _DEPTH)
     if "sum" not in kinds and kinds != {"added"}:
         return
     if "mean" in kinds:
@@ -334,44 +332,42 @@ def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Head
         script.leave(loss, message, 'take the mean, `reduction="mean"`, and find its learning rate')
 
 
-def _judge(script: Script, tracer: Tracer, node: ast.expr, scope: Scope, depth: int) -> set[str]:
+def _judge(script: Script, node: ast.expr, scope: Scope, depth: int) -> set[str]:
     """How the parts of a loss are reduced: `sum`, `added` by a call of `sum`, `mean`, or `other`."""
     if not depth or isinstance(node, ast.Constant):
         return set()
     if isinstance(node, ast.UnaryOp):
-        return _judge(script, tracer, node.operand, scope, depth - 1)
+        return _judge(script, node.operand, scope, depth - 1)
     if isinstance(node, ast.BinOp):
-        if isinstance(node.op, ast.Div) and not _is_number(tracer, node.right, scope):
+        if isinstance(node.op, ast.Div) and not _is_number(script, node.right, scope):
             return {"mean"}
-        left = _judge(script, tracer, node.left, scope, depth - 1)
-        return left | (
-            set() if isinstance(node.op, ast.Div) else _judge_factor(script, tracer, node, scope, depth)
-        )
+        left = _judge(script, node.left, scope, depth - 1)
+        return left | (set() if isinstance(node.op, ast.Div) else _judge_factor(script, node, scope, depth))
     if isinstance(node, ast.Call):
-        return _judge_call(script, tracer, node, depth)
-    value, where = tracer.follow(node, scope, 1)
-    return {"other"} if value is node else _judge(script, tracer, value, where, depth - 1)
+        return _judge_call(script, node, depth)
+    value, where = script.follow(node, scope, 1)
+    return {"other"} if value is node else _judge(script, value, where, depth - 1)
 
 
-def _judge_factor(script: Script, tracer: Tracer, node: ast.BinOp, scope: Scope, depth: int) -> set[str]:
+def _judge_factor(script: Script, node: ast.BinOp, scope: Scope, depth: int) -> set[str]:
     """The second part of a sum or a product; the weight of a product is no loss."""
-    kinds = _judge(script, tracer, node.right, scope, depth - 1)
+    kinds = _judge(script, node.right, scope, depth - 1)
     return kinds - {"other"} if isinstance(node.op, ast.Mult) else kinds
 
 
-def _is_number(tracer: Tracer, node: ast.expr, scope: Scope) -> bool:
-    value, _ = tracer.follow(node, scope)
+def _is_number(script: Script, node: ast.expr, scope: Scope) -> bool:
+    value, _ = script.follow(node, scope)
     name = getattr(node, "id", getattr(node, "attr", ""))
     return isinstance(value, ast.Constant) or "accum" in name.lower()
 
 
-def _judge_call(script: Script, tracer: Tracer, call: ast.Call, depth: int) -> set[str]:
+def _judge_call(script: Script, call: ast.Call, depth: int) -> set[str]:
     name = script.module.name_of(call.func)
     last = name.rpartition(".")[2]
-    function = tracer.function(call)
+    function = script.function(call)
     if function is not None and function.name != "__init__":
-        values = tracer.returns(function)
-        return _judge(script, tracer, values[-1], function, depth - 1) if values else {"other"}
+        values = script.returns(function)
+        return _judge(script, values[-1], function, depth - 1) if values else {"other"}
     if last == "sum":
         whole = len(call.args) + len(call.keywords) == int(name == "torch.sum")
         return {"added"} if whole and "parameters" not in ast.unparse(call) else {"other"}
@@ -379,7 +375,7 @@ def _judge_call(script: Script, tracer: Tracer, call: ast.Call, depth: int) -> s
         return {"mean"}
     made: ast.expr = call
     if isinstance(call.func, ast.Name | ast.Attribute):
-        followed, _ = tracer.follow(call.func, script.scope(call))
+        followed, _ = script.follow(call.func, script.scope(call))
         made = followed if isinstance(followed, ast.Call) else call
     if isinstance(made, ast.Call):
         return {_read_reduction(made, script.module.name_of(made.func))}

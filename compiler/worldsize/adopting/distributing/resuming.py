@@ -17,7 +17,6 @@ from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
@@ -31,16 +30,16 @@ _REASON = "a job that is interrupted goes on from its last epoch"
 
 
 def resume_from_checkpoints(
-    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped, *, parser: Parser, header: Header
+    script: Script, training: Training, wrapped: Wrapped, *, parser: Parser, header: Header
 ) -> None:
     """Add `--checkpoints`, where everything that has to be saved can be named beside the loop over epochs."""
     loop = training.epoch_loop
     if loop is None:
         script.leave(training.batch_loop, "no checkpoints: there is no loop over epochs")
         return
-    if resumes_itself(script, tracer, parser):
+    if resumes_itself(script, parser):
         return
-    parts = _list_parts(script, tracer, training, wrapped)
+    parts = _list_parts(script, training, wrapped)
     known = isinstance(loop, ast.While) or find_range(loop) is not None
     if not known or parts is None:
         help_ = "save and load them beside this loop, and name the folder by an option"
@@ -50,15 +49,15 @@ def resume_from_checkpoints(
     extra = list_kept(script, loop)
     lists = list_collections(script, loop)
     extra |= {name: name for name in lists}
-    objects = list_objects(script, tracer, loop)
+    objects = list_objects(script, loop)
     helpers = [each.name for each in objects if each.is_plain]
     _leave_lost(script, loop, extra, [each.name for each in objects if not each.is_plain])
-    folder = name_folder(script, tracer, training, parser=parser, header=header)
+    folder = name_folder(script, training, parser=parser, header=header)
     header.imports["import os"] = None
     start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
     if isinstance(loop, ast.While):
         extra[name_epoch(script, loop)] = name_epoch(script, loop)
-    optional = _list_optional(script, tracer, loop, parts)
+    optional = _list_optional(script, loop, parts)
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
@@ -112,7 +111,7 @@ def _list_unset(script: Script, loop: EpochLoop) -> dict[str, ast.Name]:
         each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
     }
     elsewhere = {
-        each.id for each in own if isinstance(each.ctx, ast.Store) and not is_under(script, each, loop)
+        each.id for each in own if isinstance(each.ctx, ast.Store) and not script.is_under(each, loop)
     }
     for node in ast.walk(scope):  # parameters, and what is of the file
         elsewhere |= {node.arg} if isinstance(node, ast.arg) else {*getattr(node, "names", ())}
@@ -128,10 +127,10 @@ def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[st
     return [f"    if {name} is not None:", f"    {line}"] if name in optional else [line]
 
 
-def _list_optional(script: Script, tracer: Tracer, loop: EpochLoop, parts: Mapping[str, str]) -> set[str]:
+def _list_optional(script: Script, loop: EpochLoop, parts: Mapping[str, str]) -> set[str]:
     """Those that are made on a condition: ``scaler = GradScaler() if args.amp else None``."""
     bound = {
-        name: tracer.bindings(name, script.scope(loop)) or tracer.bindings(name, script.module.tree)
+        name: script.bindings(name, script.scope(loop)) or script.bindings(name, script.module.tree)
         for name in parts.values()
     }
     return {
@@ -179,9 +178,7 @@ def find_range(loop: ast.For) -> ast.Call | None:
     return None
 
 
-def _list_parts(
-    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped
-) -> dict[str, str] | None:
+def _list_parts(script: Script, training: Training, wrapped: Wrapped) -> dict[str, str] | None:
     """What has a state, with its name beside the loop over epochs."""
     frames, high = training.frames, training.epoch_frame
     scope = frames[high].scope
@@ -190,15 +187,15 @@ def _list_parts(
     scopes = {frame.scope: number for number, frame in reversed(list(enumerate(frames)))}
     for _, call in script.module.callers.get("step", ()):
         number = scopes.get(script.scope(call))
-        if number is None or not isinstance(call.func, ast.Attribute) or not _has_state(script, tracer, call):
+        if number is None or not isinstance(call.func, ast.Attribute) or not _has_state(script, call):
             continue
-        if number > high or _may_be_missing(script, tracer, training, call):
+        if number > high or _may_be_missing(script, training, call):
             return None
         owners = [call.func.value]
         if call.args and "scal" in ast.unparse(call.func.value).lower():
             owners.append(call.args[0])
         for owner in owners:
-            name = lift_name(script, tracer, training, owner, (number, high))
+            name = lift_name(script, training, owner, (number, high))
             if name is None:
                 return None
             parts.setdefault(_key(script.written(owner), training, script), name)
@@ -206,23 +203,23 @@ def _list_parts(
     return parts if "model" in parts and "optimizer" in parts else None
 
 
-def _has_state(script: Script, tracer: Tracer, call: ast.Call) -> bool:
+def _has_state(script: Script, call: ast.Call) -> bool:
     """Whether what is stepped is an optimizer, a scheduler or a scaler, and not a profiler or a game."""
     assert isinstance(call.func, ast.Attribute)
     owner = call.func.value
-    value, _ = tracer.follow(owner, script.scope(call))
+    value, _ = script.follow(owner, script.scope(call))
     made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
     known = isinstance(value, ast.Call) and is_optimizer(script, value)
     return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
 
 
-def _may_be_missing(script: Script, tracer: Tracer, training: Training, call: ast.Call) -> bool:
+def _may_be_missing(script: Script, training: Training, call: ast.Call) -> bool:
     """Whether what is stepped is made under a condition, and is `None` or no name otherwise."""
     assert isinstance(call.func, ast.Attribute)
     owner, scope = call.func.value, script.scope(call)
     if not isinstance(owner, ast.Name):
         return False
-    bound = tracer.bindings(owner.id, scope) or tracer.bindings(owner.id, script.module.tree)
+    bound = script.bindings(owner.id, scope) or script.bindings(owner.id, script.module.tree)
     if len(bound) == 1 and training.epoch_loop is not None:
         above = script.module.parents.get(bound[0][0])
         around = {each for each, _ in script.module.ancestors(training.epoch_loop)}
@@ -301,9 +298,9 @@ _DEPTH = 4
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
-def resumes_itself(script: Script, tracer: Tracer, parser: Parser) -> bool:
+def resumes_itself(script: Script, parser: Parser) -> bool:
     """Whether the script loads the state of an optimizer; reports a folder that a job does not keep."""
-    asked = _Asked(script, tracer, parser)
+    asked = _Asked(script, parser)
     for call in script.module.called("load_state_dict"):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if owner is None or "optim" not in ast.unparse(owner).lower() or asked.waits(call):
@@ -323,8 +320,8 @@ def has_folder(parser: Parser) -> bool:
 class _Asked:
     """What runs only with an option, as in ``if args.resume:``, that a job does not get."""
 
-    def __init__(self, script: Script, tracer: Tracer, parser: Parser) -> None:
-        self._script, self._tracer, self._parser = script, tracer, parser
+    def __init__(self, script: Script, parser: Parser) -> None:
+        self._script, self._parser = script, parser
         self._given = {flag.option for flag in list_flags(parser) if flag.role == "checkpoints"}
         self._libraries = {full.partition(".")[0] for full in script.module.names.values()}  # `torch.load`
 
@@ -344,7 +341,7 @@ class _Asked:
         """The calls of a function by others; what has its name in a library is none of them."""
         named = self._script.module.callers.get(function.name, ())
         calls = [call for name, call in named if name.partition(".")[0] not in self._libraries]
-        calls = self._tracer.calls(function) if function.name == "__init__" else calls
+        calls = self._script.calls(function) if function.name == "__init__" else calls
         return [call for call in calls if self._script.scope(call) is not function]
 
     def _has_base(self, function: ast.AST) -> bool:
@@ -400,18 +397,18 @@ class _Asked:
             return depth > 0 and bool(values) and all(self._is_left_out(each, depth - 1) for each in values)
         settings = [
             value
-            for class_ in self._tracer.classes.values()
-            for _, value, _ in self._tracer.bindings(name, class_)
+            for class_ in self._script.classes.values()
+            for _, value, _ in self._script.bindings(name, class_)
         ]
         return bool(settings) and all(isinstance(each, ast.Constant) and not each.value for each in settings)
 
     def _list_values(self, node: ast.Name) -> list[ast.expr]:
         """What a variable is assigned, or what the calls pass for a parameter."""
         scope = self._script.scope(node)
-        bound = [value for _, value, _ in self._tracer.bindings(node.id, scope)]
+        bound = [value for _, value, _ in self._script.bindings(node.id, scope)]
         if bound or isinstance(scope, ast.Module) or not is_parameter(scope, node.id):
             return bound
-        passed = (self._tracer.argument(call, scope, node.id) for call in self._list_calls(scope))
+        passed = (self._script.argument(call, scope, node.id) for call in self._list_calls(scope))
         return [each for each in passed if each is not None]
 
 
@@ -438,7 +435,7 @@ class Kept(Struct, frozen=True):
     is_plain: bool  # its attributes are numbers and texts, which a checkpoint can have
 
 
-def list_objects(script: Script, tracer: Tracer, loop: EpochLoop) -> list[Kept]:
+def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     """The objects that have a state of their own, and that the loop, or the class around it, calls."""
     around = next((up for up, _ in script.module.ancestors(loop) if isinstance(up, ast.ClassDef)), None)
     calls = [
@@ -456,7 +453,7 @@ def list_objects(script: Script, tracer: Tracer, loop: EpochLoop) -> list[Kept]:
         if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
             continue
         name = getattr(value.func, "id", "")
-        class_ = tracer.classes.get(name) or beside.get(name)
+        class_ = script.classes.get(name) or beside.get(name)
         if class_ is not None and not class_.bases and _changes_itself(class_):
             for target in map(ast.unparse, statement.targets):
                 if target in called:

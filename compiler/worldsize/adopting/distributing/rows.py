@@ -10,7 +10,6 @@ from worldsize.adopting.options.flags import add_flag
 from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.feeding import begin_anew, lays_out_columns, name_loader
 from worldsize.adopting.training.search import Training, lift_name
@@ -33,7 +32,7 @@ _SHARE = '''class RankShare(torch.utils.data.Sampler):
         return len(self.sampler) // {world_size}'''
 
 
-def divide_rows(script: Script, tracer: Tracer, training: Training, header: Header, parser: Parser) -> None:
+def divide_rows(script: Script, training: Training, header: Header, parser: Parser) -> None:
     """Give the loader a sampler, and call its ``set_epoch``.
 
     Raises:
@@ -46,18 +45,18 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         stride_range(script, loader, header, parser)
         return
     if feed.kind == "columns":
-        divide_columns(script, tracer, loader, header)
+        divide_columns(script, loader, header)
         return
     if feed.kind == "beside":
         share_loader(script, training, header)
-        _set_epoch(script, tracer, training)
+        _set_epoch(script, training)
         return
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
     if rows is None or any(isinstance(each, ast.Starred) for each in loader.args):
         raise script.refuse(
             loader, "which rows this loader reads cannot be told", "name them: `DataLoader(rows, …)`"
         )
-    if (stream := _find_stream(script, tracer, rows)) is not None:
+    if (stream := _find_stream(script, rows)) is not None:
         share_stream(script, rows, stream, header)
         return
     given = [keyword_argument(loader, word) for word in ("batch_sampler", "sampler")]
@@ -66,9 +65,9 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         _share(script, own, header)
         return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
-    seed = find_seed(script, tracer, parser, loader)
+    seed = find_seed(script, parser, loader)
     _add_sampler(script, loader, rows, _find_condition(script, training), seed)
-    _set_epoch(script, tracer, training)
+    _set_epoch(script, training)
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -93,14 +92,14 @@ def _find_condition(script: Script, training: Training) -> str | None:
     return f"{script.written(above.key)} == {script.written(training.feed.phase)}"
 
 
-def _find_stream(script: Script, tracer: Tracer, rows: ast.expr) -> ast.ClassDef | ast.Call | None:
+def _find_stream(script: Script, rows: ast.expr) -> ast.ClassDef | ast.Call | None:
     """The class of rows that are a stream, or the call that opens one: ``load(…, streaming=True)``."""
-    value, _ = tracer.follow(rows, script.scope(rows))
+    value, _ = script.follow(rows, script.scope(rows))
     if not isinstance(value, ast.Call):
         return None
     if constant_value(keyword_argument(value, "streaming")) is True:
         return value
-    class_ = tracer.classes.get(getattr(value.func, "id", ""))
+    class_ = script.classes.get(getattr(value.func, "id", ""))
     bases = class_.bases if class_ is not None else []
     return class_ if any("IterableDataset" in ast.unparse(base) for base in bases) else None
 
@@ -166,37 +165,35 @@ def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None
     return starred if says else None
 
 
-def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
+def _set_epoch(script: Script, training: Training) -> None:
     loop, feed = training.epoch_loop, training.feed
     if feed.maker is not None:
-        begin_anew(script, tracer, feed, training.batch_loop)
-    if loop is None or (feed.maker is not None and not is_under(script, feed.maker, loop)):
+        begin_anew(script, feed, training.batch_loop)
+    if loop is None or (feed.maker is not None and not script.is_under(feed.maker, loop)):
         return
     name: str | None
     if training.feed.kind == "phases":
         name = name_loader(script, training.feed)
     else:
-        name = lift_name(
-            script, tracer, training, training.loader_name, (training.batch_frame, training.epoch_frame)
-        )
+        name = lift_name(script, training, training.loader_name, (training.batch_frame, training.epoch_frame))
     reason = "the rows come in a new order each epoch"
     if name is None:
-        _set_epoch_inside(script, tracer, training, reason)
+        _set_epoch_inside(script, training, reason)
         return
     line = f"{name}.sampler.set_epoch({name_epoch(script, loop)})"
     made = script.statement(training.loader)
-    if is_under(script, made, loop):  # anew in each epoch
+    if script.is_under(made, loop):  # anew in each epoch
         script.insert_after(made, [line], "WS902", reason)
     else:
         script.insert_before(loop.body[0], [line], "WS902", reason)
 
 
-def _set_epoch_inside(script: Script, tracer: Tracer, training: Training, reason: str) -> None:
+def _set_epoch_inside(script: Script, training: Training, reason: str) -> None:
     """Set the epoch of a loader that is made beside the loop over batches, and has no name elsewhere."""
     feed, loop, epoch_loop = training.feed, training.batch_loop, training.epoch_loop
     made = script.statement(feed.call)
     here = script.scope(made) is training.frames[training.batch_frame].scope
-    epoch = name_epoch_inside(script, tracer, training) if here else None
+    epoch = name_epoch_inside(script, training) if here else None
     if epoch is None:
         assert epoch_loop is not None
         help_ = "pass the loader to the function as a parameter"
@@ -295,9 +292,9 @@ def _shown(script: Script, node: ast.expr) -> str:
     return text if simple else f"({text})"
 
 
-def divide_columns(script: Script, tracer: Tracer, made: ast.Call, header: Header) -> None:
+def divide_columns(script: Script, made: ast.Call, header: Header) -> None:
     """``batchify(tokens, size)``: the columns of all processes, of which each takes every n-th."""
-    found = lays_out_columns(tracer, made)
+    found = lays_out_columns(script, made)
     assert found is not None
     size, second = found
     names = header.names

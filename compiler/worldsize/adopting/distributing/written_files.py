@@ -10,7 +10,6 @@ from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.reading import find_function_beside, list_classes_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.epoch_counter import list_assigned
 from worldsize.facts.library_calls import list_last_names
 from worldsize.scripts.module import Module, constant_value, keyword_argument
@@ -90,7 +89,7 @@ def list_log_files(module: Module) -> Iterator[tuple[str, ast.expr]]:
             yield name, given
 
 
-def leave_log_files(script: Script, tracer: Tracer, parser: Parser, *, placed: bool) -> set[ast.expr]:
+def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.expr]:
     """Report the files that stay beside the script; they are not the others' concern.
 
     ``placed`` says whether the output folder takes those that an option reaches.
@@ -98,10 +97,10 @@ def leave_log_files(script: Script, tracer: Tracer, parser: Parser, *, placed: b
     left = set()
     help_ = "write it into a folder that an option names"
     for node in (*_list_configured(script.module), *(each for _, each in list_log_files(script.module))):
-        value, _ = tracer.follow(node, script.scope(node))
+        value, _ = script.follow(node, script.scope(node))
         path = read_path(value)
         is_key = isinstance(script.module.parents.get(node), ast.Dict)
-        if path is not None and (is_key or not placed or find_place(script, tracer, parser, value) is None):
+        if path is not None and (is_key or not placed or find_place(script, parser, value) is None):
             script.leave(node, f"`{path}` is written beside the script, where a job loses it", help_)
             left.add(node)
     return left

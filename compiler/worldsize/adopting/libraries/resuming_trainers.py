@@ -9,7 +9,6 @@ from worldsize.adopting.options.flags import add_flag
 from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _REASON = "a job that is interrupted goes on from its last checkpoint"
@@ -110,7 +109,7 @@ def _may_train(script: Script, call: ast.Call) -> bool:
     """Whether a call of `fit` may be of the Trainer, and not of a scaler of scikit-learn."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = Tracer(script).follow(call.func.value, script.scope(call))
+    value, _ = script.follow(call.func.value, script.scope(call))
     return not isinstance(value, ast.Call) or script.module.name_of(value.func).endswith("Trainer")
 
 
@@ -118,7 +117,7 @@ def is_trainer(script: Script, call: ast.Call) -> bool:
     """Whether a call is of a method of the Trainer."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = Tracer(script).follow(call.func.value, script.scope(call))
+    value, _ = script.follow(call.func.value, script.scope(call))
     return isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("Trainer")
 
 
@@ -135,7 +134,7 @@ def _append(script: Script, call: ast.Call, more: str) -> None:
 
 def _as_list(script: Script, given: ast.expr) -> str:
     """Callbacks that a name stands for, which may be none."""
-    value, _ = Tracer(script).follow(given, script.scope(given))
+    value, _ = script.follow(given, script.scope(given))
     text = script.written(given)
     return text if isinstance(value, ast.List) and isinstance(given, ast.Name) else f"({text} or [])"
 

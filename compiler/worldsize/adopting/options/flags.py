@@ -13,7 +13,6 @@ from worldsize.adopting.options.declared import Declared
 from worldsize.adopting.options.parsers import Parser, find_default_of, find_option, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.scripts.bindings import find_default
 from worldsize.scripts.module import Module
 
@@ -68,18 +67,18 @@ def _show_value(value: float | str | None) -> str:
     return f'"{value}"' if isinstance(value, str) and '"' not in value else repr(value)
 
 
-def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
+def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
-    if set_in_file(script, tracer, parser, role, node):
+    if set_in_file(script, parser, role, node):
         return
-    value, scope = tracer.follow(node, script.scope(node))
+    value, scope = script.follow(node, script.scope(node))
     seen: set[ast.expr] = set()  # `n = int(n)`
     while (inner := _find_inner(value, role)) is not None and value not in seen:
         seen.add(value)
-        value, scope = tracer.follow(inner, scope)
+        value, scope = script.follow(inner, scope)
     number = _read_number(value)
     declared = _find_default(parser, value) or _find_parameter(script, parser, value)
-    declared = declared or find_field_option(script, tracer, parser, value)
+    declared = declared or find_field_option(script, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
         taken = any(each.flag.role == role for each in parser.options.declared)
@@ -89,7 +88,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
                 value, f"this {what} is written out, beside an option for one", "take the option here"
             )
             return
-        place = find_place(script, tracer, parser, value)
+        place = find_place(script, parser, value)
         if place is not None:
             name = add_flag(parser, role, number, place=place)
             script.replace(value, name, None, _REASON)
@@ -100,7 +99,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         default = declared.flag.default
         parser.numbers[role] = default if isinstance(default, int | float) else None
         return
-    if set_in_file(script, tracer, parser, role, value):
+    if set_in_file(script, parser, role, value):
         return
     what = role.replace("_", " ")
     if parser.options.unread is not None and (number is None or is_field(script, value)):
@@ -116,13 +115,13 @@ def _leave_unread(script: Script, call: ast.Call) -> None:
         script.leave(call, message, 'declare each by its name: `add_argument("--batch-size", …)`')
 
 
-def set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:
+def set_in_file(script: Script, parser: Parser, role: Role, node: ast.expr) -> bool:
     """Let an option replace what a configuration file says, behind the line that reads it."""
-    setting = find_setting(script, tracer, node)
+    setting = find_setting(script, node)
     if setting is None or isinstance(setting.value, str) is not (role == "output"):
         return False
     for statement, text in reversed(setting.places):
-        place = find_place(script, tracer, parser, statement)
+        place = find_place(script, parser, statement)
         if place is None:
             continue
         kind = "float" if role == "learning_rate" else "int"
@@ -238,7 +237,7 @@ def open_with(
         script.insert_before(first, lines, rule, reason)
 
 
-def find_field_option(script: Script, tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+def find_field_option(script: Script, parser: Parser, value: ast.expr) -> Declared | None:
     """The option that replaces the default of a field; None for another value, and where none does."""
     statement = script.module.parents.get(value)
     class_ = script.module.parents.get(statement) if statement is not None else None
@@ -251,7 +250,7 @@ def find_field_option(script: Script, tracer: Tracer, parser: Parser, value: ast
         given = _find_given(call, class_, name)
         if given is not None:
             found = find_option(parser, given)
-            return found or find_option(parser, tracer.follow(given, script.scope(call))[0])
+            return found or find_option(parser, script.follow(given, script.scope(call))[0])
         if any(each.arg is None for each in call.keywords):
             return parser.options.named(name)
     read = (script.written(each) for each in script.module.kinds.get(ast.Attribute, ()) if each.attr == name)

@@ -12,7 +12,6 @@ from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.declared import Declared, Options, read_options
 from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.scripts.bindings import Scope, is_parameter
 
 _READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
@@ -255,7 +254,7 @@ def find_default_of(script: Script, node: ast.AST) -> ast.FunctionDef | None:
     return function if isinstance(function, ast.FunctionDef) else None
 
 
-def find_place(script: Script, tracer: Tracer, parser: Parser, node: ast.AST) -> str | None:
+def find_place(script: Script, parser: Parser, node: ast.AST) -> str | None:
     """How an option is read at a node, with `{}` for its name: `args.{}`, `self.args.{}`; None if none is."""
     if is_visible(script, parser, node):
         return parser.place
@@ -263,22 +262,22 @@ def find_place(script: Script, tracer: Tracer, parser: Parser, node: ast.AST) ->
     if isinstance(scope, ast.Module) or parser.is_closed or not (parser.name or parser.function):
         return None
     line = getattr(node, "lineno", 0)
-    for holder, is_mapping in _Holders(script, tracer, parser).list_held(scope, line):
+    for holder, is_mapping in _Holders(script, parser).list_held(scope, line):
         return f'{holder}["{{}}"]' if is_mapping else f"{holder}.{{}}"
     if isinstance(script.module.parents[scope], ast.ClassDef):
         return None
-    outer = find_place(script, tracer, parser, scope)  # of the function around this one
+    outer = find_place(script, parser, scope)  # of the function around this one
     name = re.match(r"\w*", outer or "")
-    hidden = not name or tracer.bindings(name[0], scope) or is_parameter(scope, name[0])
+    hidden = not name or script.bindings(name[0], scope) or is_parameter(scope, name[0])
     return None if hidden else outer
 
 
-def find_read(script: Script, tracer: Tracer, parser: Parser, node: ast.AST, name: str) -> str | None:
+def find_read(script: Script, parser: Parser, node: ast.AST, name: str) -> str | None:
     """How an option of the script is read at a node, also from settings that are made of all options."""
     opened = structs.replace(parser, is_closed=False)
-    place = find_place(script, tracer, opened, node)
+    place = find_place(script, opened, node)
     if place is None and parser.options.library == "argparse":
-        holders = _Holders(script, tracer, opened, field=name)
+        holders = _Holders(script, opened, field=name)
         line = getattr(node, "lineno", 0)
         held = next(holders.list_held(script.scope(node), line), None)
         place = held and (f'{held[0]}["{{}}"]' if held[1] else f"{held[0]}.{{}}")
@@ -291,8 +290,8 @@ class _Holders:
     With a ``field`` also what a dataclass of the script makes of them: ``Settings(**vars(args))``.
     """
 
-    def __init__(self, script: Script, tracer: Tracer, parser: Parser, *, field: str = "") -> None:
-        self._script, self._tracer, self._parser, self._field = script, tracer, parser, field
+    def __init__(self, script: Script, parser: Parser, *, field: str = "") -> None:
+        self._script, self._parser, self._field = script, parser, field
 
     def list_held(self, scope: Scope, line: int) -> Iterator[tuple[str, bool]]:
         """The holders that a function knows at a line, and whether each is a mapping."""
@@ -300,13 +299,13 @@ class _Holders:
             yield from self._list_of_file(line)
             return
         names = {each.arg: 0 for each in (*scope.args.args, *scope.args.kwonlyargs)}
-        names |= self._tracer.names(scope)
+        names |= self._script.list_bound(scope)
         for name, bound in names.items():
             found = self._judge_name(name, scope, _DEPTH) if bound < line else None
             if found is not None:
                 yield name, found
         gets_self = scope.args.args[:1] and scope.args.args[0].arg == "self" and scope.name != "__init__"
-        for name in self._tracer.attributes(self._script.module.parents[scope]) if gets_self else ():
+        for name in self._script.attributes(self._script.module.parents[scope]) if gets_self else ():
             found = self._judge_attribute(name, scope, _DEPTH)
             if found is not None:
                 yield f"self.{name}", found
@@ -316,7 +315,7 @@ class _Holders:
     def _list_of_file(self, line: int | None) -> Iterator[tuple[str, bool]]:
         """Those that the file has at a line, or that its functions know."""
         file = self._script.module.tree
-        for name, bound in self._tracer.names(file).items() if self._field else ():
+        for name, bound in self._script.list_bound(file).items() if self._field else ():
             found = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
             if found is not None:
                 yield name, found
@@ -331,7 +330,7 @@ class _Holders:
             return self._judge_name(node.id, scope, depth)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
             return self._judge_attribute(node.attr, scope, depth)
-        given = self._tracer.step_keyword(node, scope) if isinstance(node, ast.Subscript) else None
+        given = self._script.step_keyword(node, scope) if isinstance(node, ast.Subscript) else None
         return self._judge(*given, depth - 1) if given is not None else None
 
     def _judge_call(self, call: ast.Call, scope: Scope, depth: int) -> bool | None:
@@ -341,14 +340,14 @@ class _Holders:
 
     def _fills(self, call: ast.Call, scope: Scope, depth: int) -> bool:
         """Whether a call makes settings of all options, of which one is asked for."""
-        class_ = self._tracer.classes.get(getattr(call.func, "id", ""))
+        class_ = self._script.classes.get(getattr(call.func, "id", ""))
         spread = [each.value for each in call.keywords if each.arg is None]
-        if class_ is None or depth == 0 or not self._tracer.bindings(self._field, class_):
+        if class_ is None or depth == 0 or not self._script.bindings(self._field, class_):
             return False
         return any(self._judge(each, scope, depth - 1) is True for each in spread)
 
     def _judge_name(self, name: str, scope: Scope, depth: int) -> bool | None:
-        bound = self._tracer.bindings(name, scope)
+        bound = self._script.bindings(name, scope)
         if depth == 0 or (isinstance(scope, ast.Module) and not self._field) or len(bound) > 1:
             return None
         if bound:
@@ -357,14 +356,14 @@ class _Holders:
         if isinstance(scope, ast.Module) or not is_parameter(scope, name):
             return None
         kinds = set()
-        for call in self._tracer.calls(scope):
-            passed = self._tracer.argument(call, scope, name)
+        for call in self._script.calls(scope):
+            passed = self._script.argument(call, scope, name)
             where = self._script.scope(call)
             kinds.add(None if passed is None else self._judge(passed, where, depth - 1))
         return kinds.pop() if len(kinds) == 1 else None
 
     def _judge_attribute(self, name: str, scope: Scope, depth: int) -> bool | None:
-        bound = self._tracer.attributes(self._script.module.parents.get(scope)).get(name, [])
+        bound = self._script.attributes(self._script.module.parents.get(scope)).get(name, [])
         if depth == 0 or len(bound) != 1:
             return None
         statement, value = bound[0]
@@ -373,8 +372,8 @@ class _Holders:
 
     def _parses(self, call: ast.Call) -> bool:
         """Whether a call gives what is parsed: `parser.parse_args()`, or a function that returns it."""
-        function = self._tracer.function(call)
-        values: list[ast.expr] = [call] if function is None else self._tracer.returns(function)
+        function = self._script.function(call)
+        values: list[ast.expr] = [call] if function is None else self._script.returns(function)
         calls = [each for each in values if isinstance(each, ast.Call)]
         parses = [self._script.module.name_of(each.func).endswith("parse_args") for each in calls]
         known = self._parser.statement is not None or bool(self._field)

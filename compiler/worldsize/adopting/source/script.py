@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from worldsize.adopting.model import AdoptError, Change, Obstacle
+from worldsize.adopting.source.tracing import Tracer
 from worldsize.base.problem import Finding
-from worldsize.scripts.bindings import Function, Scope, find_scope
+from worldsize.scripts.bindings import Function
 from worldsize.scripts.module import Module
 
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
@@ -29,11 +30,11 @@ class _Edit(Struct, frozen=True, order=True):
     text: str
 
 
-class Script:
+class Script(Tracer):
     """The text, its tree and the edits. Offsets count characters."""
 
     def __init__(self, module: Module, arguments: Sequence[str] = ()) -> None:
-        self.module = module
+        super().__init__(module)
         self.arguments = arguments  # of the user's command line
         self.text = module.text
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
@@ -64,16 +65,6 @@ class Script:
     def written(self, node: ast.AST) -> str:
         """A node as the script writes it."""
         return self.text[self.start(node) : self.end(node)]
-
-    def scope(self, node: ast.AST) -> Scope:
-        """The function around a node, or the file."""
-        return find_scope(self.module, node)
-
-    def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement around a node, or the node itself."""
-        while not isinstance(node, ast.stmt):
-            node = self.module.parents[node]
-        return node
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements among which one stands."""

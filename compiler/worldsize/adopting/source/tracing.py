@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
-from worldsize.adopting.source.script import Script
 from worldsize.scripts.bindings import (
     FUNCTIONS,
     Binding,
@@ -14,9 +13,11 @@ from worldsize.scripts.bindings import (
     find_argument,
     find_default,
     find_entry,
+    find_scope,
     is_parameter,
     read_bindings,
 )
+from worldsize.scripts.module import Module
 
 _DEPTH = 12
 Bound = tuple[ast.stmt, ast.expr, int | None]
@@ -33,9 +34,8 @@ def read_iterable(loop: Loop) -> ast.expr | None:
 class Tracer:
     """Finds where values of one script come from. What is not certain is not followed."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.module = script.module
+    def __init__(self, module: Module) -> None:
+        self.module = module
         self.functions: dict[str, list[Function]] = {}
         for kind in FUNCTIONS:
             for node in self.module.kinds.get(kind, ()):
@@ -45,10 +45,20 @@ class Tracer:
         self._chosen: dict[Function, ast.Call] = {}
         self._bindings = read_bindings(self.module)
 
+    def scope(self, node: ast.AST) -> Scope:
+        """The function around a node, or the file."""
+        return find_scope(self.module, node)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement around a node, or the node itself."""
+        while not isinstance(node, ast.stmt):
+            node = self.module.parents[node]
+        return node
+
     def _list_known(self, bound: Iterable[Binding]) -> list[Bound]:
         """The bindings of which the value is known: statement, value, position in it."""
         return [
-            (self.script.statement(each.target), each.value, each.position)
+            (self.statement(each.target), each.value, each.position)
             for each in bound
             if each.value is not None
         ]
@@ -57,7 +67,7 @@ class Tracer:
         """The assignments of a name in a scope: statement, value, and the position in a tuple."""
         return self._list_known(self._bindings.names.get((scope, name), ()))
 
-    def names(self, scope: ast.AST) -> dict[str, int]:
+    def list_bound(self, scope: ast.AST) -> dict[str, int]:
         """What a scope binds, with the line of the first assignment."""
         known = {
             name: self._list_known(bound)
@@ -71,7 +81,7 @@ class Tracer:
         found: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
         for name, bound in self._bindings.attributes.items() if isinstance(class_, ast.ClassDef) else ():
             for statement, value, position in self._list_known(bound):
-                of_class = self.module.parents.get(self.script.scope(statement)) is class_
+                of_class = self.module.parents.get(self.scope(statement)) is class_
                 if of_class and position is None and f"self.{name}" in map(ast.unparse, ast.walk(statement)):
                     found.setdefault(name, []).append((statement, value))
         return found
@@ -170,7 +180,7 @@ class Tracer:
         for call in self.calls(scope):
             for keyword in call.keywords:
                 if isinstance(node.slice, ast.Constant) and keyword.arg == node.slice.value:
-                    return keyword.value, self.script.scope(call)
+                    return keyword.value, self.scope(call)
         return None
 
     def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
@@ -190,11 +200,11 @@ class Tracer:
             calls = self.calls(scope)
             passed = [value for call in calls if (value := self.argument(call, scope, name)) is not None]
             if passed:
-                return passed[0], self.script.scope(passed[0])
+                return passed[0], self.scope(passed[0])
             default = find_default(scope, name)
             return None if default is None else (default, scope)
         if not bound and scope is not self.module.tree:
-            outer = self.script.scope(scope)
+            outer = self.scope(scope)
             return self._step_name(name, outer)
         return self._choose(bound)
 
@@ -229,7 +239,7 @@ class Tracer:
         for statement, value, position in bound:
             if isinstance(value, ast.Constant) and value.value is None:
                 continue
-            scope = self.script.scope(statement)
+            scope = self.scope(statement)
             if position is None:
                 return value, scope
             return self._returned(value, position) if isinstance(value, ast.Call) else None
@@ -255,7 +265,7 @@ class Tracer:
         return [
             node.value
             for node in self.module.kinds.get(ast.Return, ())
-            if node.value is not None and self.script.scope(node) is function
+            if node.value is not None and self.scope(node) is function
         ]
 
     def loops(self, node: ast.AST) -> Iterator[Loop]:
@@ -267,10 +277,9 @@ class Tracer:
             if isinstance(above, FUNCTIONS):
                 return
 
-
-def is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
-    """Whether a node lies in another."""
-    return any(above is top for above, _ in script.module.ancestors(node))
+    def is_under(self, node: ast.AST, top: ast.AST) -> bool:
+        """Whether a node lies in another."""
+        return any(above is top for above, _ in self.module.ancestors(node))
 
 
 def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:

@@ -8,7 +8,6 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import is_under
 
 EpochLoop: TypeAlias = ast.For | ast.While
 
@@ -34,7 +33,7 @@ def find_counter(script: Script, loop: ast.While) -> Counted | None:
         if len(steps) != 1 or not _adds_one(steps[0]) or not _starts_from_number(script, loop, name):
             continue
         is_epoch = steps[0] in loop.body
-        inner = (above for above, _ in script.module.ancestors(steps[0]) if is_under(script, above, loop))
+        inner = (above for above, _ in script.module.ancestors(steps[0]) if script.is_under(above, loop))
         if is_epoch or any(isinstance(each, ast.For | ast.While) for each in inner):
             return Counted(name, bound, is_epoch)
     return None

@@ -6,7 +6,6 @@ import ast
 import re
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.scripts.bindings import Function, find_default
 
 _NO_GRADIENT = ("no_grad", "inference_mode")
@@ -15,12 +14,12 @@ _TRAINS = re.compile(r"(is_?)?(train|training)(_mode)?|backward|update")
 _PHASE = re.compile(r"(val|valid|validation|test|testing|eval|evaluate|dev)", re.IGNORECASE)
 
 
-def evaluates(script: Script, tracer: Tracer, function: Function, call: ast.Call) -> bool:
+def evaluates(script: Script, function: Function, call: ast.Call) -> bool:
     """Whether a call takes no step: it is under `no_grad`, has no optimizer, or says so by a word."""
     if is_without_gradient(script, call):
         return True
     for parameter in (*function.args.args, *function.args.kwonlyargs):
-        given = tracer.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
+        given = script.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
         if not isinstance(given, ast.Constant):
             continue
         if given.value is None and _OPTIMIZER.fullmatch(parameter.arg):

@@ -46,7 +46,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     chosen: dict[ast.stmt, str] = {}
     apart: set[ast.stmt] = set()  # above which all processes compute something
     for kind in (ast.Expr, ast.With, ast.Delete):
-        for statement in script.module.kinds.get(kind, ()):
+        for statement in script.nodes(kind):
             what = _classify(script, statement, writers, quiet)
             if what is None or statement in shared or _is_tested(script, statement):
                 continue
@@ -69,10 +69,10 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
 
 def _print_result_once(script: Script, test: str) -> None:
     """Let fire print what its function returns on the first process."""
-    functions = {each.name: each for each in script.module.kinds.get(ast.FunctionDef, ())}
+    functions = {each.name: each for each in script.nodes(ast.FunctionDef)}
     for call in script.module.called("fire.Fire"):
         function = functions.get(getattr(next(iter(call.args), None), "id", ""))
-        returns = (each for each in script.module.kinds.get(ast.Return, ()) if each.value is not None)
+        returns = (each for each in script.nodes(ast.Return) if each.value is not None)
         if keyword_argument(call, "serialize") is None and any(
             script.scope(each) is function for each in returns
         ):
@@ -117,12 +117,12 @@ def _list_shared(script: Script, together: Together) -> list[ast.With]:
     names = {*together}
     names |= {
         each.name
-        for each in script.module.kinds.get(ast.FunctionDef, ())
+        for each in script.nodes(ast.FunctionDef)
         if script.edits_between(script.start(each), script.end(each))
     }
     return [
         each
-        for each in script.module.kinds.get(ast.With, ())
+        for each in script.nodes(ast.With)
         if is_together(script, each, names)
         or script.edits_between(script.end(each.items[-1].context_expr), script.end(each))
     ]
@@ -162,7 +162,7 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
 
 def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     """Whether a call reaches a method of the script itself: `self.save(…)`, and not `torch.save(…)`."""
-    own = any(node.name == last for node in script.module.kinds.get(ast.FunctionDef, ()))
+    own = any(node.name == last for node in script.nodes(ast.FunctionDef))
     root = call.func
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -257,7 +257,7 @@ def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
         held |= {script.written(target)} if target is not None else set()
     reads = [
         node
-        for node in script.module.kinds.get(ast.Attribute, ())
+        for node in script.nodes(ast.Attribute)
         if node.attr in ("config", "dir", "use_artifact") and script.written(node.value) in held
     ]
     opened = any(isinstance(script.module.parents.get(call), ast.withitem) for call in calls)
@@ -297,7 +297,7 @@ def _binds(script: Script, scope: ast.AST, name: str) -> bool:
 def _note_passed(script: Script, writers: Writers) -> bool:
     """Note the parameters that get one of these: ``train(model, writer)``."""
     found = False
-    for function in script.module.kinds.get(ast.FunctionDef, ()):
+    for function in script.nodes(ast.FunctionDef):
         parameters = [each.arg for each in function.args.args]
         own = isinstance(script.module.parents.get(function), ast.ClassDef)
         for _, call in script.module.callers.get(function.name, ()):
@@ -313,7 +313,7 @@ def _note_passed(script: Script, writers: Writers) -> bool:
 
 def _note_assigned(script: Script, writers: Writers) -> bool:
     """Note other names for one of these: ``self.writer = writer``."""
-    statements = [each for each in script.module.kinds.get(ast.Assign, ()) if len(each.targets) == 1]
+    statements = [each for each in script.nodes(ast.Assign) if len(each.targets) == 1]
     held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
     news = [_note(script, writers, each.targets[0]) for each in held]
     return any(news)
@@ -473,7 +473,7 @@ def _reads_part(script: Script, name: str) -> bool:
     """Whether a part of what has a name is kept, or given to what every process calls."""
     return any(
         script.written(node.value) == name and not isinstance(script.statement(node), ast.Expr)
-        for node in script.module.kinds.get(ast.Attribute, ())
+        for node in script.nodes(ast.Attribute)
     )
 
 

@@ -54,12 +54,12 @@ def reduce_metrics(script: Script, training: Training, header: Header) -> None:
 
 
 def _is_read_after(script: Script, loop: Loop, name: str) -> bool:
-    """Whether a sum starts right before the loop, and is read behind it."""
+    """Whether a sum or a meter starts right before the loop, and is read behind it."""
     statement, scope = script.statement(loop), script.scope(loop)
     block = script.block(statement)
     starts = [bound for bound, _, _ in script.bindings(name, scope)]
     fresh = bool(starts) and all(each in block[: block.index(statement)] for each in starts)
-    reads = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
+    reads = (each for each in script.nodes(ast.Name) if each.id == name)
     end = statement.end_lineno or 0
     return fresh and any(each.lineno > end and script.scope(each) is scope for each in reads)
 
@@ -174,7 +174,7 @@ def _is_per_row(script: Script, scope: Scope, name: str, training: Training) -> 
     if iterable is not None:
         parts = [each for each in ast.walk(iterable) if isinstance(each, ast.Name | ast.Attribute)]
         loaders |= {script.written(each) for each in parts}
-    for node in script.module.kinds.get(ast.BinOp, ()):
+    for node in script.nodes(ast.BinOp):
         if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
             continue
         if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(node.left)):
@@ -310,18 +310,12 @@ def list_meters(script: Script, loop: Loop, nodes: Nodes) -> Iterator[Collected]
         ):
             continue
         assert isinstance(node, ast.Call)
-        name, scope = func.value.id, script.scope(loop)
-        bound = script.bindings(name, scope)
+        name = func.value.id
+        bound = script.bindings(name, script.scope(loop))
         kept = _list_kept(script, bound[0][1]) if len(bound) == 1 else frozenset()
         if not any(map(is_measured, node.args)) or not kept >= _PARTS:
             continue
-        statement = script.statement(loop)
-        block = script.block(statement)
-        fresh = bound[0][0] in block[: block.index(statement)]
-        end = statement.end_lineno or 0
-        read = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
-        later = any(each.lineno > end and script.scope(each) is scope for each in read)
-        yield Collected(name, node, fresh and later, "avg" in kept)
+        yield Collected(name, node, _is_read_after(script, loop, name), "avg" in kept)
 
 
 def _list_kept(script: Script, value: ast.expr) -> frozenset[str]:

@@ -21,7 +21,8 @@ def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
     size = keyword_argument(loader, "batch_size") or (loader.args[1] if len(loader.args) > 1 else None)
     batches = keyword_argument(loader, "batch_sampler")
     if size is None and batches is not None:
-        size = _find_size_of_batches(script, batches)
+        made = script.value(batches)  # the script's own sampler
+        size = find_named(script, made, "batch_size") if isinstance(made, ast.Call) else None
     for each in loader.keywords if size is None else ():
         if each.arg is None:  # `**options`
             mapping, _ = script.follow(each.value, script.scope(loader))
@@ -80,12 +81,6 @@ def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
     return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
 
 
-def _find_size_of_batches(script: Script, batches: ast.expr) -> ast.expr | None:
-    """What the script's own sampler of batches gets as their size."""
-    made, _ = script.follow(batches, script.scope(batches))
-    return find_named(script, made, "batch_size") if isinstance(made, ast.Call) else None
-
-
 def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
     """The argument of a call that is for this, by the name of the parameter or by its own."""
     function = script.function(call)
@@ -120,7 +115,7 @@ def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position:
 
 def set_accumulation(script: Script, parser: Parser, given: ast.expr | None) -> None:
     """The batches of an optimizer step, where a library is told a number of them."""
-    value = script.follow(given, script.scope(given))[0] if given is not None else None
+    value = script.value(given) if given is not None else None
     if given is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
         set_by_flag(script, parser, "accumulation", given)
 

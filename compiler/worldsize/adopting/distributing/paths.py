@@ -197,7 +197,7 @@ def _write_to_output(
     nodes = _list_same(script, [node for node in written.values() if not isinstance(node, ast.Constant)])
     nodes += [
         node
-        for node in script.module.kinds.get(ast.Constant, ())
+        for node in script.nodes(ast.Constant)
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
     folders = [each for each in _list_folders(nodes) if each not in written]
@@ -235,7 +235,7 @@ def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
     alike = [
         node
         for kind in kinds
-        for node in script.module.kinds.get(kind, ())
+        for node in script.nodes(kind)
         if _is_path(script, node) and script.written(node) in texts
     ]
     return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
@@ -296,7 +296,7 @@ def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.F
     ):
         return None
     calls = [call for _, call in script.module.callers.get(function.name, ())]
-    uses = [node for node in script.module.kinds.get(ast.Name, ()) if node.id == function.name]
+    uses = [node for node in script.nodes(ast.Name) if node.id == function.name]
     more = function.args.vararg or function.args.kwarg or function.args.kwonlyargs
     known = all(call.args and find_place(script, parser, call) for call in calls)
     return (

@@ -175,7 +175,7 @@ _DEVICE_REASON = "each process uses the GPU of its local rank, which `set_device
 
 def refuse_several_gpus(script: Script) -> None:
     """Refuse a script that spreads one model over GPUs itself."""
-    for node in script.module.kinds.get(ast.Constant, ()):
+    for node in script.nodes(ast.Constant):
         if isinstance(node.value, str) and re.fullmatch(r"cuda:[1-9]", node.value):
             help_ = "train on one GPU first: each process gets its own"
             raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
@@ -214,7 +214,7 @@ def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
 
 def _use_numbered_gpu(script: Script, header: Header) -> None:
     """``gpu_id = 0`` of a script."""
-    for node in script.module.kinds.get(ast.Assign, ()):
+    for node in script.nodes(ast.Assign):
         name = getattr(node.targets[0], "id", "")
         if _NUMBER.fullmatch(name) and type(constant_value(node.value)) is int:
             script.replace(node.value, header.names.local_rank, "WS905", _DEVICE_REASON)
@@ -256,7 +256,7 @@ def _drop_data_parallel(script: Script) -> None:
             if isinstance(statement, ast.Assign):
                 names.add(script.written(statement.targets[0]))
             script.replace(call, model, "WS915", reason)
-    for node in script.module.kinds.get(ast.Attribute, ()) if names else ():
+    for node in script.nodes(ast.Attribute) if names else ():
         if node.attr == "module" and script.written(node.value) in names:
             script.replace(node, script.written(node.value), "WS915", reason)
 
@@ -314,7 +314,7 @@ def add_up_sums(script: Script, training: Training, header: Header) -> None:
     """
     assert isinstance(training.backward.func, ast.Attribute)
     loss = training.backward.func.value
-    scaled = isinstance(loss, ast.Call) and script.module.name_of(loss.func).endswith("scale")
+    scaled = script.called_name(loss).endswith("scale")
     if isinstance(loss, ast.Call) and scaled and loss.args:
         loss = loss.args[0]
     kinds = _judge(script, loss, script.scope(loss), _DEPTH)

@@ -106,7 +106,7 @@ def _name_seed(script: Script, parser: Parser, wrapped: Wrapped, seed: ast.expr)
     if (option := find_option(parser, seed)) is not None and script.scope(seed) is not wrapped.scope:
         sure = option.flag.type == "int" and option.flag.default is not None
         return find_read(script, parser, wrapped.anchor, option.name) if sure else None
-    value, _ = script.follow(seed, script.scope(seed))
+    value = script.value(seed)
     text = script.written(seed) if script.scope(seed) in (wrapped.scope, script.module.tree) else None
     if isinstance(constant_value(value), int) and (not isinstance(seed, ast.Name) or text is None):
         return str(constant_value(value))

@@ -17,6 +17,7 @@ from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
@@ -106,7 +107,7 @@ def _leave_lost(script: Script, loop: EpochLoop, saved: Collection[str], objects
 def _list_unset(script: Script, loop: EpochLoop) -> dict[str, ast.Name]:
     """Names that are read behind a loop and set nowhere but in it, each with the first such place."""
     scope, end = script.scope(loop), script.end(loop)
-    own = [each for each in script.module.kinds.get(ast.Name, ()) if script.scope(each) is scope]
+    own = [each for each in script.nodes(ast.Name) if script.scope(each) is scope]
     inside = {
         each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
     }
@@ -198,7 +199,9 @@ def _list_parts(script: Script, training: Training, wrapped: Wrapped) -> dict[st
             name = lift_name(script, training, owner, (number, high))
             if name is None:
                 return None
-            parts.setdefault(_key(script.written(owner), training, script), name)
+            last, *_ = reversed(script.written(owner).split("."))
+            is_optimizer_ = script.written(owner) == script.written(training.optimizer_name)
+            parts.setdefault("optimizer" if is_optimizer_ else last, name)
     parts |= {name: name for name in _list_copies(script, scope, training)}
     return parts if "model" in parts and "optimizer" in parts else None
 
@@ -208,7 +211,7 @@ def _has_state(script: Script, call: ast.Call) -> bool:
     assert isinstance(call.func, ast.Attribute)
     owner = call.func.value
     value, _ = script.follow(owner, script.scope(call))
-    made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
+    made = script.called_name(value)
     known = isinstance(value, ast.Call) and is_optimizer(script, value)
     return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
 
@@ -240,11 +243,6 @@ def _list_copies(script: Script, scope: Scope, training: Training) -> list[str]:
         and any(script.written(each) == model for each in call.args[:1])
         and statement.targets[0].id in read
     ]
-
-
-def _key(owner: str, training: Training, script: Script) -> str:
-    last = owner.rpartition(".")[2]
-    return "optimizer" if owner == script.written(training.optimizer_name) else last
 
 
 def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Scope) -> str | None:
@@ -305,16 +303,12 @@ def resumes_itself(script: Script, parser: Parser) -> bool:
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if owner is None or "optim" not in ast.unparse(owner).lower() or asked.waits(call):
             continue
-        if not has_folder(parser) and VARIABLE not in script.module.text:
+        has_folder = any(flag.role == "checkpoints" for flag in list_flags(parser))
+        if not has_folder and VARIABLE not in script.module.text:
             message = "no checkpoints: the script loads its own here, which a job that resumes does not find"
             script.leave(call, message, "save and load them in the folder of an option `--checkpoint-dir`")
         return True
     return False
-
-
-def has_folder(parser: Parser) -> bool:
-    """Whether an option of the script names the folder of its checkpoints."""
-    return any(flag.role == "checkpoints" for flag in list_flags(parser))
 
 
 class _Asked:
@@ -350,8 +344,8 @@ class _Asked:
     def _is_spoken_of(self, function: Function) -> bool:
         """Whether the script may pass a function on, or Python calls it, as `__call__`."""
         nodes = [
-            *self._script.module.kinds.get(ast.Attribute, ()),
-            *self._script.module.kinds.get(ast.Name, ()),
+            *self._script.nodes(ast.Attribute),
+            *self._script.nodes(ast.Name),
         ]
         names = [self._script.module.name_of(each).split(".") for each in nodes]
         passed = any(parts[-1] == function.name and parts[0] not in self._libraries for parts in names)
@@ -437,7 +431,7 @@ class Kept(Struct, frozen=True):
 
 def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     """The objects that have a state of their own, and that the loop, or the class around it, calls."""
-    around = next((up for up, _ in script.module.ancestors(loop) if isinstance(up, ast.ClassDef)), None)
+    around = script.class_around(loop)
     calls = [
         node.func
         for top in (loop, around)
@@ -454,10 +448,10 @@ def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
             continue
         name = getattr(value.func, "id", "")
         class_ = script.classes.get(name) or beside.get(name)
-        if class_ is not None and not class_.bases and _changes_itself(class_):
-            for target in map(ast.unparse, statement.targets):
-                if target in called:
-                    found[target] = Kept(target, _is_plain(class_, value))
+        stored = _list_stored(class_) if class_ is not None and not class_.bases else ()
+        if class_ is not None and any(method != "__init__" for method, _ in stored):
+            targets = called.intersection(map(ast.unparse, statement.targets))
+            found |= {target: Kept(target, _is_plain(class_, value)) for target in targets}
     return sorted(found.values(), key=lambda each: each.name)
 
 
@@ -510,15 +504,10 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
                     yield from ((method.name, each) for each in node.args or (None,))
 
 
-def _changes_itself(class_: ast.ClassDef) -> bool:
-    return any(method != "__init__" for method, _ in _list_stored(class_))
-
-
 def _is_plain(class_: ast.ClassDef, made: ast.Call) -> bool:
     """Whether all that an object keeps, also what it is made with, are numbers and texts."""
     given = [*made.args, *(each.value for each in made.keywords)]
-    start = next((each for each in class_.body if getattr(each, "name", "") == "__init__"), None)
-    if isinstance(start, ast.FunctionDef):
+    if (start := find_initializer(class_)) is not None:
         defaults = (*start.args.defaults, *start.args.kw_defaults)
         given += [each for each in defaults if each is not None and ast.unparse(each) != "print"]
     return all(map(_is_number, given)) and all(

@@ -60,18 +60,14 @@ def divide_rows(script: Script, training: Training, header: Header, parser: Pars
         share_stream(script, rows, stream, header)
         return
     given = [keyword_argument(loader, word) for word in ("batch_sampler", "sampler")]
-    own = next((each for each in given if each is not None and not _is_none(each)), None)
-    if own is not None:
-        _share(script, own, header)
-        return
+    for sampler in given:
+        if sampler is not None and ast.unparse(sampler) != "None":
+            _share(script, sampler, header)
+            return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
     seed = find_seed(script, parser, loader)
     _add_sampler(script, loader, rows, _find_condition(script, training), seed)
     _set_epoch(script, training)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _share(script: Script, sampler: ast.expr, header: Header) -> None:
@@ -94,7 +90,7 @@ def _find_condition(script: Script, training: Training) -> str | None:
 
 def _find_stream(script: Script, rows: ast.expr) -> ast.ClassDef | ast.Call | None:
     """The class of rows that are a stream, or the call that opens one: ``load(…, streaming=True)``."""
-    value, _ = script.follow(rows, script.scope(rows))
+    value = script.value(rows)
     if not isinstance(value, ast.Call):
         return None
     if constant_value(keyword_argument(value, "streaming")) is True:
@@ -252,18 +248,18 @@ def share_stream(script: Script, rows: ast.expr, stream: ast.ClassDef | ast.Call
     Raises:
         AdoptError: The script asks the loader for more than the rows of the stream.
     """
-    asked = [node for node in script.module.kinds.get(ast.Attribute, ())
-             if isinstance(node.value, ast.Attribute) and node.value.attr == "dataset"]  # fmt: skip
-    for node in asked:
-        help_ = "keep the stream in a variable, and ask that"
-        raise script.refuse(node, "this stream is asked through its loader, which gets a share of it", help_)
+    for asked in script.nodes(ast.Attribute):
+        if getattr(asked.value, "attr", "") == "dataset":
+            help_ = "keep the stream in a variable, and ask that"
+            message = "this stream is asked through its loader, which gets a share of it"
+            raise script.refuse(asked, message, help_)
     names, share = header.names, script.new_name("StreamShare")
     parts = {"name": share, "rank": names.rank, "world_size": names.world_size}
     known = {each.name for each in getattr(stream, "body", ()) if isinstance(each, ast.FunctionDef)}
     header.helpers.append((_STREAM + (_LENGTH if "__len__" in known else "")).format(**parts))
     script.replace(rows, f"{share}({script.written(rows)})", "WS903", _STREAM_REASON)
     for node in ast.walk(stream) if isinstance(stream, ast.ClassDef) else ():
-        name = script.module.name_of(node.func) if isinstance(node, ast.Call) else ""
+        name = script.called_name(node)
         if name.startswith(_CHANCE) and not name.endswith((".Random", ".default_rng")):
             help_ = "draw from a generator of its own, which all processes seed alike"
             script.leave(node, f"`{name}` draws for each process apart, so rows may be read twice", help_)

@@ -15,44 +15,15 @@ WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
 _STATES = ("lr_scheduler", "GradScaler", "Scheduler", "LambdaLR", "StepLR", "CosineAnnealingLR", "OneCycleLR")
 _OF_BOTH = frozenset(
-    [
-        "forward",
-        "train",
-        "eval",
-        "parameters",
-        "named_parameters",
-        "zero_grad",
-        "to",
-        "cuda",
-        "training",
-        "modules",
-        "named_modules",
-        "no_sync",
-        "module",
-        "device",
-    ]
+    {"forward", "train", "eval", "parameters", "named_parameters", "zero_grad", "to", "cuda", "training"}
+    | {"modules", "named_modules", "no_sync", "module", "device"}
+)
+_OF_MODEL = frozenset(
+    {"state_dict", "load_state_dict", "named_buffers", "buffers", "children", "half", "cpu"} | _OF_BOTH
 )
 _ZEROS = frozenset(
-    [
-        "zeros",
-        "zeros_like",
-        "new_zeros",
-        "ones",
-        "randn",
-        "new",
-        "zero_",
-        "to",
-        "cuda",
-        "cpu",
-        "next",
-        "parameters",
-        "size",
-        "Variable",
-        "device",
-        "is_available",
-        "tuple",
-        "range",
-    ]
+    {"zeros", "zeros_like", "new_zeros", "ones", "randn", "new", "zero_", "to", "cuda", "cpu", "next"}
+    | {"parameters", "size", "Variable", "device", "is_available", "tuple", "range"}
 )
 _REASON = "the gradients of all processes are averaged: training calls the wrapped model"
 
@@ -121,7 +92,7 @@ def _find_holder(script: Script, training: Training, model: str) -> Scope:
     """The method that sets ``self.model``; of several the one that makes the optimizer."""
     scopes = [
         script.scope(node)
-        for node in script.module.kinds.get(ast.Attribute, ())
+        for node in script.nodes(ast.Attribute)
         if isinstance(node.ctx, ast.Store) and script.written(node) == model
     ]
     own = script.scope(training.optimizer)
@@ -146,7 +117,7 @@ def _list_relevant(script: Script, scope: Scope, model: str) -> list[ast.stmt]:
     found = [
         node
         for kind in (ast.Assign, ast.AnnAssign, ast.Expr)
-        for node in script.module.kinds.get(kind, ())
+        for node in script.nodes(kind)
         if script.scope(node) is scope and _is_relevant(script, node, model)
     ]
     return sorted(found, key=lambda node: node.lineno)
@@ -295,8 +266,7 @@ def list_evaluations(script: Script, training: Training, region: ast.AST) -> lis
         calls = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
         reads = [each for each in ast.walk(loop.iter) if isinstance(each, ast.Name | ast.Attribute)]
         values = [script.follow(each, script.scope(loop))[0] for each in reads]
-        loads = [each for each in values if isinstance(each, ast.Call)
-                 and script.module.name_of(each.func).endswith("DataLoader")]  # fmt: skip
+        loads = [each for each in values if script.called_name(each).endswith("DataLoader")]  # fmt: skip
         if loads and training.loader not in loads and training.backward not in calls:
             found.append(loop)
     return found
@@ -321,16 +291,7 @@ def _rename_in(script: Script, region: ast.AST, wrapped: Wrapped) -> int:
 
 
 def _check_method(script: Script, call: ast.Call, func: ast.Attribute, model: str) -> None:
-    known = _OF_BOTH | {
-        "state_dict",
-        "load_state_dict",
-        "named_buffers",
-        "buffers",
-        "children",
-        "half",
-        "cpu",
-    }
-    if func.attr not in known and not _only_makes_zeros(script, func.attr):
+    if func.attr not in _OF_MODEL and not _only_makes_zeros(script, func.attr):
         help_ = f"call `{model}(…)` and do it in its `forward`: only such calls average the gradients"
         raise script.refuse(call, f"training calls `{script.written(func)}` past the model's own call", help_)
 
@@ -339,7 +300,7 @@ def _only_makes_zeros(script: Script, name: str) -> bool:
     """Whether a method of the model makes a first hidden state, and computes nothing with weights."""
     found = [
         node
-        for node in script.module.kinds.get(ast.FunctionDef, ())
+        for node in script.nodes(ast.FunctionDef)
         if node.name == name and isinstance(script.module.parents.get(node), ast.ClassDef)
     ]
     calls = [each.func for node in found for each in ast.walk(node) if isinstance(each, ast.Call)]

@@ -47,7 +47,7 @@ def is_opener(node: ast.Call) -> bool:
 
 def open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
     """Let the other processes write into nothing what goes to a file that is opened for a while."""
-    opening = [each.value for each in script.module.kinds.get(ast.Assign, ())]
+    opening = [each.value for each in script.nodes(ast.Assign)]
     opening += [item.context_expr for block in shared for item in block.items]
     for call in opening:
         if not isinstance(call, ast.Call) or not opens_to_write(call):
@@ -97,7 +97,7 @@ def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.
     left = set()
     help_ = "write it into a folder that an option names"
     for node in (*_list_configured(script.module), *(each for _, each in list_log_files(script.module))):
-        value, _ = script.follow(node, script.scope(node))
+        value = script.value(node)
         path = read_path(value)
         is_key = isinstance(script.module.parents.get(node), ast.Dict)
         if path is not None and (is_key or not placed or find_place(script, parser, value) is None):

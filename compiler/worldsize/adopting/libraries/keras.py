@@ -12,7 +12,15 @@ from worldsize.adopting.distributing.randomness import agree_on_random_numbers
 from worldsize.adopting.libraries.resuming_trainers import resume_keras
 from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
-from worldsize.adopting.source.header import MARK, Header, Names, find_top, first_statement, write_header
+from worldsize.adopting.source.header import (
+    MARK,
+    Header,
+    Names,
+    find_top,
+    first_statement,
+    name_ranks,
+    write_header,
+)
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.refusals import list_fits
 from worldsize.scripts.bindings import Scope
@@ -38,7 +46,7 @@ def adopt_keras(script: Script) -> Parser:
     fits = list_fits(module)
     if len(fits) > 1:
         raise script.refuse(fits[1], "a second `fit` trains here", "give each training a script of its own")
-    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+    names = name_ranks(script)
     header = Header(names, imports={"import json": None, "import os": None})
     alias = next((bound for bound, full in module.names.items() if full == "tensorflow"), None)
     if alias is None:
@@ -91,7 +99,7 @@ def _build_in_scope(script: Script, fit: ast.Call, strategy: str) -> None:
     model = script.written(fit.func.value)
     made = [
         node
-        for node in script.module.kinds.get(ast.Assign, ())
+        for node in script.nodes(ast.Assign)
         if script.written(node.targets[0]) == model and script.scope(node) is script.scope(fit)
     ]
     if len(made) != 1:
@@ -172,26 +180,17 @@ def _save_apart(script: Script, header: Header, names: Names) -> None:
 def _divert(script: Script, header: Header, names: Names, path: ast.expr) -> None:
     header.imports["import tempfile"] = None
     reason = "saving takes all workers; the files of the others go to a folder of their own"
-    away = f"os.path.join(tempfile.mkdtemp(), {_last_part(script, path)})"
+    value = constant_value(path)
+    name = f"os.path.basename({script.written(path)})"
+    name = f'"{value.rpartition("/")[2]}"' if isinstance(value, str) else name
+    away = f"os.path.join(tempfile.mkdtemp(), {name})"
     script.insert_behind(path, f" if {names.rank} == 0 else {away}", "WS904", reason)
-
-
-def _last_part(script: Script, node: ast.expr) -> str:
-    value = constant_value(node)
-    return (
-        f'"{value.rpartition("/")[2]}"'
-        if isinstance(value, str)
-        else f"os.path.basename({script.written(node)})"
-    )
 
 
 _BATCHES = ("batch", "padded_batch")
 _READERS = (
-    "image_dataset_from_directory",
-    "text_dataset_from_directory",
-    "audio_dataset_from_directory",
-    "timeseries_dataset_from_array",
-    "make_csv_dataset",
+    *("image_dataset_from_directory", "text_dataset_from_directory", "audio_dataset_from_directory"),
+    *("timeseries_dataset_from_array", "make_csv_dataset"),
 )
 _REASON = "Keras divides this batch among the workers"
 
@@ -203,14 +202,16 @@ def set_batch_size(script: Script, parser: Parser, fit: ast.Call, strategy: str)
     if not sizes:
         rows = keyword_argument(fit, "x") or next(iter(fit.args), None)
         found = next(_list_sizes(script, rows, script.scope(fit), set()), None) if rows is not None else None
-        sizes = [each for each in _list_all(script) if _is_same(script, each, found)]
+        batches = (call for call in script.module.called(*_BATCHES, *_READERS) if hasattr(call.func, "attr"))
+        made = [each for call in batches if (each := _find_size(script, call)) is not None]
+        sizes = [each for each in made if _is_same(script, each, found)]  # also of what is evaluated like it
     if not sizes:
         help_ = f"batch it by the rows of all workers: `{strategy}.num_replicas_in_sync` times as many"
         script.leave(fit, "`fit` is given no batch size here", help_)
         return
     known: set[ast.expr] = set()
     for each in sizes:
-        value, _ = script.follow(each, script.scope(each))
+        value = script.value(each)
         if value not in known:
             set_by_flag(script, parser, "batch_size", each)
         known.add(value)
@@ -219,14 +220,6 @@ def set_batch_size(script: Script, parser: Parser, fit: ast.Call, strategy: str)
     if steps is not None and constant_value(steps) is None and size is None:
         help_ = f"divide them by `{strategy}.num_replicas_in_sync`"
         script.leave(steps, "these steps count batches, which several workers make larger", help_)
-
-
-def _list_all(script: Script) -> Iterator[ast.expr]:
-    """The sizes of all batches of datasets: those of training, and of what is evaluated like it."""
-    for call in script.module.called(*_BATCHES, *_READERS):
-        size = _find_size(script, call)
-        if size is not None and isinstance(call.func, ast.Attribute):
-            yield size
 
 
 def _find_size(script: Script, call: ast.Call) -> ast.expr | None:
@@ -239,7 +232,7 @@ def _is_same(script: Script, size: ast.expr, other: ast.expr | None) -> bool:
     """Whether two batches have one size, by what their texts stand for."""
     if other is None or size is other:
         return other is not None
-    values = [script.follow(each, script.scope(each))[0] for each in (size, other)]
+    values = [script.value(each) for each in (size, other)]
     alike = ast.dump(values[0]) == ast.dump(values[1]) and isinstance(values[0], ast.Constant | ast.Attribute)
     return values[0] is values[1] or alike
 

@@ -26,7 +26,9 @@ def resume_lightning(script: Script, parser: Parser, header: Header, trainer: as
     for call in script.module.called("ModelCheckpoint"):
         if keyword_argument(call, "monitor") is None:  # Lightning takes one of a kind
             script.set_keyword(call, "save_last", "True", None, _REASON)
-            script.set_keyword(call, "dirpath", _prefer(script, call, "dirpath", folder), None, _REASON)
+            given = keyword_argument(call, "dirpath")
+            chosen = folder if given is None else f"{folder} or {script.written(given)}"
+            script.set_keyword(call, "dirpath", chosen, None, _REASON)
             saver = ""
     statement = script.statement(trainer)
     if saver and script.has_own_line(statement):
@@ -118,7 +120,7 @@ def is_trainer(script: Script, call: ast.Call) -> bool:
     if not isinstance(call.func, ast.Attribute):
         return False
     value, _ = script.follow(call.func.value, script.scope(call))
-    return isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("Trainer")
+    return script.called_name(value).endswith("Trainer")
 
 
 def _append(script: Script, call: ast.Call, more: str) -> None:
@@ -134,14 +136,9 @@ def _append(script: Script, call: ast.Call, more: str) -> None:
 
 def _as_list(script: Script, given: ast.expr) -> str:
     """Callbacks that a name stands for, which may be none."""
-    value, _ = script.follow(given, script.scope(given))
+    value = script.value(given)
     text = script.written(given)
     return text if isinstance(value, ast.List) and isinstance(given, ast.Name) else f"({text} or [])"
-
-
-def _prefer(script: Script, call: ast.Call, keyword: str, folder: str) -> str:
-    given = keyword_argument(call, keyword)
-    return folder if given is None else f"{folder} or {script.written(given)}"
 
 
 def _import(script: Script, header: Header, module: str, name: str) -> str:

@@ -30,7 +30,7 @@ from worldsize.adopting.libraries.resuming_trainers import (
 )
 from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
-from worldsize.adopting.source.header import MARK, Header, Names, write_header
+from worldsize.adopting.source.header import MARK, Header, name_ranks, write_header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.refusals import (
@@ -51,16 +51,9 @@ _CLASSIFIES = re.compile(
     r"For(?:Sequence|Token|Image|Audio|Video)Classification|ForQuestionAnswering|ForMultipleChoice"
 )
 _CPU = "processes that see no GPU would each train alone"
-_TOGETHER = (
-    "fit",
-    "train",
-    "test",
-    "validate",
-    "predict",
-    "evaluate",
-    "save_model",
-    "save_checkpoint",
-    "save_state",
+_TOGETHER = frozenset(
+    {"fit", "train", "test", "validate", "predict", "evaluate"}
+    | {"save_model", "save_checkpoint", "save_state"}
 )
 
 
@@ -191,7 +184,7 @@ def _is_saved(script: Script, call: ast.Call) -> bool:
 
 
 def _start(script: Script) -> tuple[Parser, Header]:
-    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+    names = name_ranks(script)
     header = Header(names, imports={"import os": None})
     header.constants = [
         f"# {MARK}",
@@ -292,7 +285,7 @@ def _is_synced(script: Script, call: ast.Call) -> bool:
     made, _ = script.follow(value, script.scope(call))
     while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr == "clone":
         made, _ = script.follow(made.func.value, script.scope(made))
-    return isinstance(made, ast.Call) and script.module.name_of(made.func).startswith("torchmetrics.")
+    return script.called_name(made).startswith("torchmetrics.")
 
 
 _SCHEDULES = re.compile(r"sched|anneal|plateau|warm", re.IGNORECASE)
@@ -401,7 +394,7 @@ _MAIN_ONLY = re.compile(r"\bis_(?:local_)?main_process\b")
 
 def reduce_sums(script: Script, accelerator: str, prepared: Collection[str]) -> None:
     """Reduce sums behind the loop that adds them up, where what divides them tells how; else say it."""
-    for loop in script.module.kinds.get(ast.For, ()):
+    for loop in script.nodes(ast.For):
         loaders = {script.written(each) for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
         calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
         loaders &= set(prepared)
@@ -478,19 +471,19 @@ def _list_divisions(script: Script, loop: ast.For) -> list[tuple[ast.expr, ast.e
     scope = script.scope(loop)
     found = [
         (node.left, node.right)
-        for node in script.module.kinds.get(ast.BinOp, ())
+        for node in script.nodes(ast.BinOp)
         if isinstance(node.op, ast.Div) and script.scope(node) is scope
     ]
     return found + [
         (node.target, node.value)
-        for node in script.module.kinds.get(ast.AugAssign, ())
+        for node in script.nodes(ast.AugAssign)
         if isinstance(node.op, ast.Div) and script.scope(node) is scope
     ]
 
 
 def _write(script: Script, name: str, how: str, accelerator: str) -> str:
     """The line that reduces; a tensor of which the script reads a part stays one."""
-    if any(getattr(each.value, "id", "") == name for each in script.module.kinds.get(ast.Attribute, ())):
+    if any(getattr(each.value, "id", "") == name for each in script.nodes(ast.Attribute)):
         return f'{name} = {accelerator}.reduce({name}, "{how}")'
     number = f"float({name})" if how == "mean" else name
     tensor = f"torch.tensor({number}, device={accelerator}.device)"

@@ -34,13 +34,14 @@ def read_arguments(
     """What a command line gives, in its order; the subcommand itself is left out."""
     named = {word: flag for flag in flags for word in flag.spellings}
     words, found, inner = list(arguments), list[Given](), False
+    left_out = subcommand is not None and subcommand not in arguments
     ended = False  # behind `--`, where no word is a name
     while words:
         word = words.pop(0)
         if word == "--" and not ended:
             ended = True
         elif _is_name(word) and not ended:
-            found.append(_take_named(named, word, words, inner=inner or _is_left_out(subcommand, arguments)))
+            found.append(_take_named(named, word, words, inner=inner or left_out))
         elif word == subcommand and not inner:
             inner = True
         else:
@@ -53,10 +54,6 @@ def read_arguments(
 
 def _is_name(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and _NUMBER.fullmatch(word) is None
-
-
-def _is_left_out(subcommand: str | None, arguments: Sequence[str]) -> bool:
-    return subcommand is not None and subcommand not in arguments
 
 
 def _takes_word(flag: Flag, found: Sequence[Given]) -> bool:

@@ -57,7 +57,7 @@ def find_setting(script: Script, node: ast.expr) -> Setting | None:
 def read_replaced(script: Script) -> dict[str, float | None]:
     """The numbers that options of an adopted script replace: ``cfg["lr"] = args.lr``."""
     numbers: dict[str, float | None] = {}
-    for node in script.module.kinds.get(ast.Assign, ()):
+    for node in script.nodes(ast.Assign):
         name = getattr(node.value, "attr", getattr(node.value, "id", ""))
         declared = read_options(script.module).named(name)
         if declared is not None and declared.flag.default is None and declared.flag.role is not None:
@@ -120,7 +120,7 @@ def _list_files(script: Script, node: ast.expr, depth: int) -> Iterator[Path]:
             if path.suffix in SUFFIXES and path.is_file() and path.is_relative_to(folder.resolve()):
                 yield path
         elif isinstance(each, ast.Name):
-            value, _ = script.follow(each, script.scope(each))
+            value = script.value(each)
             if value is not each:
                 yield from _list_files(script, value, depth - 1)
 

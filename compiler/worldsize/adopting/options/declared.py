@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -66,9 +66,10 @@ def _read(module: Module) -> Options:
     if any(top == "click" for top in _tops(module)):
         return Options("click", list(_read_click(module)))
     starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
+    functions = {each.name: each for each in reversed(module.kinds.get(ast.FunctionDef, ()))}
     for library, name in starts:
         for call in module.called(name):
-            function = _find_function(module, call.args[0] if call.args else None)
+            function = functions.get(getattr(next(iter(call.args), None), "id", ""))
             if function is not None:
                 return Options(library, list(_read_parameters(module, function, library)))
     return _read_typer(module) if "typer" in _tops(module) else Options(None, [])
@@ -114,7 +115,9 @@ def _read_argparse(module: Module) -> Options:
     }
     best = max(counts, key=lambda name: counts[name], default=None)
     if best is None:
-        return Options("argparse", declared, unread=_find_unread(module, declared))
+        read = {each.node for each in declared}
+        unread = next((call for call in module.called("add_argument") if call not in read), None)
+        return Options("argparse", declared, unread=unread)
     for each in declared:
         each.flag = structs.replace(each.flag, inner=owners[id(each)] == best)
     kept = [each for each in declared if owners[id(each)] in (None, best)]
@@ -141,19 +144,15 @@ def _read_added(module: Module) -> Iterator[Declared]:
         for option, field in () if interface.closed else list_looped(module, call):
             kind = keyword_argument(call, "type")
             known = getattr(kind, "id", "") in ("int", "float", "str")
-            default = _evaluate_default(module, choose_default(call, field))
+            given = keyword_argument(call, "default")  # that of the field, unless it is written out
+            is_written = given is None or isinstance(given, ast.Constant)
+            default = _evaluate_default(module, given if is_written else field.default)
             name = option.lstrip("-").replace("-", "_")
             flag = _make_flag(
                 option, name, kind if known else field.annotation, default,
                 required=constant_value(keyword_argument(call, "required")) is True,
             )  # fmt: skip
             yield Declared(flag, name, call)
-
-
-def _find_unread(module: Module, declared: Sequence[Declared]) -> ast.Call | None:
-    """An `add_argument` of which nothing is known."""
-    read = {each.node for each in declared}
-    return next((call for call in module.called("add_argument") if call not in read), None)
 
 
 def _read_click(module: Module) -> Iterator[Declared]:
@@ -218,12 +217,6 @@ def _make_flag(
     )  # fmt: skip
 
 
-def _find_function(module: Module, node: ast.AST | None) -> ast.FunctionDef | None:
-    if not isinstance(node, ast.Name):
-        return None
-    return next((each for each in module.kinds.get(ast.FunctionDef, ()) if each.name == node.id), None)
-
-
 def _read_parameters(
     module: Module, function: ast.FunctionDef, library: Library = "fire"
 ) -> Iterator[Declared]:
@@ -234,22 +227,18 @@ def _read_parameters(
         is_option = isinstance(given, ast.Call) and given.args and not _is_path(module, given)
         inner = given.args[0] if isinstance(given, ast.Call) and is_option else given
         default = _evaluate_default(module, inner)
-        option = _find_spelling(parameter, given) or "--" + parameter.arg.replace("_", "-")
+        hyphens = parameter.arg.replace("_", "-")
+        option = _find_spelling(parameter, given) or f"--{hyphens}"
         if library == "typer" and _is_positional(parameter, given):
             option = parameter.arg
         is_switch = library == "typer" and ast.unparse(parameter.annotation or _NONE).startswith("bool")
         flag = _make_flag(
             option, parameter.arg, parameter.annotation, default,
-            required=given is None, aliases=_spell(parameter.arg), words=0 if is_switch else 1,
+            required=given is None, aliases=(f"--{hyphens}", f"--{parameter.arg}", f"--no-{hyphens}"),
+            words=0 if is_switch else 1,
         )  # fmt: skip
         flag = structs.replace(flag, by_position=library == "fire")
         yield Declared(flag, parameter.arg, parameter)
-
-
-def _spell(name: str) -> tuple[str, ...]:
-    """What typer and fire call a parameter on the command line."""
-    hyphens = name.replace("_", "-")
-    return f"--{hyphens}", f"--{name}", f"--no-{hyphens}"
 
 
 def _is_positional(parameter: ast.arg, given: ast.expr | None) -> bool:
@@ -333,12 +322,6 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
             if option is not None:
                 yield option, field
         return
-
-
-def choose_default(call: ast.Call, field: Field) -> ast.expr | None:
-    """The default of an option of a loop: that of the field, unless it is written out."""
-    given = keyword_argument(call, "default")
-    return given if given is None or isinstance(given, ast.Constant) else field.default
 
 
 def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:

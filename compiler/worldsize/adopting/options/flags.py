@@ -253,7 +253,7 @@ def find_field_option(script: Script, parser: Parser, value: ast.expr) -> Declar
             return found or find_option(parser, script.follow(given, script.scope(call))[0])
         if any(each.arg is None for each in call.keywords):
             return parser.options.named(name)
-    read = (script.written(each) for each in script.module.kinds.get(ast.Attribute, ()) if each.attr == name)
+    read = (script.written(each) for each in script.nodes(ast.Attribute) if each.attr == name)
     only_declares = not calls and f"{class_.name}.{name}" not in read  # the script reads what it parses
     # `setattr(settings, name, value)` for each option
     return parser.options.named(name) if only_declares or script.module.called("setattr") else None

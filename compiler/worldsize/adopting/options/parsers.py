@@ -12,7 +12,8 @@ from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.declared import Declared, Options, read_options
 from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
-from worldsize.scripts.bindings import Scope, is_parameter
+from worldsize.adopting.source.tracing import find_initializer
+from worldsize.scripts.bindings import Function, Scope, is_parameter
 
 _READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
 _DEPTH = 8
@@ -79,18 +80,15 @@ def find_parser(script: Script) -> Parser:
 def _is_spread(script: Script, parser: Parser) -> bool:
     """Whether a function or class of the script gets each option by its name, and takes no others."""
     spread = {f"vars({parser.name})", f"{parser.name}.__dict__", parser.name}
-    functions = {each.name: each for each in script.module.tree.body if isinstance(each, ast.FunctionDef)}
-    classes = {each.name: each for each in script.module.kinds.get(ast.ClassDef, ())}
-    for call in script.module.kinds.get(ast.Call, ()):
+    functions: dict[str, Function] = {
+        each.name: each for each in script.module.tree.body if isinstance(each, ast.FunctionDef)
+    }
+    classes = {each.name: each for each in script.nodes(ast.ClassDef)}
+    for call in script.nodes(ast.Call):
         name = getattr(call.func, "id", "")
         if not any(each.arg is None and ast.unparse(each.value) in spread for each in call.keywords):
             continue
-        made = (
-            [each for each in classes[name].body if isinstance(each, ast.FunctionDef)]
-            if name in classes
-            else []
-        )
-        taker = functions.get(name) or next((each for each in made if each.name == "__init__"), None)
+        taker = functions.get(name) or (find_initializer(classes[name]) if name in classes else None)
         if taker is not None:
             return taker.args.kwarg is None
         decorators = classes[name].decorator_list if name in classes else []
@@ -105,9 +103,7 @@ def _reads_itself(script: Script) -> bool:
     tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
     if tops & _READERS or script.module.called(*_PARSES) or _reads_beside(script):
         return True
-    return any(
-        script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
-    )
+    return any(script.module.name_of(node) == "sys.argv" for node in script.nodes(ast.Attribute))
 
 
 def _reads_beside(script: Script) -> bool:
@@ -181,7 +177,7 @@ def _read_target(statement: ast.Assign) -> str | None:
 def _returns(script: Script, statement: ast.stmt, name: str) -> bool:
     """Whether the function of a statement returns what that assigns."""
     scope = script.scope(statement)
-    returned = (node for node in script.module.kinds.get(ast.Return, ()) if script.scope(node) is scope)
+    returned = (node for node in script.nodes(ast.Return) if script.scope(node) is scope)
     return any(getattr(node.value, "id", "") == name for node in returned)
 
 
@@ -199,7 +195,7 @@ def _find_user(script: Script, node: ast.AST) -> ast.Call | None:
 def _find_taker(script: Script, call: ast.Call, position: int) -> tuple[ast.FunctionDef, str] | None:
     """The function, or the initializer, that a call reaches, with its parameter at a position."""
     name = getattr(call.func, "id", "")
-    for node in script.module.kinds.get(ast.FunctionDef, ()):
+    for node in script.nodes(ast.FunctionDef):
         above = script.module.parents[node]
         made = isinstance(above, ast.ClassDef)
         called = above.name if isinstance(above, ast.ClassDef) and node.name == "__init__" else node.name
@@ -215,7 +211,7 @@ def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
         return next(
             (
                 node
-                for node in script.module.kinds.get(ast.FunctionDef, ())
+                for node in script.nodes(ast.FunctionDef)
                 if any(re.search("option|argument", ast.unparse(each)) for each in node.decorator_list)
             ),
             None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -91,10 +91,7 @@ def pin_environment(
     return Environment(IMAGES[profile.framework], conda, tuple(dict.fromkeys(unknown)))
 
 
-@cache
-def _read_providers() -> Mapping[str, Sequence[str]]:
-    """The packages that provide a module; read once, since each installed file is looked at."""
-    return metadata.packages_distributions()
+_read_providers = cache(metadata.packages_distributions)  # each installed file is looked at
 
 
 def _choose(module: str, packages: Sequence[str]) -> str | None:

@@ -18,7 +18,7 @@ from worldsize.adopting.project.environment import list_local_modules, normalise
 from worldsize.adopting.project.inputs import Input, goes_with_code, list_inputs, list_settings
 from worldsize.adopting.project.spec import CONDA_FILE, SpecInput, SpecRequest, Target, describe_spec
 from worldsize.adopting.proving.prove import Measured
-from worldsize.adopting.starting.files import IGNORED, write_ignored
+from worldsize.adopting.starting.files import IGNORED, SPEC_SCHEMA, write_ignored
 from worldsize.azureml import yaml_dump
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
@@ -28,7 +28,6 @@ from worldsize.documents.yaml import nodes
 from worldsize.scripts.module import parse_text
 
 CODE = "src"  # the folder of the script in a folder of its own
-SCHEMA = "yaml-language-server: $schema=https://raw.githubusercontent.com/worldsize/worldsize/main/schemas/spec.schema.json"
 
 
 class ProjectRequest(Struct, frozen=True):
@@ -91,7 +90,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
             measured=request.measured,
         )
     )
-    files[f"{name}.yml"] = yaml_dump.dump(spec, header=SCHEMA, paragraphs="steps").encode()
+    files[f"{name}.yml"] = yaml_dump.dump(spec, header=SPEC_SCHEMA, paragraphs="steps").encode()
     files[CONDA_FILE] = yaml_dump.dump(environment.conda).encode()
     if beside and not (folder / IGNORED).exists():
         ignored = [_name_ignored(each, folder) for each in (data, *(each.path for each in inputs))]
@@ -226,7 +225,8 @@ class Completed(Struct, frozen=True):
 def complete_environment(project: Project) -> Completed:
     """Add the packages that the conda file on the disk does not install."""
     lines, reason = tuple(list_missing(project).values()), None
-    unknown = tuple(list_unknown(project))
+    installed = _list_packages(yaml.load(str(project.folder / CONDA_FILE)).root)
+    unknown = tuple(name for name in project.unknown if normalise(name) not in installed)
     if lines:
         before = untrusted.read_bytes(project.folder / CONDA_FILE)
         after = add_packages(before, lines)
@@ -251,12 +251,6 @@ def list_missing(project: Project) -> dict[str, str]:
         for name, text in wanted.items()
         if name not in found and name != "python" and not text.startswith("-")
     }
-
-
-def list_unknown(project: Project) -> list[str]:
-    """What no package here provides, and the conda file on the disk does not name."""
-    found = _list_packages(yaml.load(str(project.folder / CONDA_FILE)).root)
-    return [each for each in project.unknown if normalise(each) not in found]
 
 
 def add_packages(content: bytes, lines: Iterable[str]) -> bytes | None:

@@ -57,7 +57,8 @@ def list_inputs(
         is_meant = _ROWS.fullmatch(name) or "/" in value or value != flag.default
         if path.is_dir() and (_WRITTEN.fullmatch(name) or not is_meant):
             continue
-        if not (path.is_file() and _is_setting(name, path) and goes_with_code(path, source)):
+        is_setting = path.suffix in _SETTINGS and not _ROWS.fullmatch(name)
+        if not (path.is_file() and is_setting and goes_with_code(path, source)):
             yield Input(flag, path)
 
 
@@ -120,7 +121,7 @@ def leave_paths_behind(script: Script, defaults: Collection[object]) -> None:
     folder = Path(script.module.source.path).parent
     told = {(each.span.line, each.span.column) for each in script.obstacles}
     named = {value for value in defaults if isinstance(value, str)}
-    for node in script.module.kinds.get(ast.Constant, ()):
+    for node in script.nodes(ast.Constant):
         value = node.value
         if not isinstance(value, str) or not _NAME.fullmatch(value) or value in defaults:
             continue
@@ -147,7 +148,7 @@ def _stays_behind(folder: Path, value: str) -> bool:
 
 def _list_configured(script: Script, folder: Path) -> Iterator[tuple[ast.Constant, str, str]]:
     """The paths in the configurations that the text names, with the place of that name."""
-    for node in script.module.kinds.get(ast.Constant, ()):
+    for node in script.nodes(ast.Constant):
         name = node.value
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.endswith(_CONFIGURED):
             continue
@@ -164,10 +165,6 @@ def _list_scalars(node: nodes.Node | None) -> Iterator[nodes.Scalar]:
         inner = node.items if isinstance(node, nodes.Sequence) else [value for _, value in node.items()]
         for each in inner:
             yield from _list_scalars(each)
-
-
-def _is_setting(name: str, path: Path) -> bool:
-    return path.suffix in _SETTINGS and not _ROWS.fullmatch(name)
 
 
 def goes_with_code(path: Path, source: Path) -> bool:

@@ -61,16 +61,14 @@ class Comparison(Struct, frozen=True):
     @property
     def worst(self) -> ComparedStep:
         """The step with the largest difference."""
-        return max(self.steps, key=lambda each: _size(each.difference))
+        return max(
+            self.steps, key=lambda each: abs(each.difference) if math.isfinite(each.difference) else math.inf
+        )
 
     @property
     def first_outside(self) -> ComparedStep | None:
         """The first step that is not within the tolerance."""
         return next((each for each in self.steps if not each.is_within), None)
-
-
-def _size(difference: float) -> float:
-    return abs(difference) if math.isfinite(difference) else math.inf
 
 
 def compare_curves(
@@ -91,16 +89,10 @@ def compare_curves(
         return Comparison("different", steps, faults=tuple(faults))
     if all(each.is_within for each in steps):
         return Comparison("same", steps)
-    if reasons and _are_alike(steps):
+    finite = all(math.isfinite(each.original) and math.isfinite(each.adopted) for each in steps)
+    if reasons and finite and _average_difference(steps) <= LOOSE:
         return Comparison("alike", steps, tuple(reasons))
     return Comparison("different", steps, tuple(reasons))
-
-
-def _are_alike(steps: Sequence[ComparedStep]) -> bool:
-    finite = [each for each in steps if math.isfinite(each.original) and math.isfinite(each.adopted)]
-    if len(finite) < len(steps):
-        return False
-    return _average_difference(finite) <= LOOSE
 
 
 def _average_difference(steps: Sequence[ComparedStep]) -> float:

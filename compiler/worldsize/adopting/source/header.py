@@ -47,9 +47,14 @@ class Header(Struct):
     on_gpu: bool = True  # whether it may train on a GPU
 
 
+def name_ranks(script: Script) -> Names:
+    """Names that the script does not use yet."""
+    return Names(*map(script.new_name, ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+
+
 def start_header(script: Script) -> Header:
     """The constants that tell which process this is."""
-    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+    names = name_ranks(script)
     constants = [
         f"# {MARK}",
         f'{names.rank} = int(os.environ.setdefault("RANK", "0"))',
@@ -109,18 +114,15 @@ def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Ite
         each for top in before for each in ast.walk(top) if isinstance(each, ast.Import | ast.ImportFrom)
     ]
     bound = {name.asname or name.name.partition(".")[0] for each in early for name in each.names}
-    yield from (line for line in header.imports if line not in known and not _is_bound(line, bound))
+    for line in header.imports:
+        if line not in known and (" as " in line or line.rpartition(" ")[2] not in bound):
+            yield line
 
 
 def _count_blank_lines(script: Script, statement: ast.stmt) -> int:
     behind = script.text[script.end(statement) :].partition("\n")[2]
     lines = itertools.takewhile(lambda line: not line.strip(), behind.split("\n"))
     return sum(1 for _ in lines)
-
-
-def _is_bound(line: str, bound: set[str]) -> bool:
-    name = line.rpartition(" as ")[2] if " as " in line else line.rpartition(" ")[2]
-    return name in bound and " as " not in line
 
 
 _SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
@@ -187,7 +189,8 @@ def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
     keyed = sorted((_find_key(parse_text(line).body[0], ()), line) for line in lines)
     opened = [line for key, line in keyed if not key[0] and all(each[0] for each, _ in known)]
     if opened:
-        _open_section(script, opened, [statement for key, statement in known if key[0] >= 0])
+        first = next(statement for key, statement in known if key[0] >= 0)
+        script.insert_before(first, [*opened, ""], None, _IMPORTED)
     for key, line in keyed:
         section = [(each, statement) for each, statement in known if each[0] == key[0]]
         before = [statement for each, statement in section if each <= key]
@@ -197,11 +200,6 @@ def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
             script.insert_before(section[0][1], [line], None, _IMPORTED)
         elif key[0]:
             script.insert_after(last, [line], None, _IMPORTED)
-
-
-def _open_section(script: Script, lines: list[str], known: list[ast.stmt]) -> None:
-    """The imports of the standard library, before those of packages."""
-    script.insert_before(known[0], [*lines, ""], None, _IMPORTED)
 
 
 def _find_key(statement: ast.stmt, beside: Collection[str]) -> _Key:

@@ -100,9 +100,7 @@ def _refuse(path: str, message: str, help_: str | None) -> AdoptError:
 
 def list_modules_beside(module: Module) -> Iterator[tuple[str, ast.stmt, Path]]:
     """The imports of modules in the script's folder, or in its package: name, statement, file."""
-    folders = [Path(module.source.path).parent]
-    while (folders[-1] / "__init__.py").is_file() and folders[-1].name:
-        folders.append(folders[-1].parent)
+    folders = _list_folders(Path(module.source.path))
     for full, _, statement in module.imports:
         for name in (full, full.rpartition(".")[0]):  # `from name import function`
             below = [folder / name.replace(".", "/") for folder in folders] if name else []
@@ -168,7 +166,7 @@ def _follow(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:
     folders = _list_folders(script)
     seen = {script}
     found: list[tuple[Module, ast.stmt]] = []
-    waiting = [(path, statement) for path, statement in _list_files(module, folders)]
+    waiting = list(_list_files(module, folders))
     while waiting and len(found) < _MOST:
         path, statement = waiting.pop(0)
         read = read_beside(path) if path not in seen else None

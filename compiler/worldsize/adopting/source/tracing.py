@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from worldsize.scripts.bindings import (
     FUNCTIONS,
@@ -20,6 +21,7 @@ from worldsize.scripts.bindings import (
 from worldsize.scripts.module import Module
 
 _DEPTH = 12
+Node = TypeVar("Node", bound=ast.AST)
 Bound = tuple[ast.stmt, ast.expr, int | None]
 Loop = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
 
@@ -40,7 +42,7 @@ class Tracer:
         for kind in FUNCTIONS:
             for node in self.module.kinds.get(kind, ()):
                 self.functions.setdefault(node.name, []).append(node)
-        self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
+        self.classes = {node.name: node for node in self.nodes(ast.ClassDef)}
         self._methods = set(self.functions)
         self._chosen: dict[Function, ast.Call] = {}
         self._bindings = read_bindings(self.module)
@@ -54,6 +56,26 @@ class Tracer:
         while not isinstance(node, ast.stmt):
             node = self.module.parents[node]
         return node
+
+    def nodes(self, kind: type[Node]) -> Sequence[Node]:
+        """The nodes of a class, in the order of `ast.walk`."""
+        return self.module.kinds.get(kind, ())
+
+    def value(self, node: ast.expr) -> ast.expr:
+        """The expression that another stands for where it is."""
+        return self.follow(node, self.scope(node))[0]
+
+    def called_name(self, node: ast.AST | None) -> str:
+        """The full name of what a call calls; empty for what is not a call."""
+        return self.module.name_of(node.func) if isinstance(node, ast.Call) else ""
+
+    def owner(self, call: ast.Call) -> ast.expr | None:
+        """What has the method that a call is of, as far as it is followed."""
+        return self.value(call.func.value) if isinstance(call.func, ast.Attribute) else None
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class around a node."""
+        return next((up for up, _ in self.module.ancestors(node) if isinstance(up, ast.ClassDef)), None)
 
     def _list_known(self, bound: Iterable[Binding]) -> list[Bound]:
         """The bindings of which the value is known: statement, value, position in it."""
@@ -91,10 +113,7 @@ class Tracer:
         func = call.func
         name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
         if isinstance(func, ast.Name) and name in self.classes:
-            body = self.classes[name].body
-            return next(
-                (each for each in body if isinstance(each, FUNCTIONS) and each.name == "__init__"), None
-            )
+            return find_initializer(self.classes[name])
         if name == "__init__" and isinstance(func, ast.Attribute):
             return self._find_base_initializer(func)
         found = self.functions.get(name, [])
@@ -108,13 +127,12 @@ class Tracer:
 
     def _find_base_initializer(self, func: ast.Attribute) -> Function | None:
         """The function that ``super().__init__(…)`` reaches."""
-        around = next((up for up, _ in self.module.ancestors(func) if isinstance(up, ast.ClassDef)), None)
+        around = self.class_around(func)
         called = isinstance(func.value, ast.Call) and getattr(func.value.func, "id", "") == "super"
         for base in around.bases if around is not None and called else ():
             class_ = self.classes.get(getattr(base, "id", ""))
-            for each in class_.body if class_ is not None else ():
-                if isinstance(each, FUNCTIONS) and each.name == "__init__":
-                    return each
+            if class_ is not None and (start := find_initializer(class_)) is not None:
+                return start
         return None
 
     def _is_model(self, node: ast.expr) -> bool:
@@ -170,18 +188,15 @@ class Tracer:
 
     def step_keyword(self, node: ast.Subscript, scope: Scope) -> tuple[ast.expr, Scope] | None:
         """What a call passes for ``kwargs["model"]`` of a function that takes ``**kwargs``."""
-        kept = scope.args.kwarg if isinstance(scope, ast.FunctionDef) else None
-        if (
-            kept is None
-            or getattr(node.value, "id", "") != kept.arg
-            or not isinstance(scope, ast.FunctionDef)
-        ):
+        taken = scope.args.kwarg if isinstance(scope, ast.FunctionDef) else None
+        if isinstance(scope, ast.Module) or taken is None or getattr(node.value, "id", "") != taken.arg:
             return None
-        for call in self.calls(scope):
-            for keyword in call.keywords:
-                if isinstance(node.slice, ast.Constant) and keyword.arg == node.slice.value:
-                    return keyword.value, self.scope(call)
-        return None
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        passed = (
+            (word.value, call) for call in self.calls(scope) for word in call.keywords if word.arg == key
+        )
+        value, call = next(passed, (None, None)) if isinstance(key, str) else (None, None)
+        return (value, self.scope(call)) if value is not None and call is not None else None
 
     def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
         """What a progress bar is laid around, also where it takes its name: ``rows = tqdm(rows)``."""
@@ -225,10 +240,8 @@ class Tracer:
 
     def _step_hparam(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
         class_ = self.module.parents.get(scope)
-        for each in class_.body if isinstance(class_, ast.ClassDef) else ():
-            if isinstance(each, FUNCTIONS) and each.name == "__init__" and is_parameter(each, name):
-                return self._step_name(name, each)
-        return None
+        start = find_initializer(class_, name) if isinstance(class_, ast.ClassDef) else None
+        return self._step_name(name, start) if start is not None else None
 
     def _is_instance(self, base: ast.Name, scope: Scope, name: str) -> bool:
         value, _ = self.follow(base, scope, 4)
@@ -264,7 +277,7 @@ class Tracer:
         """What a function returns."""
         return [
             node.value
-            for node in self.module.kinds.get(ast.Return, ())
+            for node in self.nodes(ast.Return)
             if node.value is not None and self.scope(node) is function
         ]
 
@@ -280,6 +293,12 @@ class Tracer:
     def is_under(self, node: ast.AST, top: ast.AST) -> bool:
         """Whether a node lies in another."""
         return any(above is top for above, _ in self.module.ancestors(node))
+
+
+def find_initializer(class_: ast.ClassDef, parameter: str | None = None) -> Function | None:
+    """``__init__`` of a class; with a parameter of this name, if one is given."""
+    functions = (each for each in class_.body if isinstance(each, FUNCTIONS) and each.name == "__init__")
+    return next((each for each in functions if parameter is None or is_parameter(each, parameter)), None)
 
 
 def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:

@@ -207,17 +207,13 @@ def _find_fault(head: Head, name: str, kind: str, called: str) -> str:
 
 
 def _find_misfit(value: Any, kind: str, head: Head) -> str:
-    if _is_nested(value):
+    if isinstance(value, dict | list | tuple | bytes):
         return "no number, text or date"
     if kind == CATEGORY:
         return "" if head.cells or isinstance(value, str) else "no text"
     if kind_of(value, cells=head.cells) != kind:
         return _MISFITS[kind]
     return "not finite" if kind == NUMBER and not math.isfinite(float(value)) else ""
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list | tuple | bytes)
 
 
 def _are_categories(head: Head, name: str, called: str) -> bool:

@@ -29,7 +29,8 @@ def find_counter(script: Script, loop: ast.While) -> Counted | None:
         if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.left, ast.Name):
             continue
         name, bound = test.left.id, test.comparators[0]
-        steps = [script.statement(node) for node in ast.walk(loop) if _sets(node, name)]
+        stores = (node for node in ast.walk(loop) if isinstance(node, ast.Name) and node.id == name)
+        steps = [script.statement(node) for node in stores if isinstance(node.ctx, ast.Store)]
         if len(steps) != 1 or not _adds_one(steps[0]) or not _starts_from_number(script, loop, name):
             continue
         is_epoch = steps[0] in loop.body
@@ -48,10 +49,6 @@ def _list_ends(loop: ast.While) -> list[ast.expr]:
         for each in ast.walk(loop)
         if isinstance(each, ast.If) and any(isinstance(last, ast.Break | ast.Return) for last in each.body)
     ]
-
-
-def _sets(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
 def _adds_one(step: ast.stmt) -> bool:

@@ -12,24 +12,16 @@ from worldsize.adopting.model import find_role
 from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
-from worldsize.adopting.training.evaluations import without_gradient
+from worldsize.adopting.training.evaluations import is_marked, without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
 from worldsize.scripts.bindings import Function, Scope
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
-_DRAWS = {
-    "torch.randint": "torch",
-    "torch.randperm": "torch",
-    "torch.multinomial": "torch",
-    "random.randint": "random",
-    "random.randrange": "random",
-    "random.sample": "random",
-    "random.choice": "random",
-    "random.choices": "random",
-    "numpy.random.randint": "numpy",
-    "numpy.random.choice": "numpy",
-    "numpy.random.permutation": "numpy",
-}
+_DRAWS = frozenset(
+    {"torch.randint", "torch.randperm", "torch.multinomial", "random.randint", "random.randrange"}
+    | {"random.sample", "random.choice", "random.choices"}
+    | {"numpy.random.randint", "numpy.random.choice", "numpy.random.permutation"}
+)
 _GENERATORS = ("integers", "choice", "permutation", "randint", "sample")
 _DEPTH = 4
 _WRAPPERS = 6  # around each other
@@ -154,17 +146,16 @@ def _list_draws(script: Script, top: ast.AST, depth: int) -> Iterator[tuple[ast.
         name = script.module.name_of(node.func)
         if name in _DRAWS:
             is_own = any(each.arg == "generator" for each in node.keywords)
-            yield node, "" if is_own else _DRAWS[name]
+            yield node, "" if is_own else name.partition(".")[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _GENERATORS:
             value, _ = script.follow(node.func.value, script.scope(node))
-            made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
+            made = script.called_name(value)
             if made.endswith(("default_rng", "RandomState", "random.Random")):
                 yield node, ""
         function = script.function(node)
         if function is None or not depth or _belongs_to_model(script, function):
             continue
-        if not any("no_grad" in ast.unparse(each) or "inference_mode" in ast.unparse(each)
-                   for each in function.decorator_list):  # fmt: skip
+        if not is_marked(function):
             yield from _list_draws(script, function, depth - 1)
 
 
@@ -231,7 +222,7 @@ def find_phases(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
         call = next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value), None)
         if call is not None:
             call, _ = script.follow(call, script.scope(mapping))
-    if isinstance(call, ast.Call) and script.module.name_of(call.func).endswith("DataLoader"):
+    if isinstance(call, ast.Call) and script.called_name(call).endswith("DataLoader"):
         return Feed("phases", call, node, phase=key)
     return None
 

@@ -36,12 +36,20 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
     What a model or a dataset does is looked for in the modules beside the script too.
     """
     modules = read_with_beside(module)
-    words = {word for each in modules for word in _list_words(each)}
-    has_transformers = any(map(_uses_transformers, modules))
+    words = {word for each in modules for word in find_mentions(each.tree)}
+    words |= {name.rpartition(".")[2] for each in modules for name, _ in each.calls}
+    full_names = {full for each in modules for full in each.names.values()}
+    # Most models of Transformers have dropout unless their configuration says otherwise.
+    has_transformers = any(
+        full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in full_names
+    )
+    imported = {name for each in modules for name, level, _ in each.imports if not level}
+    tops = {name.partition(".")[0] for name in imported}
+    loaders = [call for each in modules for call in each.called("DataLoader")]
     return ScriptProfile(
         path=module.source.path,
         framework=framework,
-        imports=tuple(sorted({name for each in modules for name in list_imports(each)})),
+        imports=tuple(sorted(tops - set(sys.stdlib_module_names))),
         needs=tuple(sorted({need for each in modules for need in list_needs(each)})),
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, list_last_names("writes"), "w"),
@@ -55,7 +63,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
         draws_noise=any(map(_draws_noise, modules)),
         shuffles=_shuffles(module),
         keeps_last=framework != "keras" and _keeps_last(modules, framework),
-        own_sampler=any(map(_takes_sampler, modules)),
+        own_sampler=any(keyword.arg in _SAMPLER for call in loaders for keyword in call.keywords),
         module=find_module_name(module),
         compares_rows=any(map(_CONTRASTS.search, words)) or any(map(_compares_rows, modules)),
         prepared_scheduler=any(
@@ -95,12 +103,6 @@ def find_module_name(module: Module) -> str | None:
     return ".".join(inside) if depth and all(each.isidentifier() for each in inside) else None
 
 
-def list_imports(module: Module) -> tuple[str, ...]:
-    """The top-level modules that a script imports, without those of the standard library."""
-    tops = {name.partition(".")[0] for name, level, _ in module.imports if not level}
-    return tuple(sorted(tops - set(sys.stdlib_module_names)))
-
-
 def find_optimizer_name(module: Module) -> str | None:
     """The optimizer in lower case: `adamw` of `torch.optim.AdamW(…)` or `optim="adamw"`."""
     for name, _ in module.calls:
@@ -114,19 +116,8 @@ def find_optimizer_name(module: Module) -> str | None:
     return "adamw" if "TrainingArguments" in module.text else None
 
 
-def _list_words(module: Module) -> set[str]:
-    return {*find_mentions(module.tree), *(name.rpartition(".")[2] for name, _ in module.calls)}
-
-
 def _says(words: set[str], pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words)
-
-
-def _uses_transformers(module: Module) -> bool:
-    """Whether a model of Transformers trains: most have dropout unless their configuration says otherwise."""
-    return any(
-        full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in module.names.values()
-    )
 
 
 def _compares_rows(module: Module) -> bool:
@@ -147,10 +138,6 @@ def _draws_noise(module: Module) -> bool:
         for call in module.called("torch.randn", "torch.rand", "torch.randint")
         for above, _ in module.ancestors(call)
     )
-
-
-def _takes_sampler(module: Module) -> bool:
-    return any(keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords)
 
 
 def _keeps_last(modules: Sequence[Module], framework: Framework) -> bool:

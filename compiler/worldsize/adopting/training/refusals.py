@@ -113,7 +113,7 @@ def keeps_strategy(script: Script, given: ast.expr | None) -> bool:
     """
     if given is None:
         return False
-    value, _ = script.follow(given, script.scope(given))
+    value = script.value(given)
     if isinstance(value, ast.Call):
         name = script.module.name_of(value.func).rpartition(".")[2]
         if name in _DIVIDING:

@@ -392,7 +392,11 @@ def find_feed(script: Script, loops: Loops, step: ast.Call) -> tuple[int, Loop, 
     Raises:
         AdoptError: Nothing that can be divided feeds it, or several loaders do.
     """
-    inner = [(number, loop) for number, loop in loops if not _only_adds_up(script, loop, step)]
+    inner = [
+        (number, loop)
+        for number, loop in loops
+        if script.scope(loop) is not script.scope(step) or script.is_under(step, loop)
+    ]  # others add up gradients
     for found in chain(_list_iterated(script, loops), _list_repeated(script, inner)):
         _refuse_second(script, found[1], found[2])
         return found
@@ -429,11 +433,6 @@ def _list_repeated(script: Script, loops: Loops) -> Iterator[tuple[int, Loop, Fe
             feed = find_repeated(script, loop, taken)
             if feed is not None:
                 yield number, loop, feed
-
-
-def _only_adds_up(script: Script, loop: Loop, step: ast.Call) -> bool:
-    """Whether a loop adds up gradients before the step."""
-    return script.scope(loop) is script.scope(step) and not script.is_under(step, loop)
 
 
 def _refuse_second(script: Script, loop: Loop, feed: Feed) -> None:

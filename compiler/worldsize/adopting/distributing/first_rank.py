@@ -173,12 +173,7 @@ def _guard_block(
     script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str, apart: set[ast.stmt]
 ) -> None:
     above = script.module.parents[block[0]]
-    if (
-        isinstance(above, ast.If)
-        and apart.isdisjoint(block)
-        and all(each in chosen for each in block)
-        and _takes_test(script, above, block)
-    ):
+    if isinstance(above, ast.If) and apart.isdisjoint(block) and _takes_test(script, block, chosen):
         loose = isinstance(above.test, ast.IfExp | ast.Lambda) or (
             isinstance(above.test, ast.BoolOp) and isinstance(above.test.op, ast.Or)
         )
@@ -200,20 +195,18 @@ def _guard_block(
 
 def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str]) -> None:
     """Let every process print what shares its line with more than the condition around it."""
-    above = script.module.parents[block[0]]
-    if (
-        isinstance(above, ast.If)
-        and _takes_test(script, above, block)
-        and all(each in chosen for each in block)
-    ):
+    if _takes_test(script, block, chosen):
         return
     for statement in block:
         if chosen.get(statement) == "print" and not script.has_own_line(statement):
             del chosen[statement]
 
 
-def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
-    """Whether the condition around a whole block can be extended."""
+def _takes_test(script: Script, block: list[ast.stmt], chosen: Collection[ast.stmt]) -> bool:
+    """Whether all of a block is chosen, and the condition around it can be extended."""
+    above = script.module.parents[block[0]]
+    if not isinstance(above, ast.If) or not all(each in chosen for each in block):
+        return False
     alone = block is above.body and not above.orelse and above not in script.module.tree.body
     return alone and _is_pure(above.test) and not list_computed(script, above.test)
 

@@ -31,7 +31,7 @@ from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
 from worldsize.scripts.bindings import Scope
-from worldsize.scripts.module import constant_value, keyword_argument, variable_writes
+from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
 
 
 def adopt_plain(script: Script, *, random: bool) -> Parser:
@@ -58,6 +58,8 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     sync_once(script, training, wrapped)
     divide_rows(script, training, header, parser)
     use_own_gpu(script, header, parser)
+    _use_numbered_gpu(script, header)
+    _drop_data_parallel(script)
     set_feed(script, parser, training)
     set_optimizer(script, parser, training.optimizer)
     if training.epoch_loop is not None or training.feed.kind != "draws":
@@ -94,20 +96,17 @@ def _leave_norm(script: Script) -> None:
         "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
         " and is slower: write it under `if torch.cuda.is_available():`"
     )
-    takes = "takes the mean of the rows of one process"
-    own = next((call for name, call in script.module.calls if _is_norm(name)), None)
-    if own is not None:
-        script.leave(own, f"batch normalization {takes}", help_)
-        return
-    for module, statement in list_imported_beside(script.module):
-        if any(_is_norm(name) for name, _ in module.calls):
-            path = Path(module.source.path).name
-            script.leave(statement, f"the batch normalization in `{path}` {takes}", help_)
-            return
-
-
-def _is_norm(name: str) -> bool:
-    return name.rpartition(".")[2].startswith("BatchNorm")
+    places: list[tuple[Module, ast.AST | None]] = [
+        (script.module, None),
+        *list_imported_beside(script.module),
+    ]
+    for module, statement in places:
+        for name, call in module.calls:
+            if name.rpartition(".")[2].startswith("BatchNorm"):
+                where = f"the batch normalization in `{Path(module.source.path).name}`"
+                what = "batch normalization" if statement is None else where
+                script.leave(statement or call, f"{what} takes the mean of the rows of one process", help_)
+                return
 
 
 _REASON = "gradients travel once an optimizer step, as with `no_sync`"
@@ -126,19 +125,16 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
     for node in ast.walk(loop):
         if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
             continue
-        steps = any(_steps_optimizer(script, training, inner) for inner in ast.walk(node))
+        calls = (
+            inner for inner in ast.walk(node) if getattr(getattr(inner, "func", None), "attr", "") == "step"
+        )
+        owners = [script.written(find_owner(call)) for call in calls if isinstance(call, ast.Call)]
+        steps = script.written(training.optimizer_name) in owners  # and not only a scheduler
         counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
         known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
         if steps and counts and known and "\n" not in script.written(node.test):
             _sync_when(script, loop, wrapped, script.written(node.test))
             return
-
-
-def _steps_optimizer(script: Script, training: Training, node: ast.AST) -> bool:
-    """Whether a call steps the optimizer, and not only a scheduler."""
-    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "step":
-        return False
-    return script.written(find_owner(node)) == script.written(training.optimizer_name)
 
 
 def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
@@ -207,9 +203,7 @@ def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
     for variable, _, statement in variable_writes(module):
         if variable == "CUDA_VISIBLE_DEVICES":
             script.delete(statement, "WS905", "every process would see the same GPU")
-    _use_numbered_gpu(script, header)
     _set_option(script, header, parser)
-    _drop_data_parallel(script)
 
 
 def _use_numbered_gpu(script: Script, header: Header) -> None:
@@ -341,18 +335,14 @@ def _judge(script: Script, node: ast.expr, scope: Scope, depth: int) -> set[str]
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, ast.Div) and not _is_number(script, node.right, scope):
             return {"mean"}
-        left = _judge(script, node.left, scope, depth - 1)
-        return left | (set() if isinstance(node.op, ast.Div) else _judge_factor(script, node, scope, depth))
+        kinds = _judge(script, node.left, scope, depth - 1)
+        right = set() if isinstance(node.op, ast.Div) else _judge(script, node.right, scope, depth - 1)
+        # The weight of a product is not a loss.
+        return kinds | (right - {"other"} if isinstance(node.op, ast.Mult) else right)
     if isinstance(node, ast.Call):
         return _judge_call(script, node, depth)
     value, where = script.follow(node, scope, 1)
     return {"other"} if value is node else _judge(script, value, where, depth - 1)
-
-
-def _judge_factor(script: Script, node: ast.BinOp, scope: Scope, depth: int) -> set[str]:
-    """The second part of a sum or a product; the weight of a product is no loss."""
-    kinds = _judge(script, node.right, scope, depth - 1)
-    return kinds - {"other"} if isinstance(node.op, ast.Mult) else kinds
 
 
 def _is_number(script: Script, node: ast.expr, scope: Scope) -> bool:

@@ -90,15 +90,10 @@ def _find_anchor(script: Script, training: Training, model: str) -> tuple[Scope,
 
 def _find_holder(script: Script, training: Training, model: str) -> Scope:
     """The method that sets ``self.model``; of several the one that makes the optimizer."""
-    scopes = [
-        script.scope(node)
-        for node in script.nodes(ast.Attribute)
-        if isinstance(node.ctx, ast.Store) and script.written(node) == model
-    ]
-    own = script.scope(training.optimizer)
-    if own in scopes or not scopes:
-        return own
-    return scopes[0]
+    stores = (node for node in script.nodes(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    scopes = [script.scope(node) for node in stores if script.written(node) == model]
+    optimizing = script.scope(training.optimizer)
+    return optimizing if optimizing in scopes or not scopes else scopes[0]
 
 
 def _find_use(script: Script, training: Training, number: int, scope: Scope) -> ast.stmt | None:
@@ -146,30 +141,17 @@ def _is_relevant(script: Script, node: ast.stmt, model: str) -> bool:
 
 def _common_block(script: Script, bound: ast.stmt, use: ast.stmt) -> list[ast.stmt]:
     """The innermost block that holds both."""
-    blocks = [script.block(bound)]
-    for above, _ in script.module.ancestors(bound):
-        if isinstance(above, ast.stmt):
-            blocks.append(script.block(above))
-    for block in blocks:
-        if _climb(script, use, block) is not None:
+    for above in (bound, *(above for above, _ in script.module.ancestors(bound))):
+        if isinstance(above, ast.stmt) and _climb(script, use, block := script.block(above)) is not None:
             return block
-    raise script.refuse(
-        bound, "the model is made apart from where it is trained", "make it in the same function"
-    )
+    message = "the model is made apart from where it is trained"
+    raise script.refuse(bound, message, "make it in the same function")
 
 
 def _climb(script: Script, node: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
     """The statement of a block in which a node lies."""
-    if node in block:
-        return node
-    return next(
-        (
-            above
-            for above, _ in script.module.ancestors(node)
-            if above in block and isinstance(above, ast.stmt)
-        ),
-        None,
-    )
+    around = (node, *(above for above, _ in script.module.ancestors(node)))
+    return next((above for above in around if isinstance(above, ast.stmt) and above in block), None)
 
 
 def _pass_on(script: Script, training: Training, wrapped: Wrapped) -> int:

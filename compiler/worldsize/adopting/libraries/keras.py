@@ -22,7 +22,7 @@ from worldsize.adopting.source.header import (
     write_header,
 )
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.refusals import list_fits
+from worldsize.adopting.training.refusals import APART, list_fits
 from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import constant_value, keyword_argument
 
@@ -45,7 +45,7 @@ def adopt_keras(script: Script) -> Parser:
         raise script.refuse(imported, "`fit` of Keras 3 cannot train on several workers", help_)
     fits = list_fits(module)
     if len(fits) > 1:
-        raise script.refuse(fits[1], "a second `fit` trains here", "give each training a script of its own")
+        raise script.refuse(fits[1], "a second `fit` trains here", APART)
     names = name_ranks(script)
     header = Header(names, imports={"import json": None, "import os": None})
     alias = next((bound for bound, full in module.names.items() if full == "tensorflow"), None)

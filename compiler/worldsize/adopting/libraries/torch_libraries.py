@@ -34,6 +34,7 @@ from worldsize.adopting.source.header import MARK, Header, name_ranks, write_hea
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.refusals import (
+    APART,
     is_automatic,
     keeps_strategy,
     refuse_repeated,
@@ -66,8 +67,7 @@ def adopt_lightning(script: Script) -> Parser:
     parser, header = _start(script)
     trainers = script.module.called("Trainer")
     if len(trainers) > 1:
-        help_ = "give each training a script of its own"
-        raise script.refuse(trainers[1], "a second `Trainer` is made here", help_)
+        raise script.refuse(trainers[1], "a second `Trainer` is made here", APART)
     trainer = trainers[0]
     refuse_turns(script)
     package = script.module.name_of(trainer.func).partition(".")[0]

@@ -208,16 +208,11 @@ def _find_taker(script: Script, call: ast.Call, position: int) -> tuple[ast.Func
 def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
     """The function that click decorates, or typer or fire call."""
     if options.library == "click":
-        return next(
-            (
-                node
-                for node in script.nodes(ast.FunctionDef)
-                if any(re.search("option|argument", ast.unparse(each)) for each in node.decorator_list)
-            ),
-            None,
-        )
-    functions = [script.module.parents.get(each.node) for each in options.declared]
-    arguments = functions[0] if functions else None
+        for node in script.nodes(ast.FunctionDef):
+            if any(re.search("option|argument", ast.unparse(each)) for each in node.decorator_list):
+                return node
+        return None
+    arguments = script.module.parents.get(options.declared[0].node) if options.declared else None
     function = script.module.parents.get(arguments) if arguments is not None else None
     return function if isinstance(function, ast.FunctionDef) else None
 

@@ -12,7 +12,7 @@ _GAMES = ("gym", "gymnasium", "gym_minigrid", "pettingzoo", "stable_baselines3")
 _TRAINERS = ("Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "ORPOTrainer", "KTOTrainer", "RewardTrainer")
 _DIVIDING = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy", "XLAStrategy")
 _ALONE = {"auto", "dp", "single_device", None}
-_APART = "give each training a script of its own"
+APART = "give each training a script of its own"
 
 
 def refuse_games(script: Script, tops: Mapping[str, ast.stmt]) -> None:
@@ -135,14 +135,14 @@ def refuse_repeated(script: Script, train: ast.Call) -> None:
             return
         loop = next(iter(script.loops(call)), None)
         if loop is not None:
-            raise script.refuse(call, "this trains once in each turn of a loop", _APART)
+            raise script.refuse(call, "this trains once in each turn of a loop", APART)
         function = script.scope(call)
         if isinstance(function, ast.Module):
             return
         calls = [each for each in script.calls(function) if _is_reached(script, each)]
         if len(calls) > 1:
             message = f"`{function.name}` trains, and is called here a second time"
-            raise script.refuse(calls[1], message, _APART)
+            raise script.refuse(calls[1], message, APART)
         call = calls[0] if calls else None
 
 
@@ -154,7 +154,7 @@ def refuse_second_library(script: Script) -> None:
     """
     loops = script.module.called("backward") if script.module.called("Accelerator") else []
     if loops:
-        raise script.refuse(loops[0], "a second training loop calls `backward()` here", _APART)
+        raise script.refuse(loops[0], "a second training loop calls `backward()` here", APART)
 
 
 def _is_reached(script: Script, call: ast.Call) -> bool:

@@ -22,7 +22,7 @@ from worldsize.adopting.training.feeding import (
     list_taken,
     unwrap_loader,
 )
-from worldsize.adopting.training.refusals import refuse_graphs
+from worldsize.adopting.training.refusals import APART, refuse_graphs
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.loops import list_backward_calls
 
@@ -131,19 +131,11 @@ def _find_backward(script: Script) -> ast.Call:
     if not calls:
         help_ = "name the script that trains the model"
         raise script.refuse(None, "no training loop: nothing calls `backward()`", help_)
-    scopes = {script.scope(call) for call in calls}
-    losses = {script.written(call.func) for call in calls}
-    loops = {
-        next((up for up, _ in script.module.ancestors(call) if isinstance(up, ast.For)), None)
-        for call in calls
-    }
-    if len(scopes) > 1 or len(loops) > 1:
-        raise script.refuse(
-            calls[1],
-            "a second training loop calls `backward()` here",
-            "give each training a script of its own",
-        )
-    if len(losses) > 1 and len(_step_owners(script)) > 1:
+    above = [[up for up, _ in script.module.ancestors(call) if isinstance(up, ast.For)] for call in calls]
+    loops = {next(iter(around), None) for around in above}
+    if len(set(map(script.scope, calls))) > 1 or len(loops) > 1:
+        raise script.refuse(calls[1], "a second training loop calls `backward()` here", APART)
+    if len({script.written(call.func) for call in calls}) > 1 and len(_step_owners(script)) > 1:
         raise _refuse_several(script, _step_owners(script))
     return calls[0]
 
@@ -231,7 +223,7 @@ def refuse_second_call(script: Script, call: ast.Call, frames: list[Frame]) -> E
     names = {getattr(frame.scope, "name", "") for frame in frames}
     name = next((each for each in names if each and each in ast.unparse(call.func)), ast.unparse(call.func))
     message = f"`{name}` trains, and is called here a second time"
-    return script.refuse(call, message, "give each training a script of its own")
+    return script.refuse(call, message, APART)
 
 
 def _find_optimizer(script: Script, step: ast.Call) -> ast.Call:
@@ -451,21 +443,16 @@ def _refuse_second(script: Script, loop: Loop, feed: Feed) -> None:
 
 def _find_loader(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
     if isinstance(node, ast.Call):  # `for batch in DataLoader(rows, …)`
-        return _read_inline(script, node)
+        if not script.called_name(node).endswith("DataLoader"):
+            return None
+        refuse_graphs(script, node)
+        return Feed("loader", node)
     scope = script.scope(loop)
     loader, wrappers = unwrap_loader(script, node, scope)
-    for each in wrappers:
-        if isinstance(node, ast.Name) and script.scope(each) is scope:
-            node = each.args[0]
+    for wrapper in wrappers:
+        if isinstance(node, ast.Name) and script.scope(wrapper) is scope:
+            node = wrapper.args[0]
     iterable = read_iterable(loop)
     if loader is None or (iterable is not None and any(loader is inner for inner in ast.walk(iterable))):
         return None
     return Feed("loader", loader, node)
-
-
-def _read_inline(script: Script, call: ast.Call) -> Feed | None:
-    """A loader without a name."""
-    if not script.module.name_of(call.func).endswith("DataLoader"):
-        return None
-    refuse_graphs(script, call)
-    return Feed("loader", call)

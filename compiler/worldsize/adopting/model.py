@@ -112,7 +112,7 @@ class ScriptProfile(Struct, frozen=True):
 
     def flag(self, role: Role) -> Flag | None:
         """The option that sets this, if there is one."""
-        return next((each for each in self.flags if each.role == role), None)
+        return next((flag for flag in self.flags if flag.role == role), None)
 
 
 class Adoption(Struct, frozen=True):

@@ -110,4 +110,4 @@ def _ends_program(script: Script, call: ast.Call) -> bool:
     if any(isinstance(held, ast.Assign) and name in map(script.written, held.targets) for held in assigned):
         return True
     functions = [node for node in script.nodes(ast.FunctionDef) if node.name == name]
-    return any("click" in ast.unparse(each) for node in functions for each in node.decorator_list)
+    return any("click" in ast.unparse(decorator) for node in functions for decorator in node.decorator_list)

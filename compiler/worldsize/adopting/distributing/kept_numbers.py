@@ -47,7 +47,7 @@ def _list_changing(script: Script, loop: EpochLoop) -> Iterator[ast.AST]:
         function = script.scope(declared)
         for node in ast.walk(function) if getattr(function, "name", "") in called else ():
             targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
-            if any(isinstance(each, ast.Name) and each.id in declared.names for each in targets):
+            if any(isinstance(target, ast.Name) and target.id in declared.names for target in targets):
                 yield node
 
 
@@ -92,9 +92,9 @@ def _list_globals(script: Script, loop: EpochLoop) -> list[ast.stmt]:
     scope = script.scope(loop)
     names = {name for node in script.nodes(ast.Global) for name in node.names if script.scope(node) is scope}
     return [
-        each
-        for each in script.module.tree.body
-        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(each))
+        statement
+        for statement in script.module.tree.body
+        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(statement))
     ]
 
 
@@ -288,7 +288,7 @@ def list_kept_changes(script: Script, loop: EpochLoop) -> list[Change]:
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 pairs = [(ast.unparse(target), value) for target, value in list_assigned(node)]
                 names = {name for name, value in pairs if name in compared or counts(name, value)}
-            if any(each.startswith("self.") for each in names) and not names & started:
+            if any(word.startswith("self.") for word in names) and not names & started:
                 found.append(node)  # type: ignore[arg-type]
     return found
 
@@ -296,8 +296,8 @@ def list_kept_changes(script: Script, loop: EpochLoop) -> list[Change]:
 def counts(name: str, value: ast.expr) -> bool:
     """Whether a value is ``self.step + 1``, for `self.step`."""
     sides = (value.left, value.right) if isinstance(value, ast.BinOp) else ()
-    return any(ast.unparse(each) == name for each in sides) and any(
-        isinstance(each, ast.Constant) for each in sides
+    return any(ast.unparse(side) == name for side in sides) and any(
+        isinstance(side, ast.Constant) for side in sides
     )
 
 

@@ -74,7 +74,7 @@ def _wait_for_first(script: Script, header: Header) -> None:
             written.setdefault((script.written(call.args[position]), script.scope(call)), call)
     waits: set[ast.stmt] = set()
     for _, call in script.module.calls if written else ():
-        for given in (*call.args, *(each.value for each in call.keywords)):
+        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
             writer = written.get((script.written(given), script.scope(call)))
             statement = script.statement(call)
             if writer is None or writer.lineno >= call.lineno or script.is_guarded(statement):

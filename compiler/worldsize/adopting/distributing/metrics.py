@@ -173,7 +173,7 @@ def _is_per_row(script: Script, scope: Scope, name: str, training: Training) -> 
     iterable = read_iterable(training.batch_loop)
     if iterable is not None:
         parts = [each for each in ast.walk(iterable) if isinstance(each, ast.Name | ast.Attribute)]
-        loaders |= {script.written(each) for each in parts}
+        loaders |= {script.written(part) for part in parts}
     for node in script.nodes(ast.BinOp):
         if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
             continue

@@ -23,9 +23,9 @@ def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
     if size is None and batches is not None:
         made = script.value(batches)  # the script's own sampler
         size = find_named(script, made, "batch_size") if isinstance(made, ast.Call) else None
-    for each in loader.keywords if size is None else ():
-        if each.arg is None:  # `**options`
-            mapping, _ = script.follow(each.value, script.scope(loader))
+    for keyword in loader.keywords if size is None else ():
+        if keyword.arg is None:  # `**options`
+            mapping, _ = script.follow(keyword.value, script.scope(loader))
             size = find_entry(mapping, "batch_size")
     if size is None:
         script.leave(loader, "no option sets the batch size here", "give `batch_size=` to the loader")
@@ -76,7 +76,7 @@ def _set_literals(script: Script, parser: Parser, loop: ast.AST, size: ast.expr)
 def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
     """The batch size among the arguments of a function in a module beside the script."""
     found = find_loader_function(script.module, script.module.name_of(call.func))
-    names = [each.arg for each in found[1].args.args] if found is not None else []
+    names = [parameter.arg for parameter in found[1].args.args] if found is not None else []
     pairs = zip(names, call.args, strict=False)
     return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
 
@@ -84,7 +84,7 @@ def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
 def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
     """The argument of a call that is for this, by the name of the parameter or by its own."""
     function = script.function(call)
-    names = [each.arg for each in function.args.args] if function is not None else []
+    names = [parameter.arg for parameter in function.args.args] if function is not None else []
     for name in names:
         value = script.argument(call, function, name) if function is not None else None
         if value is not None and find_role(name) == role:
@@ -159,7 +159,7 @@ def set_epochs(script: Script, parser: Parser, loop: ast.stmt | None) -> None:
             stop = node.args[min(1, len(node.args) - 1)]
             if len(node.args) > 1 and isinstance(stop, ast.BinOp) and isinstance(stop.op, ast.Add):
                 start = script.written(node.args[0])
-                parts = [each for each in (stop.left, stop.right) if script.written(each) != start]
+                parts = [part for part in (stop.left, stop.right) if script.written(part) != start]
                 stop = parts[0] if len(parts) == 1 else stop  # `range(start, start + n)`
             set_by_flag(script, parser, "epochs", stop)
             return

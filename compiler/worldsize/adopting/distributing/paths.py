@@ -200,7 +200,7 @@ def _write_to_output(
         for node in script.nodes(ast.Constant)
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
-    folders = [each for each in _list_folders(nodes) if each not in written]
+    folders = [folder for folder in _list_folders(nodes) if folder not in written]
     made = _list_made(script, folders)
     nodes += [node for node in made if node not in nodes]
     options = [node for node in nodes if _is_option(script, parser, node)]
@@ -221,9 +221,9 @@ def _write_to_output(
     if function is not None:
         _pass_folder(script, parser, function, hidden)
     known = {_clean(str(node.value)) for node in made} | written.keys()
-    missing = [each for each in _list_folders(apart) if each not in known]
-    within = [f'os.path.join({name}, "{each}")' for each in missing] or [name]
-    parser.then += [f"os.makedirs({each}, exist_ok=True)" for each in within]
+    missing = [folder for folder in _list_folders(apart) if folder not in known]
+    within = [f'os.path.join({name}, "{folder}")' for folder in missing] or [name]
+    parser.then += [f"os.makedirs({folder}, exist_ok=True)" for folder in within]
     if parser.function is not None:
         parser.then += list(_join_parameters(parser.function, options, name))
 
@@ -238,7 +238,7 @@ def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
         for node in script.nodes(kind)
         if _is_path(script, node) and script.written(node) in texts
     ]
-    return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
+    return [*made, *(inner for inner in alike if isinstance(inner, ast.expr) and inner not in made)]
 
 
 def _list_folders(nodes: list[ast.expr]) -> list[str]:

@@ -179,7 +179,7 @@ def refuse_several_gpus(script: Script) -> None:
 
 def may_use_gpu(script: Script, parser: Parser) -> bool:
     """Whether the script, or a module beside it, names a GPU; else it trains on the processor."""
-    if any(each.name in ("device", "accelerator") for each in parser.options.declared):
+    if any(option.name in ("device", "accelerator") for option in parser.options.declared):
         return True
     beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
     modules = [script.module, *(each for each in beside if each is not None)]
@@ -198,7 +198,7 @@ def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
             script.replace(call.args[0], "", "WS905", _DEVICE_REASON)
         elif name.endswith("cuda.set_device") and call.args:
             script.replace(call.args[0], header.names.local_rank, "WS905", _DEVICE_REASON)
-        elif name == "torch.device" and [constant_value(each) for each in call.args] == ["cuda", 0]:
+        elif name == "torch.device" and [constant_value(argument) for argument in call.args] == ["cuda", 0]:
             script.replace(call.args[1], header.names.local_rank, "WS905", _DEVICE_REASON)
     for variable, _, statement in variable_writes(module):
         if variable == "CUDA_VISIBLE_DEVICES":
@@ -220,19 +220,19 @@ def _set_option(script: Script, header: Header, parser: Parser) -> None:
     Raises:
         AdoptError: Where its value is kept cannot be told.
     """
-    for each in parser.options.declared:
-        if not _NUMBER.fullmatch(each.name) or not isinstance(each.flag.default, int | None):
+    for option in parser.options.declared:
+        if not _NUMBER.fullmatch(option.name) or not isinstance(option.flag.default, int | None):
             continue
-        if isinstance(each.node, ast.Call) and keyword_argument(each.node, "action") is not None:
+        if isinstance(option.node, ast.Call) and keyword_argument(option.node, "action") is not None:
             continue  # `--gpu` alone: whether there is one
-        value = parser.place.format(each.name)
+        value = parser.place.format(option.name)
         if parser.function is not None or parser.name:
             line = f"    {value} = {header.names.local_rank}  # each process uses the GPU of its local rank"
             parser.then += ["if torch.cuda.is_available():", line]
-        elif each.flag.type == "int":
+        elif option.flag.type == "int":
             help_ = "keep what is parsed in a variable, `args = parser.parse_args()`"
-            message = f"`{each.flag.option}` names a GPU, and every process would take the same"
-            raise script.refuse(each.node, message, help_)
+            message = f"`{option.flag.option}` names a GPU, and every process would take the same"
+            raise script.refuse(option.node, message, help_)
 
 
 def _drop_data_parallel(script: Script) -> None:

@@ -33,7 +33,7 @@ def agree_on_random_numbers(
     loose = [
         call
         for call in script.module.called(*makes)
-        if not any(keyword_argument(call, each) for each in ("random_state", "generator", "seed"))
+        if not any(keyword_argument(call, name) for name in ("random_state", "generator", "seed"))
         and (of_torch or script.module.name_of(call.func).endswith(_OF_NUMPY))
     ]
     if not loose:
@@ -115,9 +115,9 @@ def _name_seed(script: Script, parser: Parser, wrapped: Wrapped, seed: ast.expr)
 
 def find_seed(script: Script, parser: Parser, node: ast.expr) -> str | None:
     """The script's option for its seed, or the constant that it seeds with, as both are written at a node."""
-    for each in parser.options.declared:
-        if each.flag.role == "seed" and each.flag.type == "int" and each.flag.default is not None:
-            return find_read(script, parser, node, each.name)
+    for option in parser.options.declared:
+        if option.flag.role == "seed" and option.flag.type == "int" and option.flag.default is not None:
+            return find_read(script, parser, node, option.name)
     for call in script.module.called(*_SEEDS):
         seed = call.args[0] if call.args else None
         if isinstance(seed, ast.Name) and find_role(seed.id) == "seed":

@@ -55,7 +55,7 @@ def resume_from_checkpoints(
     _leave_lost(script, loop, extra, [each.name for each in objects if not each.is_plain])
     folder = name_folder(script, training, parser=parser, header=header)
     header.imports["import os"] = None
-    start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
+    start, latest, state = (script.new_name(word) for word in ("start_epoch", "latest", "state"))
     if isinstance(loop, ast.While):
         extra[name_epoch(script, loop)] = name_epoch(script, loop)
     optional = _list_optional(script, loop, parts)
@@ -240,7 +240,7 @@ def _list_copies(script: Script, scope: Scope, training: Training) -> list[str]:
         if isinstance(statement := script.module.parents.get(call), ast.Assign)
         if isinstance(statement.targets[0], ast.Name)
         and script.scope(statement) is scope
-        and any(script.written(each) == model for each in call.args[:1])
+        and any(script.written(argument) == model for argument in call.args[:1])
         and statement.targets[0].id in read
     ]
 
@@ -264,15 +264,15 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
 def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
     """Where files are opened with "w" for the whole loop: what the first run wrote is lost."""
     before = list_before(script, loop)
-    closed = {ast.unparse(each) for each in before if isinstance(each, ast.Expr)}
+    closed = {ast.unparse(statement) for statement in before if isinstance(statement, ast.Expr)}
     opening = [
-        each.value
-        for each in before
-        if isinstance(each, ast.Assign) and f"{ast.unparse(each.targets[0])}.close()" not in closed
+        statement.value
+        for statement in before
+        if isinstance(statement, ast.Assign) and f"{ast.unparse(statement.targets[0])}.close()" not in closed
     ]
     around = [above for above, _ in script.module.ancestors(loop) if isinstance(above, ast.With)]
     opening += [item.context_expr for block in around for item in block.items]
-    return [each for each in opening if "w" in mode_of_opened(each)]
+    return [node for node in opening if "w" in mode_of_opened(node)]
 
 
 def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
@@ -347,7 +347,7 @@ class _Asked:
             *self._script.nodes(ast.Attribute),
             *self._script.nodes(ast.Name),
         ]
-        names = [self._script.module.name_of(each).split(".") for each in nodes]
+        names = [self._script.module.name_of(inner).split(".") for inner in nodes]
         passed = any(parts[-1] == function.name and parts[0] not in self._libraries for parts in names)
         return passed or function.name.startswith("__")
 
@@ -438,8 +438,8 @@ def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
         for node in (ast.walk(top) if top is not None else ())
         if isinstance(node, ast.Call)
     ]
-    called = {ast.unparse(each) for each in calls}
-    called |= {ast.unparse(each.value) for each in calls if isinstance(each, ast.Attribute)}
+    called = {ast.unparse(call) for call in calls}
+    called |= {ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute)}
     beside = dict(list_classes_beside(script.module))
     found: dict[str, Kept] = {}
     for statement in (*list_before(script, loop), *list_made(script, loop)):
@@ -496,7 +496,7 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             assert isinstance(method, ast.FunctionDef)
             if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any("self." in ast.unparse(each) for each in targets):
+                if any("self." in ast.unparse(target) for target in targets):
                     yield method.name, node.value
             elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("self."):
                 changes = getattr(node.func, "attr", "") in _CHANGES
@@ -506,10 +506,10 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
 
 def _is_plain(class_: ast.ClassDef, made: ast.Call) -> bool:
     """Whether all that an object keeps, also what it is made with, are numbers and texts."""
-    given = [*made.args, *(each.value for each in made.keywords)]
+    given = [*made.args, *(keyword.value for keyword in made.keywords)]
     if (start := find_initializer(class_)) is not None:
         defaults = (*start.args.defaults, *start.args.kw_defaults)
-        given += [each for each in defaults if each is not None and ast.unparse(each) != "print"]
+        given += [default for default in defaults if default is not None and ast.unparse(default) != "print"]
     return all(map(_is_number, given)) and all(
         value is None or _is_number(value) for _, value in _list_stored(class_)
     )
@@ -522,5 +522,5 @@ def _is_number(node: ast.expr) -> bool:
         return not _HEAVY.search(ast.unparse(node))
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _PLAIN_CALLS:
         return True
-    parts = [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr_context)]
-    return isinstance(node, _PARTS) and all(_is_number(each) for each in parts)  # type: ignore[arg-type]
+    parts = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
+    return isinstance(node, _PARTS) and all(_is_number(part) for part in parts)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ def divide_rows(script: Script, training: Training, header: Header, parser: Pars
         _set_epoch(script, training)
         return
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
-    if rows is None or any(isinstance(each, ast.Starred) for each in loader.args):
+    if rows is None or any(isinstance(argument, ast.Starred) for argument in loader.args):
         raise script.refuse(
             loader, "which rows this loader reads cannot be told", "name them: `DataLoader(rows, …)`"
         )
@@ -111,7 +111,7 @@ def _add_sampler(
         )
         script.replace(rows, held, "WS903", "the sampler counts the rows")
         name = held
-    shuffle = next((each for each in loader.keywords if each.arg == "shuffle"), None)
+    shuffle = next((keyword for keyword in loader.keywords if keyword.arg == "shuffle"), None)
     place: ast.AST | None = shuffle
     drawn: ast.expr | None = shuffle.value if shuffle is not None else None
     if len(loader.args) > 2:
@@ -131,7 +131,7 @@ def _add_sampler(
         script.replace(options, f'{{**{text}, "shuffle": False}}', "WS903", reason)
         script.insert_behind(rows, f", {made}", "WS903", _REASON)
         return
-    none = next((each for each in loader.keywords if each.arg == "sampler"), None)
+    none = next((keyword for keyword in loader.keywords if keyword.arg == "sampler"), None)
     if none is not None:  # `sampler=None`
         script.replace(none, made, "WS903", _REASON)
         if place is not None:
@@ -153,7 +153,7 @@ def _make_sampler(script: Script, name: str, drawn: ast.expr | None, last: str) 
 
 def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None:
     """``options`` of ``DataLoader(rows, **options)``, where the script says `shuffle` for a mapping."""
-    starred = next((each.value for each in loader.keywords if each.arg is None), None)
+    starred = next((keyword.value for keyword in loader.keywords if keyword.arg is None), None)
     module = script.module
     says = any(constant_value(node) == "shuffle" for node in module.kinds.get(ast.Constant, ())) or any(
         keyword_argument(call, "shuffle") is not None for call in module.called("dict", "update")

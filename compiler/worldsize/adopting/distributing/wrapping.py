@@ -204,10 +204,10 @@ def _pass_to_others(script: Script, frame: Frame, wrapped: Wrapped, parameter: s
 
 
 def _find_parameter(script: Script, call: ast.Call, function: Function, name: str) -> str | None:
-    for each in (*function.args.args, *function.args.kwonlyargs):
-        value = script.argument(call, function, each.arg)
+    for parameter in (*function.args.args, *function.args.kwonlyargs):
+        value = script.argument(call, function, parameter.arg)
         if value is not None and script.written(value) == name:
-            return each.arg
+            return parameter.arg
     return None
 
 
@@ -246,9 +246,9 @@ def list_evaluations(script: Script, training: Training, region: ast.AST) -> lis
         if not isinstance(loop, ast.For) or loop is training.batch_loop:
             continue
         calls = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
-        reads = [each for each in ast.walk(loop.iter) if isinstance(each, ast.Name | ast.Attribute)]
+        reads = [inner for inner in ast.walk(loop.iter) if isinstance(inner, ast.Name | ast.Attribute)]
         values = [script.follow(each, script.scope(loop))[0] for each in reads]
-        loads = [each for each in values if script.called_name(each).endswith("DataLoader")]  # fmt: skip
+        loads = [value for value in values if script.called_name(value).endswith("DataLoader")]  # fmt: skip
         if loads and training.loader not in loads and training.backward not in calls:
             found.append(loop)
     return found
@@ -265,7 +265,7 @@ def _rename_in(script: Script, region: ast.AST, wrapped: Wrapped) -> int:
         elif isinstance(call.func, ast.Attribute) and script.written(call.func.value) == wrapped.model:
             _check_method(script, call, call.func, wrapped.model)
         elif script.function(call) is not None or "loss" in ast.unparse(call.func).lower():
-            for argument in (*call.args, *(each.value for each in call.keywords)):
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
                 if script.written(argument) == wrapped.model:
                     script.replace(argument, wrapped.name, "WS915", _REASON)
                     count += 1

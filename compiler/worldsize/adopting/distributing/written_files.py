@@ -34,8 +34,8 @@ def mode_of_opened(node: ast.expr) -> str:
         return ""
     of_path = isinstance(func, ast.Attribute) and not is_opener(node)
     given = node.args[0 if of_path else 1 :][:1]
-    values = [constant_value(each) for each in (*given, keyword_argument(node, "mode"))]
-    return next((each for each in values if isinstance(each, str) and set(each) <= set("rwaxbt+")), "")
+    values = [constant_value(part) for part in (*given, keyword_argument(node, "mode"))]
+    return next((value for value in values if isinstance(value, str) and set(value) <= set("rwaxbt+")), "")
 
 
 def is_opener(node: ast.Call) -> bool:
@@ -47,7 +47,7 @@ def is_opener(node: ast.Call) -> bool:
 
 def open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
     """Let the other processes write into nothing what goes to a file that is opened for a while."""
-    opening = [each.value for each in script.nodes(ast.Assign)]
+    opening = [statement.value for statement in script.nodes(ast.Assign)]
     opening += [item.context_expr for block in shared for item in block.items]
     for call in opening:
         if not isinstance(call, ast.Call) or not opens_to_write(call):
@@ -165,11 +165,11 @@ def _leave_settings_beside(script: Script) -> None:
         if isinstance(value, ast.Constant) and isinstance(value.value, str)
     }
     for call in script.module.called("torch.save") if texts else ():
-        for each in call.args[1:2]:
-            path = texts.get(getattr(each, "attr", ""))
+        for argument in call.args[1:2]:
+            path = texts.get(getattr(argument, "attr", ""))
             if path is not None:
                 help_ = "let an option set it"
-                script.leave(each, f"`{path}` is written beside the script, where a job loses it", help_)
+                script.leave(argument, f"`{path}` is written beside the script, where a job loses it", help_)
 
 
 def _find_saver(script: Script, call: ast.Call, *, or_logs: bool = False) -> ast.FunctionDef | None:
@@ -194,8 +194,8 @@ def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.C
 def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
     """The files that a function writes by names of its own: in its text, or by a default."""
     parts = function.args
-    names = [each.arg for each in parts.args]
-    given = {*names[: len(call.args)], *(each.arg for each in call.keywords)}
+    names = [argument.arg for argument in parts.args]
+    given = {*names[: len(call.args)], *(keyword.arg for keyword in call.keywords)}
     kept = dict(zip(names[len(names) - len(parts.defaults) :], parts.defaults, strict=True))
     texts = [value for name, value in kept.items() if name not in given]
     for written in _list_written(function, or_logs=True):

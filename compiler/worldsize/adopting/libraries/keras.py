@@ -232,7 +232,7 @@ def _is_same(script: Script, size: ast.expr, other: ast.expr | None) -> bool:
     """Whether two batches have one size, by what their texts stand for."""
     if other is None or size is other:
         return other is not None
-    values = [script.value(each) for each in (size, other)]
+    values = [script.value(part) for part in (size, other)]
     alike = ast.dump(values[0]) == ast.dump(values[1]) and isinstance(values[0], ast.Constant | ast.Attribute)
     return values[0] is values[1] or alike
 

@@ -150,14 +150,14 @@ def _import(script: Script, header: Header, module: str, name: str) -> str:
 
 def name_folder(script: Script, parser: Parser, header: Header, *nodes: ast.AST) -> str:
     """What names the folder at some nodes: an option, else the variable that a job has for its output."""
-    own = next((each.flag for each in parser.options.declared if each.flag.role == "checkpoints"), None)
+    own = next((option.flag for option in parser.options.declared if option.flag.role == "checkpoints"), None)
     seen = all(is_visible(script, parser, node) for node in nodes)
     if own is not None and own.default:  # it would resume by hand too
         parser.roles["--checkpoints"] = "checkpoints"
-        if not any(each.flag.role == "output" for each in parser.options.declared):
+        if not any(option.flag.role == "output" for option in parser.options.declared):
             parser.roles[own.option] = "output"
     elif own is not None and seen:
-        name = next(each.name for each in parser.options.declared if each.flag is own)
+        name = next(option.name for option in parser.options.declared if option.flag is own)
         return parser.place.format(name)
     if seen and (own is None or own.option != "--checkpoints"):
         return add_flag(parser, "checkpoints", None)

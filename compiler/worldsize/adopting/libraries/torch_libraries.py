@@ -154,7 +154,7 @@ def adopt_accelerate(script: Script) -> Parser:
     set_accumulation(script, parser, keyword_argument(accelerator, _ACCUMULATION))
     statement = module.parents.get(accelerator)
     name = script.written(statement.targets[0]) if isinstance(statement, ast.Assign) else "accelerator"
-    prepared = {script.written(each) for call in module.called("prepare") for each in call.args}
+    prepared = {script.written(argument) for call in module.called("prepare") for argument in call.args}
     for call in module.called("state_dict"):
         func = call.func
         if (
@@ -257,9 +257,9 @@ def _choose(script: Script, call: ast.Call) -> str | None:
     if given is not None:
         return "True" if given else None
     hooks = set(_list_hooks(script, script.scope(call), set()))
-    if hooks and all(each.startswith((*_EVALUATES, *_ENDS)) for each in hooks):
+    if hooks and all(hook.startswith((*_EVALUATES, *_ENDS)) for hook in hooks):
         return "True"
-    return "not self.training" if any(each.startswith(_EVALUATES) for each in hooks) else None
+    return "not self.training" if any(hook.startswith(_EVALUATES) for hook in hooks) else None
 
 
 def _list_hooks(script: Script, scope: Scope, seen: set[Scope]) -> list[str]:
@@ -269,8 +269,8 @@ def _list_hooks(script: Script, scope: Scope, seen: set[Scope]) -> list[str]:
     seen.add(scope)
     if scope.name.startswith((*_EVALUATES, *_ENDS, *_TRAINS)):
         return [scope.name]
-    callers = [script.scope(each) for each in script.calls(scope)]
-    return [hook for each in callers for hook in _list_hooks(script, each, seen)]
+    callers = [script.scope(call) for call in script.calls(scope)]
+    return [hook for caller in callers for hook in _list_hooks(script, caller, seen)]
 
 
 def _is_synced(script: Script, call: ast.Call) -> bool:
@@ -317,7 +317,7 @@ def resume_accelerate(
             place, f"`{name}` starts anew when a job resumes", "save and load it with the other state"
         )
     header.imports["import os"] = None
-    start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
+    start, latest, state = (script.new_name(word) for word in ("start_epoch", "latest", "state"))
     epoch = name_epoch(script, loop)
     load = [
         f"{start} = {start_from(script, loop, start)}",
@@ -372,9 +372,9 @@ def _loads_always(script: Script) -> bool:
 def _list_others(script: Script, loop: ast.For, prepared: Collection[str]) -> list[str]:
     """Schedules that are stepped, and not prepared: their state is not saved unless they are registered."""
     known = {
-        script.written(each)
+        script.written(argument)
         for call in script.module.called("register_for_checkpointing")
-        for each in call.args
+        for argument in call.args
     }
     names = {
         call.func.value.id
@@ -383,7 +383,7 @@ def _list_others(script: Script, loop: ast.For, prepared: Collection[str]) -> li
         if script.scope(call) is script.scope(loop) and _SCHEDULES.search(call.func.value.id)
     }
     made_inside = {
-        each for each in names if any(script.is_under(node, loop) for node in script.module.stores(each))
+        word for word in names if any(script.is_under(node, loop) for node in script.module.stores(word))
     }
     return sorted(names - known - made_inside - set(prepared))
 
@@ -395,7 +395,7 @@ _MAIN_ONLY = re.compile(r"\bis_(?:local_)?main_process\b")
 def reduce_sums(script: Script, accelerator: str, prepared: Collection[str]) -> None:
     """Reduce sums behind the loop that adds them up, where what divides them tells how; else say it."""
     for loop in script.nodes(ast.For):
-        loaders = {script.written(each) for each in ast.walk(loop.iter) if isinstance(each, ast.Name)}
+        loaders = {script.written(inner) for inner in ast.walk(loop.iter) if isinstance(inner, ast.Name)}
         calls = {getattr(node.func, "attr", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
         loaders &= set(prepared)
         if not loaders or calls & _GATHERS:
@@ -457,7 +457,7 @@ def _find_reduction(
         value, _ = script.follow(by, script.scope(loop))
         if name in sums and name == getattr(by, "id", ""):
             return "sum"
-        if not any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(divided)):
+        if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(divided)):
             continue
         if isinstance(by, ast.Name) and by.id in counted:
             return "sum" if by.id in sums else "mean"
@@ -483,7 +483,7 @@ def _list_divisions(script: Script, loop: ast.For) -> list[tuple[ast.expr, ast.e
 
 def _write(script: Script, name: str, how: str, accelerator: str) -> str:
     """The line that reduces; a tensor of which the script reads a part stays one."""
-    if any(getattr(each.value, "id", "") == name for each in script.nodes(ast.Attribute)):
+    if any(getattr(node.value, "id", "") == name for node in script.nodes(ast.Attribute)):
         return f'{name} = {accelerator}.reduce({name}, "{how}")'
     number = f"float({name})" if how == "mean" else name
     tensor = f"torch.tensor({number}, device={accelerator}.device)"

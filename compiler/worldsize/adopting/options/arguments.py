@@ -45,7 +45,7 @@ def read_arguments(
         elif word == subcommand and not inner:
             inner = True
         else:
-            flag = next((each for each in flags if _takes_word(each, found)), None)
+            flag = next((option for option in flags if _takes_word(option, found)), None)
             found.append(
                 Given(flag, (word,), word, flag.inner if flag is not None else inner, is_named=False)
             )
@@ -91,9 +91,9 @@ def find_given(
 ) -> str | None:
     """The value of an option on a command line; None if it is not there."""
     values = [
-        each.value
-        for each in read_arguments(flags, arguments, subcommand)
-        if each.flag is not None and each.flag is flag
+        argument.value
+        for argument in read_arguments(flags, arguments, subcommand)
+        if argument.flag is not None and argument.flag is flag
     ]
     return next(reversed(values), None)
 
@@ -106,7 +106,7 @@ def add_data(profile: ScriptProfile, arguments: Sequence[str], data: Path) -> tu
     flag = profile.flag("data")
     if flag is None or not _can_be_unnamed(flag):
         return tuple(arguments)
-    order = [each for each in profile.flags if _can_be_unnamed(each)]
+    order = [option for option in profile.flags if _can_be_unnamed(option)]
     given = read_arguments(profile.flags, arguments, profile.subcommand)
     free = [each for each in given if not each.is_named]
     if len(free) >= len(order):

@@ -113,15 +113,15 @@ def _find_file(script: Script, value: ast.expr) -> Path | None:
 def _list_files(script: Script, node: ast.expr, depth: int) -> Iterator[Path]:
     """The files beside the script whose names are in an expression, or in what it is made of."""
     folder = Path(script.module.source.path).absolute().parent
-    for each in ast.walk(node) if depth else ():
-        name = _name_file(script, each)
+    for inner in ast.walk(node) if depth else ():
+        name = _name_file(script, inner)
         if name is not None:
             path = (folder / name).resolve()
             if path.suffix in SUFFIXES and path.is_file() and path.is_relative_to(folder.resolve()):
                 yield path
-        elif isinstance(each, ast.Name):
-            value = script.value(each)
-            if value is not each:
+        elif isinstance(inner, ast.Name):
+            value = script.value(inner)
+            if value is not inner:
                 yield from _list_files(script, value, depth - 1)
 
 
@@ -132,7 +132,7 @@ def _name_file(script: Script, node: ast.AST) -> str | None:
         if declared is None:
             return None
         options = read_options(script.module)
-        flags = [each.flag for each in options.declared]
+        flags = [option.flag for option in options.declared]
         given = find_given(declared.flag, flags, script.arguments, options.subcommand)
         default = declared.flag.default
         return given or (default if isinstance(default, str) else None)

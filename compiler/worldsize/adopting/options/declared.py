@@ -49,7 +49,7 @@ class Options(Struct, eq=False):
 
     def named(self, name: str) -> Declared | None:
         """The option that is read by a name."""
-        return next((each for each in self.declared if each.name == name), None)
+        return next((option for option in self.declared if option.name == name), None)
 
 
 def read_options(module: Module) -> Options:
@@ -80,7 +80,7 @@ def _read_typer(module: Module) -> Options:
     commands: list[tuple[ast.FunctionDef, list[Declared]]] = [
         (function, list(_read_parameters(module, function, "typer")))
         for function in module.kinds.get(ast.FunctionDef, ())
-        if any(_makes_command(each) for each in function.decorator_list)
+        if any(_makes_command(decorator) for decorator in function.decorator_list)
     ]
     if not commands:
         return Options(None, [])
@@ -161,7 +161,7 @@ def _read_click(module: Module) -> Iterator[Declared]:
         interface = Interface()
         is_option = module.name_of(call.func).endswith("option")
         read_parameter(define_alone(module), interface, module, call, is_option=is_option)
-        yield from (_describe(module, each, call) for each in _list_options(interface))
+        yield from (_describe(module, option, call) for option in _list_options(interface))
 
 
 def _list_options(interface: Interface) -> list[Option]:
@@ -186,12 +186,12 @@ def _is_path(module: Module, node: ast.AST | None) -> bool:
 def _evaluate_default(module: Module, node: ast.AST | None) -> object:
     """What a default is known to be; of ``Path("data")`` and ``Path("data") / "train"`` the text."""
     if isinstance(node, ast.Call) and _is_path(module, node):
-        parts = [evaluate(define_alone(module), module, each) for each in node.args]
+        parts = [evaluate(define_alone(module), module, argument) for argument in node.args]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         parts = [_evaluate_default(module, node.left), _evaluate_default(module, node.right)]
     else:
         return evaluate(define_alone(module), module, node)
-    texts = [each for each in parts if isinstance(each, str)]
+    texts = [part for part in parts if isinstance(part, str)]
     if parts and len(texts) == len(parts):
         return PurePosixPath(*texts).as_posix()
     return evaluate(define_alone(module), module, node)
@@ -297,12 +297,12 @@ def list_fields(module: Module, class_: ast.ClassDef) -> Iterator[Field]:
         above = classes.get(getattr(base, "id", ""))
         if above is not None and above is not class_:
             yield from list_fields(module, above)
-    for each in class_.body:
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            given = each.value
+    for statement in class_.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            given = statement.value
             if isinstance(given, ast.Call) and not given.args:  # `field(default=64)`
                 given = keyword_argument(given, "default")
-            yield Field(each.target.id, each.annotation, given, each.value is None, each)
+            yield Field(statement.target.id, statement.annotation, given, statement.value is None, statement)
 
 
 def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
@@ -317,7 +317,7 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
         names = (ast.unparse(target), f"{ast.unparse(target)}.name")
         for field in list_fields(module, class_):
             known = dict.fromkeys(names, field.name)
-            words = [_spell_word(each, known) for each in call.args]
+            words = [_spell_word(argument, known) for argument in call.args]
             option = next((word for word in words if word and word.startswith("--")), None)
             if option is not None:
                 yield option, field
@@ -326,7 +326,7 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
 
 def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
     """The class whose fields ``fields(Settings)`` or ``Settings.__dataclass_fields__.items()`` gives."""
-    classes = {each.name: each for each in module.kinds.get(ast.ClassDef, ())}
+    classes = {class_.name: class_ for class_ in module.kinds.get(ast.ClassDef, ())}
     node: ast.expr = iterable
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("items", "values", "keys"):
         assert isinstance(node.func, ast.Attribute)
@@ -355,7 +355,7 @@ def _spell_word(node: ast.expr, known: dict[str, str]) -> str | None:
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         parts = [node.left, node.right]
     if parts:
-        texts = [text for each in parts if (text := _spell_word(each, known)) is not None]
+        texts = [text for part in parts if (text := _spell_word(part, known)) is not None]
         return "".join(texts) if len(texts) == len(parts) else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
         base, given = _spell_word(node.func.value, known), [constant_value(each) for each in node.args]

@@ -81,7 +81,7 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
     declared = declared or find_field_option(script, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
-        taken = any(each.flag.role == role for each in parser.options.declared)
+        taken = any(option.flag.role == role for option in parser.options.declared)
         if taken and parser.function is None:
             what = role.replace("_", " ")
             script.leave(
@@ -111,7 +111,7 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
 def _leave_unread(script: Script, call: ast.Call) -> None:
     """Report once that it cannot be told whether an option sets a number."""
     message = "which options are declared here cannot be read, so the spec sets no number by them"
-    if not any(each.message == message for each in script.obstacles):
+    if not any(obstacle.message == message for obstacle in script.obstacles):
         script.leave(call, message, 'declare each by its name: `add_argument("--batch-size", …)`')
 
 
@@ -155,9 +155,9 @@ def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
 def _find_default(parser: Parser, value: ast.expr) -> Declared | None:
     """The parameter of the command whose default this is: it is an option already."""
     function = parser.function
-    for each in parser.options.declared if function is not None else ():
-        if isinstance(each.node, ast.arg) and find_default(function, each.name) is value:  # type: ignore[arg-type]
-            return each
+    for option in parser.options.declared if function is not None else ():
+        if isinstance(option.node, ast.arg) and find_default(function, option.name) is value:  # type: ignore[arg-type]
+            return option
     return None
 
 
@@ -177,11 +177,11 @@ def _read_number(node: ast.expr) -> int | float | None:
 def list_flags(parser: Parser) -> tuple[Flag, ...]:
     """The options of the adopted script."""
     declared = []
-    for each in parser.options.declared:
-        role = parser.roles.get(each.flag.option, each.flag.role)
-        if role in parser.roles.values() and each.flag.option not in parser.roles:
+    for option in parser.options.declared:
+        role = parser.roles.get(option.flag.option, option.flag.role)
+        if role in parser.roles.values() and option.flag.option not in parser.roles:
             role = None  # another option is what the training uses
-        declared.append(structs.replace(each.flag, role=role))
+        declared.append(structs.replace(option.flag, role=role))
     return (*declared, *parser.added)
 
 
@@ -217,7 +217,7 @@ def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef,
             script.insert_decorator(function, line, None, reason)
             script.insert_behind(last, f",{gap}{name}", None, reason)
         else:
-            typed = any(each.annotation is not None for each in function.args.args)
+            typed = any(parameter.annotation is not None for parameter in function.args.args)
             value = _show_value(flag.default)
             kind = flag.type if flag.default is not None or flag.type == "str" else f"{flag.type} | None"
             text = f"{name}: {kind} = {value}" if typed else f"{name}={value}"
@@ -251,9 +251,9 @@ def find_field_option(script: Script, parser: Parser, value: ast.expr) -> Declar
         if given is not None:
             found = find_option(parser, given)
             return found or find_option(parser, script.follow(given, script.scope(call))[0])
-        if any(each.arg is None for each in call.keywords):
+        if any(keyword.arg is None for keyword in call.keywords):
             return parser.options.named(name)
-    read = (script.written(each) for each in script.nodes(ast.Attribute) if each.attr == name)
+    read = (script.written(node) for node in script.nodes(ast.Attribute) if node.attr == name)
     only_declares = not calls and f"{class_.name}.{name}" not in read  # the script reads what it parses
     # `setattr(settings, name, value)` for each option
     return parser.options.named(name) if only_declares or script.module.called("setattr") else None

@@ -86,14 +86,14 @@ def _is_spread(script: Script, parser: Parser) -> bool:
     classes = {each.name: each for each in script.nodes(ast.ClassDef)}
     for call in script.nodes(ast.Call):
         name = getattr(call.func, "id", "")
-        if not any(each.arg is None and ast.unparse(each.value) in spread for each in call.keywords):
+        if not any(keyword.arg is None and ast.unparse(keyword.value) in spread for keyword in call.keywords):
             continue
         taker = functions.get(name) or (find_initializer(classes[name]) if name in classes else None)
         if taker is not None:
             return taker.args.kwarg is None
         decorators = classes[name].decorator_list if name in classes else []
         replaces = script.module.name_of(call.func) == "dataclasses.replace"
-        if replaces or any("dataclass" in ast.unparse(each) for each in decorators):
+        if replaces or any("dataclass" in ast.unparse(decorator) for decorator in decorators):
             return True
     return False
 
@@ -142,7 +142,7 @@ def _follow_parsed(
     last = max(declared, key=lambda each: each.lineno)
     assert isinstance(last.func, ast.Attribute)
     loops = [each for each, _ in script.module.ancestors(last) if isinstance(each, ast.For | ast.While)]
-    inside = [each for each in loops if script.scope(each) is script.scope(last)]
+    inside = [loop for loop in loops if script.scope(loop) is script.scope(last)]
     behind = inside[-1] if inside else script.statement(last)
     start = Parser(options, "", behind=behind, parser=script.written(last.func.value))
     node: ast.AST | None = parse
@@ -200,7 +200,7 @@ def _find_taker(script: Script, call: ast.Call, position: int) -> tuple[ast.Func
         made = isinstance(above, ast.ClassDef)
         called = above.name if isinstance(above, ast.ClassDef) and node.name == "__init__" else node.name
         if name == called:
-            names = [each.arg for each in node.args.args][made:]
+            names = [parameter.arg for parameter in node.args.args][made:]
             return (node, names[position]) if position < len(names) else None
     return None
 
@@ -209,7 +209,7 @@ def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
     """The function that click decorates, or typer or fire call."""
     if options.library == "click":
         for node in script.nodes(ast.FunctionDef):
-            if any(re.search("option|argument", ast.unparse(each)) for each in node.decorator_list):
+            if any(re.search("option|argument", ast.unparse(decorator)) for decorator in node.decorator_list):
                 return node
         return None
     arguments = script.module.parents.get(options.declared[0].node) if options.declared else None
@@ -289,7 +289,7 @@ class _Holders:
         if isinstance(scope, ast.Module):
             yield from self._list_of_file(line)
             return
-        names = {each.arg: 0 for each in (*scope.args.args, *scope.args.kwonlyargs)}
+        names = {parameter.arg: 0 for parameter in (*scope.args.args, *scope.args.kwonlyargs)}
         names |= self._script.list_bound(scope)
         for name, bound in names.items():
             found = self._judge_name(name, scope, _DEPTH) if bound < line else None
@@ -332,7 +332,7 @@ class _Holders:
     def _fills(self, call: ast.Call, scope: Scope, depth: int) -> bool:
         """Whether a call makes settings of all options, of which one is asked for."""
         class_ = self._script.classes.get(getattr(call.func, "id", ""))
-        spread = [each.value for each in call.keywords if each.arg is None]
+        spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
         if class_ is None or depth == 0 or not self._script.bindings(self._field, class_):
             return False
         return any(self._judge(each, scope, depth - 1) is True for each in spread)

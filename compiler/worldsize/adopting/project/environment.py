@@ -44,11 +44,11 @@ class Environment(Struct, frozen=True):
 def list_local_modules(folder: Path, script: str) -> tuple[str, ...]:
     """The modules and packages of a folder that a script there can import."""
     names = (
-        each.stem if each.is_file() else each.name
-        for each in folder.iterdir()
-        if each.name != script
-        and (each.suffix == ".py" or (each.is_dir() and any(each.glob("*.py"))))
-        and not each.name.startswith(".")
+        path.stem if path.is_file() else path.name
+        for path in folder.iterdir()
+        if path.name != script
+        and (path.suffix == ".py" or (path.is_dir() and any(path.glob("*.py"))))
+        and not path.name.startswith(".")
     )
     return tuple(sorted(name for name in names if name.isidentifier()))
 
@@ -96,8 +96,8 @@ _read_providers = cache(metadata.packages_distributions)  # each installed file 
 
 def _choose(module: str, packages: Sequence[str]) -> str | None:
     """The package of a module; of several that share it, the one with its name, else the first."""
-    normal = [normalise(each) for each in packages]
-    return next((each for each in normal if each == normalise(module)), min(normal, default=None))
+    normal = [normalise(package) for package in packages]
+    return next((name for name in normal if name == normalise(module)), min(normal, default=None))
 
 
 def _pin(package: str) -> dict[str, str]:
@@ -123,7 +123,7 @@ def _choose_build(pins: dict[str, str], instance_type: str) -> list[str]:
         return judge_build("torch", version, tag, f"torch=={version}", size) is None
 
     builds = cuda.find_builds("torch", version)
-    tag = next((each.tag for each in reversed(builds) if each.tag and works(each.tag)), None)
+    tag = next((build.tag for build in reversed(builds) if build.tag and works(build.tag)), None)
     if works(None) or tag is None:
         return []
     pins["torch"] = f"torch=={version}+{tag}"

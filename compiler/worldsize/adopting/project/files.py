@@ -157,7 +157,7 @@ def _read_settings(
 def _list_files(folder: Path, module: str) -> list[Path]:
     if (folder / f"{module}.py").is_file():
         return [folder / f"{module}.py"]
-    return sorted(each for each in (folder / module).rglob("*.py") if each.is_file())
+    return sorted(path for path in (folder / module).rglob("*.py") if path.is_file())
 
 
 def _list_imports(text: bytes) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _list_imports(text: bytes) -> Iterator[str]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (each.name.partition(".")[0] for each in node.names)
+            yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.module.partition(".")[0]
 

@@ -119,7 +119,7 @@ def leave_paths_behind(script: Script, defaults: Collection[object]) -> None:
     Those of options become inputs. The others stand in the text, or in a configuration that it names.
     """
     folder = Path(script.module.source.path).parent
-    told = {(each.span.line, each.span.column) for each in script.obstacles}
+    told = {(obstacle.span.line, obstacle.span.column) for obstacle in script.obstacles}
     named = {value for value in defaults if isinstance(value, str)}
     for node in script.nodes(ast.Constant):
         value = node.value
@@ -154,8 +154,8 @@ def _list_configured(script: Script, folder: Path) -> Iterator[tuple[ast.Constan
             continue
         path = folder / name
         if _exists(path) and path.is_file() and goes_with_code(path, folder):
-            texts = dict.fromkeys(each.text for each in _list_scalars(yaml.load(str(path)).root))
-            yield from ((node, name, each) for each in texts if _NAME.fullmatch(each))
+            texts = dict.fromkeys(scalar.text for scalar in _list_scalars(yaml.load(str(path)).root))
+            yield from ((node, name, text) for text in texts if _NAME.fullmatch(text))
 
 
 def _list_scalars(node: nodes.Node | None) -> Iterator[nodes.Scalar]:
@@ -188,15 +188,15 @@ def choose_data_option(profile: ScriptProfile, arguments: Sequence[str]) -> Scri
     given = read_arguments(profile.flags, arguments, profile.subcommand)
     named = [argument.flag for argument in given if argument.is_named]
     lacking = [
-        each
-        for each in profile.flags
-        if each.required and each.role is None and each.type == "str" and each not in named
+        flag
+        for flag in profile.flags
+        if flag.required and flag.role is None and flag.type == "str" and flag not in named
     ]
     if profile.flag("data") is not None or len(lacking) != 1:
         return profile
     taking = structs.replace(lacking[0], role="data")
     return structs.replace(
-        profile, flags=tuple(taking if each is lacking[0] else each for each in profile.flags)
+        profile, flags=tuple(taking if flag is lacking[0] else flag for flag in profile.flags)
     )
 
 

@@ -368,7 +368,7 @@ def _arguments(request: Request, batch: int, processes: int, out: Path) -> Itera
 def _explain_end(name: str, ended: Ended, ranks: Sequence[Recorded], request: Request) -> Failed | None:
     """Why a side has no curve; None where it has one."""
     what = "the original" if name == "original" else "the adopted script"
-    steps = min(len(each.losses) for each in ranks)
+    steps = min(len(rank.losses) for rank in ranks)
     if ended.timed_out and not steps:
         return Failed(
             f"{what} took no step in {request.seconds:g} seconds",
@@ -422,7 +422,7 @@ def _reasons(profile: ScriptProfile, batch: int, *, shuffled_here: bool) -> Iter
             " on GPUs, `SyncBatchNorm.convert_sync_batchnorm(model)` restores the batch"
         )
     if profile.has_dropout:
-        option = next((each.option for each in profile.flags if "dropout" in each.option), None)
+        option = next((flag.option for flag in profile.flags if "dropout" in flag.option), None)
         off = f"`--arguments '{option} 0'`" if option is not None else "in a copy, set its rate to 0"
         yield f"each process draws its own dropout masks (for a proof without them: {off})"
     if profile.draws_noise:
@@ -514,7 +514,7 @@ def _size(entry: Path) -> int:
     total = 0
     for folder, folders, files in os.walk(entry):
         folders[:] = [each for each in folders if each not in LEFT_OUT]
-        total += sum((Path(folder) / each).lstat().st_size for each in files)
+        total += sum((Path(folder) / path).lstat().st_size for path in files)
         if total > COPIED_BYTES:
             break
     return total

@@ -364,7 +364,7 @@ class Draws:
     def add(self, name: str, epoch: int, indices: Any) -> None:
         """A batch has been drawn."""
         drawn = indices if isinstance(indices, list) else [indices]
-        self._recording.write(draw=name, epoch=epoch, indices=[int(each) for each in drawn])
+        self._recording.write(draw=name, epoch=epoch, indices=[int(value) for value in drawn])
 
 
 def innermost_sampler(sampler: Any) -> Any:
@@ -454,8 +454,8 @@ def merge_draws(paths: Sequence[str]) -> dict[str, Any]:
                     drops_last.add(entry["length"])
         ranks.append(batches)
     merged = {
-        name: [[index for part in parts for index in part] for parts in zip(*(each[name] for each in ranks))]  # noqa: B905
+        name: [[index for part in parts for index in part] for parts in zip(*(rank[name] for rank in ranks))]  # noqa: B905
         for name in ranks[0]
-        if all(name in each for each in ranks)
+        if all(name in rank for rank in ranks)
     }
     return {"batches": merged, "drops_last": drops_last}

@@ -133,7 +133,7 @@ def find_function_beside(module: Module, called: str) -> tuple[Module, ast.Funct
 def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
     """The function beside the script that makes a `DataLoader`, by its full name in the script."""
     found = find_function_beside(module, called)
-    inner = {id(each) for each in ast.walk(found[1])} if found is not None else set()
+    inner = {id(node) for node in ast.walk(found[1])} if found is not None else set()
     makes = found is not None and any(id(call) in inner for call in found[0].called("DataLoader"))
     return found if makes else None
 
@@ -194,4 +194,4 @@ def _list_files(module: Module, folders: Sequence[Path]) -> Iterator[tuple[Path,
             for length in range(1, len(parts) + 1):
                 below = folder.joinpath(*parts[:length])
                 files = (below / "__init__.py", below.with_name(f"{below.name}.py"))
-                yield from ((each, statement) for each in files if each.is_file())
+                yield from ((path, statement) for path in files if path.is_file())

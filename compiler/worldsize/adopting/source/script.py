@@ -141,8 +141,8 @@ class Script(Tracer):
 
     def set_keyword(self, call: ast.Call, name: str, text: str, rule: str | None, reason: str) -> None:
         """Give a keyword argument of a call this value, also where it has another."""
-        given = next((each for each in call.keywords if each.arg == name), None)
-        own = [each for each in (*call.args, *call.keywords) if self._is_inside(each, call)]
+        given = next((keyword for keyword in call.keywords if keyword.arg == name), None)
+        own = [argument for argument in (*call.args, *call.keywords) if self._is_inside(argument, call)]
         behind = max(own, key=self.end, default=None)
         if given is not None:
             if self.written(given.value) != text:
@@ -177,7 +177,7 @@ class Script(Tracer):
         parts = function.args
         known = (*parts.posonlyargs, *parts.args, *parts.kwonlyargs)
         if known:
-            defaults = (each for each in (*parts.defaults, *parts.kw_defaults) if each is not None)
+            defaults = (default for default in (*parts.defaults, *parts.kw_defaults) if default is not None)
             gap = self.gap(max(known, key=self.end), function)
             self.insert_behind(max((*known, *defaults), key=self.end), f",{gap}{text}", rule, reason)
             return

@@ -80,9 +80,9 @@ class Tracer:
     def _list_known(self, bound: Iterable[Binding]) -> list[Bound]:
         """The bindings of which the value is known: statement, value, position in it."""
         return [
-            (self.statement(each.target), each.value, each.position)
-            for each in bound
-            if each.value is not None
+            (self.statement(binding.target), binding.value, binding.position)
+            for binding in bound
+            if binding.value is not None
         ]
 
     def bindings(self, name: str, scope: ast.AST) -> list[Bound]:
@@ -209,7 +209,7 @@ class Tracer:
     def _step_name(
         self, name: str, scope: Scope, besides: ast.expr | None = None
     ) -> tuple[ast.expr, Scope] | None:
-        bound = [each for each in self.bindings(name, scope) if each[1] is not besides]
+        bound = [binding for binding in self.bindings(name, scope) if binding[1] is not besides]
         if not bound and is_parameter(scope, name):
             assert not isinstance(scope, ast.Module)
             calls = self.calls(scope)

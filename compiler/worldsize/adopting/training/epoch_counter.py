@@ -45,9 +45,9 @@ def _list_ends(loop: ast.While) -> list[ast.expr]:
     if isinstance(loop.test, ast.Compare):
         return []
     return [
-        each.test
-        for each in ast.walk(loop)
-        if isinstance(each, ast.If) and any(isinstance(last, ast.Break | ast.Return) for last in each.body)
+        node.test
+        for node in ast.walk(loop)
+        if isinstance(node, ast.If) and any(isinstance(last, ast.Break | ast.Return) for last in node.body)
     ]
 
 
@@ -62,7 +62,7 @@ def _adds_one(step: ast.stmt) -> bool:
 def _starts_from_number(script: Script, loop: ast.While, name: str) -> bool:
     """Whether it does, in the block of the loop, where a checkpoint can set it too."""
     block = script.block(loop)
-    pairs = [pair for each in block[: block.index(loop)] for pair in list_assigned(each)]
+    pairs = [pair for statement in block[: block.index(loop)] for pair in list_assigned(statement)]
     values = [value for target, value in pairs if isinstance(target, ast.Name) and target.id == name]
     return bool(values) and isinstance(values[-1], ast.Constant) and type(values[-1].value) is int
 

@@ -145,7 +145,7 @@ def _list_draws(script: Script, top: ast.AST, depth: int) -> Iterator[tuple[ast.
             continue
         name = script.module.name_of(node.func)
         if name in _DRAWS:
-            is_own = any(each.arg == "generator" for each in node.keywords)
+            is_own = any(keyword.arg == "generator" for keyword in node.keywords)
             yield node, "" if is_own else name.partition(".")[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _GENERATORS:
             value, _ = script.follow(node.func.value, script.scope(node))
@@ -211,7 +211,7 @@ def find_phases(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
         return None
     phases = _find_phases(script, node)
     mapping, _ = script.follow(node.value, script.scope(loop))
-    key = next((each for each in phases if str(each.value).lower().startswith("train")), None)
+    key = next((phase for phase in phases if str(phase.value).lower().startswith("train")), None)
     if key is None:
         return None
     call: ast.expr | None = None
@@ -233,7 +233,7 @@ def _find_phases(script: Script, node: ast.Subscript) -> list[ast.Constant]:
     for above, _ in script.module.ancestors(node):
         if isinstance(above, ast.For) and getattr(above.target, "id", None) == node.slice.id:
             parts = above.iter.elts if isinstance(above.iter, ast.List | ast.Tuple) else []
-            return [each for each in parts if isinstance(each, ast.Constant)]
+            return [part for part in parts if isinstance(part, ast.Constant)]
     return []
 
 
@@ -275,7 +275,7 @@ def find_repeated(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
 def _list_makers(script: Script, loop: Loop, node: ast.expr) -> Iterator[ast.Call]:
     """The calls that make the iterator: around a name in the head of a loop, or bound to that name."""
     iterable = read_iterable(loop)
-    inside = {id(each) for each in ast.walk(iterable)} if iterable is not None else set()
+    inside = {id(inner) for inner in ast.walk(iterable)} if iterable is not None else set()
     for above, _ in script.module.ancestors(node):
         if id(above) not in inside:
             break
@@ -306,7 +306,7 @@ def _find_generator(script: Script, call: ast.Call) -> tuple[Function, ast.stmt,
         if not isinstance(script.module.parents.get(node), ast.While):
             continue
         assert function is not None
-        if isinstance(node, ast.For) and any(isinstance(each, ast.Yield) for each in ast.walk(node)):
+        if isinstance(node, ast.For) and any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
             return function, node, _unwrap(node.iter)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.YieldFrom):
             return function, node, _unwrap(node.value.value)

@@ -100,7 +100,7 @@ def find_module_name(module: Module) -> str | None:
     inside = script.relative_to(above).with_suffix("").parts
     if len(inside) <= depth:  # a folder without `__init__.py`
         inside = script.with_suffix("").parts[-depth - 1 :]
-    return ".".join(inside) if depth and all(each.isidentifier() for each in inside) else None
+    return ".".join(inside) if depth and all(part.isidentifier() for part in inside) else None
 
 
 def find_optimizer_name(module: Module) -> str | None:
@@ -155,7 +155,7 @@ def _keeps_last(modules: Sequence[Module], framework: Framework) -> bool:
 def _shuffles(module: Module) -> bool:
     loaders = module.called("DataLoader")
     drawn = [keyword_argument(call, "shuffle") for call in loaders]
-    return not loaders or any(each is not None and constant_value(each) is not False for each in drawn)
+    return not loaders or any(value is not None and constant_value(value) is not False for value in drawn)
 
 
 def _list_paths(module: Module, names: Collection[str], mode: str) -> tuple[str, ...]:
@@ -164,14 +164,14 @@ def _list_paths(module: Module, names: Collection[str], mode: str) -> tuple[str,
     for name, call in module.calls:
         last = name.rpartition(".")[2]
         if last == "open":
-            modes = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "mode")]
+            modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
             opened = next((str(constant_value(each)) for each in modes), "r")
             chosen = mode == ("w" if set(opened) & set("wax+") else "r")
         else:
             chosen = last in names
-        for argument in (*call.args[:2], *(each.value for each in call.keywords)) if chosen else ():
-            for each in ast.walk(argument):
-                value = constant_value(each)
+        for argument in (*call.args[:2], *(keyword.value for keyword in call.keywords)) if chosen else ():
+            for node in ast.walk(argument):
+                value = constant_value(node)
                 if isinstance(value, str) and re.search(r"[/\\]|\.\w{2,5}$", value):
                     paths[value] = None
     return tuple(paths)
@@ -222,8 +222,8 @@ def _list_of_call(module: Module, name: str, call: ast.Call) -> Iterator[Need]:
     if last in _OF_FRAMES and "pandas" in tops and tops.isdisjoint(_OTHER_FRAMES):
         yield _OF_FRAMES[last]
     elif name == "pandas.read_excel":
-        texts = [constant_value(each) for each in ast.walk(call) if isinstance(each, ast.Constant)]
-        ends = [each.rpartition(".")[2].lower() for each in texts if isinstance(each, str) and "." in each]
+        texts = [constant_value(node) for node in ast.walk(call) if isinstance(node, ast.Constant)]
+        ends = [text.rpartition(".")[2].lower() for text in texts if isinstance(text, str) and "." in text]
         yield next((_EXCEL[each] for each in ends if each in _EXCEL), _EXCEL["xlsx"])
     elif last.endswith(("TrainingArguments", "Accelerator")):
         given = keyword_argument(call, "report_to" if last.endswith("Arguments") else "log_with")
@@ -245,7 +245,7 @@ def list_sample_draws(module: Module) -> Iterator[ast.Call]:
     methods = [
         each
         for node in module.kinds.get(ast.ClassDef, ())
-        if any(getattr(each, "name", "") in ("__getitem__", "__call__") for each in node.body)
+        if any(getattr(statement, "name", "") in ("__getitem__", "__call__") for statement in node.body)
         and not any("Module" in ast.unparse(base) for base in node.bases)
         for each in node.body
         if isinstance(each, ast.FunctionDef) and each.name != "__init__"

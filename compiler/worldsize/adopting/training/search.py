@@ -197,7 +197,7 @@ def _refuse_closure(script: Script, backward: ast.Call) -> None:
     """Refuse a function that an optimizer calls: ``optimizer.step(closure)``."""
     name = getattr(script.scope(backward), "name", None)
     for _, call in script.module.callers.get("step", ()):
-        if any(isinstance(each, ast.Name) and each.id == name for each in call.args):
+        if any(isinstance(argument, ast.Name) and argument.id == name for argument in call.args):
             raise script.refuse(call, *_CLOSURE)
 
 
@@ -221,7 +221,7 @@ def _find_frames(script: Script, backward: ast.Call) -> list[Frame]:
 def refuse_second_call(script: Script, call: ast.Call, frames: list[Frame]) -> Exception:
     """The error for a second training by the same function."""
     names = {getattr(frame.scope, "name", "") for frame in frames}
-    name = next((each for each in names if each and each in ast.unparse(call.func)), ast.unparse(call.func))
+    name = next((word for word in names if word and word in ast.unparse(call.func)), ast.unparse(call.func))
     message = f"`{name}` trains, and is called here a second time"
     return script.refuse(call, message, APART)
 
@@ -276,12 +276,12 @@ def _find_held(script: Script, frames: list[Frame], model: ast.expr, scope: Scop
     """``self.model`` of the object that trains, where the optimizer was made before it."""
     above = (script.module.parents.get(frame.scope) for frame in frames)
     classes = list(dict.fromkeys(each for each in above if isinstance(each, ast.ClassDef)))
-    bases = (script.classes.get(getattr(base, "id", "")) for each in classes for base in each.bases)
+    bases = (script.classes.get(getattr(base, "id", "")) for class_ in classes for base in class_.bases)
     classes += [each for each in bases if each is not None and each not in classes]
     if not classes or isinstance(model, ast.Attribute):
         return None
     made, _ = script.follow(model, scope)
-    for node in (inner for each in classes for inner in ast.walk(each)):
+    for node in (inner for class_ in classes for inner in ast.walk(class_)):
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
             continue
         value = node.value

@@ -322,10 +322,6 @@ def record_script(settings: dict[str, Any], script: str, arguments: Sequence[str
     runpy.run_path(script, run_name="__main__")
 
 
-if __name__ == "__main__":
-    record_script(json.loads(os.environ[SETTINGS]), sys.argv[1], sys.argv[2:])
-
-
 class Draws:
     """Which samples each shuffled loader draws: recorded, and taken from another recording if there is one.
 
@@ -459,3 +455,7 @@ def merge_draws(paths: Sequence[str]) -> dict[str, Any]:
         if all(name in rank for rank in ranks)
     }
     return {"batches": merged, "drops_last": drops_last}
+
+
+if __name__ == "__main__":
+    record_script(json.loads(os.environ[SETTINGS]), sys.argv[1], sys.argv[2:])

@@ -274,8 +274,3 @@ class Spec(Struct, frozen=True):
         """The entry of ``compute:`` that a step runs on; None if it names none, or one that is not there."""
         chosen = self.steps[step].compute
         return self.compute.get(chosen.value) if chosen is not None else None
-
-
-def part_span(located: Located[Any], start: int, end: int) -> Span:
-    """The place of ``text[start:end]`` of a value."""
-    return located.node.subspan(start, end) if isinstance(located.node, Scalar) else located.span

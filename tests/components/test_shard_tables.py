@@ -140,6 +140,52 @@ def test_rows_are_divided_by_time(shard: Run, tmp_path: Path) -> None:
     assert days[1].max() < 20_758 <= days[2].min()  # 2026-11-01
 
 
+@pytest.mark.parametrize(
+    ("form", "stated", "suffix"),
+    [
+        ("%d/%m/%Y", "", "csv"),
+        ("%m/%d/%Y", "", "jsonl"),
+        ("%d.%m.%y", "sold=date %d.%m.%y", "csv"),
+        ("%d %b %Y %H:%M", "sold=date %d %b %Y %H:%M", "parquet"),
+    ],
+)
+def test_dates_of_any_form_give_the_shards_of_iso_dates(
+    shard: Run, tmp_path: Path, form: str, stated: str, suffix: str
+) -> None:
+    import pandas as pd
+
+    houses = pd.DataFrame(_houses(tmp_path / "d.csv", gaps=False))
+    options = {"label": "price", "features": FEATURES, "validation_after": "2026-09-01"}
+    shards = {}
+    for name in ("iso", "own"):
+        if name == "own":
+            houses["sold"] = pd.to_datetime(houses["sold"]).dt.strftime(form)
+            options["column_types"] = stated
+        file = tmp_path / f"{name}.{suffix}"
+        if suffix == "csv":
+            houses.to_csv(file, index=False)
+        elif suffix == "jsonl":
+            houses.to_json(file, orient="records", lines=True)
+        else:
+            houses.to_parquet(file)
+        _shard(shard, tmp_path / name, data=file, **options)
+        shards[name] = [path.read_bytes() for path in sorted((tmp_path / name).rglob("*-*.*"))]
+    assert len(shards["iso"]) > 0
+    assert shards["own"] == shards["iso"]
+
+
+def test_a_date_that_does_not_fit_the_form_is_named(shard: Run, tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    _houses(file, gaps=False)
+    file.write_text(
+        file.read_text().replace("2026-01-", "13/01/2026").replace(",13/01/2026", ",13/01/2026#", 1)
+    )
+    done = shard(shards=tmp_path / "s", data=file, label="price", column_types="sold=date %d/%m/%Y")
+    assert done.returncode == 2
+    assert "which is not a date" in done.stderr
+    assert "`column_types: NAME=date %d/%m/%Y`" in done.stderr
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_parts_that_are_given(shard: Run, tmp_path: Path, kind: str) -> None:
     import pandas as pd

@@ -112,7 +112,14 @@ def test_features_with_names_like_those_of_rows_stay(folder: Path, name: str, va
     assert "features" not in table(folder, {name: values, "visits": VISITS, "label": LABEL})
 
 
-DATES = [f"{n % 28 + 1:02}/03/2021" for n in range(60)]
+def test_dates_that_one_value_settles_are_learned_from(folder: Path) -> None:
+    days = [f"{n % 28 + 1:02}/03/2021" for n in range(60)]
+    inputs = table(folder, {"seen": days, "visits": VISITS, "label": LABEL})
+    assert "column_types" not in inputs
+    assert "features" not in inputs
+
+
+DATES = [f"{n % 12 + 1:02}/03/2021" for n in range(60)]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wsshards.errors import UserError
-from wssources.column_kinds import find_kind, parse_column_types, parse_date
+from wssources.column_kinds import find_date_forms, find_kind, parse_column_types, parse_date
 from wssources.groups import group_limits, hash_group
 from wssources.name_lists import join_names, split_names
 from wssources.part_counts import PartCounts
@@ -126,6 +127,41 @@ def test_dates() -> None:
     assert parse_date("1970-01-01T01:00:00.5+01:00") == 0.5
     assert [parse_date(text) for text in ("2026-02-30", "31.01.2026", "20260131", "")] == [None] * 4
     assert parse_column_types("zip=category, when = date") == {"zip": "category", "when": "date"}
+    assert parse_column_types("seen=date %d/%m/%Y") == {"seen": "date %d/%m/%Y"}
+    assert parse_date("31/01/1970 12:00", "%d/%m/%Y %H:%M") == 30.5 * 86_400
+    assert parse_date("1970-01-31", "%d/%m/%Y") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seen=date %m/%Y", "`%m/%Y`, which do not tell year, month and day"),
+        ("seen=date %d/%m/%Q", "`%d/%m/%Q`, which do not tell year, month and day"),
+        ("seen=number %d", "the unknown kind `number %d`"),
+    ],
+)
+def test_a_form_that_is_none(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        parse_column_types(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "forms"),
+    [
+        (["01/02/2026", "13/02/2026", None, "NA"], ["%d/%m/%Y"]),
+        (["01/02/2026", "02/13/2026"], ["%m/%d/%Y"]),
+        (["2026/1/31"], ["%Y/%m/%d"]),
+        (["31.1.99 7:05", "1.2.99 12:00"], ["%d.%m.%y %H:%M"]),
+        (["01-02-2026", "12-12-2026"], ["%d-%m-%Y", "%m-%d-%Y"]),
+        (["13/02/24"], ["%d/%m/%y", "%y/%m/%d"]),
+        (["13/02/2026", "02/13/2026"], []),
+        (["13/02/2026", "2026-02-13"], []),
+        (["red", "blue"], []),
+        ([None, ""], []),
+    ],
+)
+def test_values_settle_the_form_of_their_dates(values: list[Any], forms: list[str]) -> None:
+    assert find_date_forms(values) == forms
     assert parse_column_types('"income, yearly=number"') == {"income, yearly": "number"}
     assert parse_column_types('"income, yearly"=number,') == {"income, yearly": "number"}
 

@@ -18,16 +18,21 @@ MAX_CATEGORIES = 1_000  # of a column
 MISSING_NUMBERS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # in a column of numbers
 _IDS_ROWS, _IDS_SHARE = 20, 0.9  # from so many rows on, a text that so many rows have alone is no category
 _DAY = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+# What is tried on dates that are not in ISO 8601; where two of them fit all values, neither is taken.
+_ORDERS = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y", "%y{0}%m{0}%d")
+_DATE_FORMS = [
+    order.format(sign) + time for sign in "/.-" for order in _ORDERS for time in ("", " %H:%M", " %H:%M:%S")
+]
 _DATE = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6})\d{0,3})?)?(Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
 
 
 def parse_column_types(text: str) -> dict[str, str]:
-    """Return the kinds in `zip=category, opened=date`.
+    """Return the kinds in `zip=category, opened=date, seen=date %d/%m/%Y`; see :func:`split_kind`.
 
     Raises:
-        UserError: a pair has no `=`, or names no kind.
+        UserError: a pair has no `=`, or names no kind, or the form of its dates does not tell the day.
     """
     kinds = {}
     for pair in split_names(text):
@@ -37,12 +42,45 @@ def parse_column_types(text: str) -> dict[str, str]:
                 f"`column_types` has `{clip_text(pair)}`, not a column, `=` and a kind",
                 "write for example `zip=category,opened=date`",
             )
-        if kind not in COLUMN_KINDS:
+        word, form = split_kind(kind)
+        if word not in COLUMN_KINDS or (form and word != DATE):
             raise UserError(
-                f"`column_types` has the unknown kind `{clip_text(kind)}`", suggest(kind, COLUMN_KINDS)
+                f"`column_types` has the unknown kind `{clip_text(kind)}`", suggest(word, COLUMN_KINDS)
+            )
+        if form and not _tells_day(form):
+            raise UserError(
+                f"`column_types` has the dates `{clip_text(form)}`, which do not tell year, month and day",
+                "write the form as Python's `strptime` takes it, such as `date %d/%m/%Y`",
             )
         kinds[name] = kind
     return kinds
+
+
+def split_kind(text: str) -> tuple[str, str]:
+    """Return a kind, and the form of its dates for `strptime`, or nothing for ISO 8601."""
+    kind, _, form = text.partition(" ")
+    return kind, form.strip()
+
+
+def _tells_day(form: str) -> bool:
+    moment = dt.datetime(2003, 4, 5)
+    try:
+        return dt.datetime.strptime(moment.strftime(form), form).date() == moment.date()
+    except ValueError:
+        return False
+
+
+def find_date_forms(values: Iterable[Any]) -> list[str]:
+    """Return the forms that all values of a column fit which are not missing, of those that people write.
+
+    One form settles how the dates are read. Two, as of `01/02/2026` alone, leave the day uncertain.
+    """
+    texts = {str(value).strip() for value in values if value is not None}
+    texts.difference_update(MISSING_NUMBERS)
+    forms = _DATE_FORMS if texts else []
+    for text in texts:
+        forms = [form for form in forms if parse_date(text, form) is not None]
+    return forms
 
 
 def check_column_types(kinds: Mapping[str, str], columns: Sequence[str], called: str) -> None:
@@ -135,11 +173,22 @@ def is_number(text: str) -> bool:
     return "_" not in text
 
 
-def parse_date(text: str) -> float | None:
-    """Return the seconds since 1970-01-01 UTC of a date in ISO 8601, or None if it is none.
+def parse_date(text: str, form: str = "") -> float | None:
+    """Return the seconds since 1970-01-01 UTC of a date, or None if it is none.
 
     A date has a time or none; a time without a zone is taken as UTC.
+
+    Args:
+        text: of the date.
+        form: for `strptime`; ISO 8601 by default.
     """
+    if form:
+        try:
+            moment = dt.datetime.strptime(text.strip(), form)
+        except ValueError:
+            return None
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
+        return (aware - _DAY).total_seconds()
     found = _DATE.fullmatch(text.strip())
     if found is None:
         return None
@@ -160,7 +209,7 @@ def _offset(zone: str) -> int:
     return -seconds if zone[0] == "-" else seconds
 
 
-def to_order(value: Any, kind: str) -> float | None:
+def to_order(value: Any, kind: str, form: str = "") -> float | None:
     """Return a date as seconds since 1970, or a number, for comparing; None if the value is none."""
     if isinstance(value, dt.datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)
@@ -168,7 +217,7 @@ def to_order(value: Any, kind: str) -> float | None:
     if isinstance(value, dt.date):
         return (value - _DAY.date()).total_seconds()
     if kind == DATE:
-        return parse_date(value) if isinstance(value, str) else None
+        return parse_date(value, form) if isinstance(value, str) else None
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wssources.column_kinds import MISSING_NUMBERS
+from wssources.column_kinds import MISSING_NUMBERS, find_date_forms
 from wssources.tasks import FEW_VALUES, LabelValues
 
 _DECIMAL_COMMA = re.compile(r"\A[+-]?[0-9]+,[0-9]+")
@@ -32,7 +32,7 @@ def check_notation(name: str, values: Iterable[Any], called: str) -> None:
         raise UserError(
             f"column `{clip_text(name)}` of `{called}` has dates such as `{clip_text(wrong)}`, of which the"
             " day and the month are not certain",
-            f"write dates as `2026-01-31`, or say `column_types: {name}=category`",
+            f"write dates as `2026-01-31`, or say what they are: {_list_kinds(name, texts)}",
         )
     if len(texts) <= FEW_VALUES:
         return
@@ -46,6 +46,11 @@ def check_notation(name: str, values: Iterable[Any], called: str) -> None:
                 f"column `{clip_text(name)}` of `{called}` has numbers {what}, such as `{clip_text(wrong)}`",
                 f"write them {instead}, or say `column_types: {name}=category`",
             )
+
+
+def _list_kinds(name: str, texts: Iterable[str]) -> str:
+    kinds = [f"date {form}" for form in find_date_forms(texts)] or ["category"]
+    return " or ".join(f"`column_types: {name}={kind}`" for kind in kinds)
 
 
 def check_has_values(name: str, values: Sequence[Any], called: str) -> None:

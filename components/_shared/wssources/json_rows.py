@@ -183,7 +183,8 @@ def _json_fault(
             return f"has no value in column `{name}`", help_
         if not _fits(row[field], kind):
             return _describe_misfit(row[field], name, kind)
-        if plan.features.get(field) == DATE and parse_date(row[field]) is None:
+        form = plan.date_forms.get(field, "")
+        if plan.features.get(field) == DATE and parse_date(row[field], form) is None:
             return f"has `{_shown(row[field])}` in column `{name}`, which is not a date", KIND_HELP[DATE]
         if isinstance(row[field], float) and not math.isfinite(row[field]) and plan.missing == REFUSE:
             return f"has `{row[field]}` in column `{name}`, which is not finite", FILL_HELP

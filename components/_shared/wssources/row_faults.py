@@ -247,7 +247,7 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
             return f"has {shown} in {column}, which is not finite", FILL_HELP
     elif kind == BOOLEAN and cell.lower() not in BOOLEANS:
         return f"has {shown} in {column}, which is neither true nor false", KIND_HELP[kind]
-    elif kind == DATE and parse_date(cell) is None:
+    elif kind == DATE and parse_date(cell, plan.date_forms.get(name, "")) is None:
         return f"has {shown} in {column}, which is not a date", KIND_HELP[kind]
     return "", ""
 

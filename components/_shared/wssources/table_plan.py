@@ -12,7 +12,13 @@ from typing import Any
 
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER, REGRESSION
-from wssources.column_kinds import check_categories, check_column_types, find_kind
+from wssources.column_kinds import (
+    check_categories,
+    check_column_types,
+    find_date_forms,
+    find_kind,
+    split_kind,
+)
 from wssources.columns import choose_columns
 from wssources.head_faults import check_has_values, check_notation, check_targets_differ
 from wssources.input_error import blame_input, suggest
@@ -25,7 +31,8 @@ LABEL_HELP = "give every row a label, or leave such rows out with `missing: fill
 KIND_HELP = {
     NUMBER: "correct it, list the numeric columns in `features`, or say `column_types: NAME=category`",
     BOOLEAN: "correct it, or say `column_types: NAME=category`",
-    DATE: "write dates as `2026-01-31` or `2026-01-31 12:30`, or say `column_types: NAME=category`",
+    DATE: "write dates as `2026-01-31` or `2026-01-31 12:30`, or say their form, as in"
+    " `column_types: NAME=date %d/%m/%Y`, or `column_types: NAME=category`",
 }
 HEAD_ROWS = 10_000
 HEAD_CELLS = 200_000
@@ -84,6 +91,7 @@ class TablePlan:
         by: column of the group, or empty.
         time: column of the time, or empty.
         bounds: of the time.
+        date_forms: of columns whose dates are not in ISO 8601, for `strptime`.
         sampled: whether there are more rows than the decisions saw.
     """
 
@@ -95,6 +103,7 @@ class TablePlan:
     by: str = ""
     time: str = ""
     bounds: TimeBounds | None = None
+    date_forms: Mapping[str, str] = field(default_factory=dict)
     sampled: bool = False
     checked: bool = False  # whether all rows must bear out what the head says of the label
 
@@ -152,7 +161,8 @@ def plan_table(request: Request, head: Head) -> TablePlan:
         if decision.task == REGRESSION and head.complete:
             check_targets_differ(found, called)
     listed = chosen[0] if len(chosen) == 1 and _holds_lists(head, chosen[0]) else ""
-    features = {} if listed else {name: _kind(request, head, name) for name in chosen}
+    kinds = {} if listed else {name: _kind(request, head, name) for name in chosen}
+    features = {name: kind for name, (kind, _) in kinds.items()}
     for name, kind in features.items():
         with blame_input("data-row-invalid", "features"):
             if head.complete and name not in head.kinds:
@@ -162,6 +172,8 @@ def plan_table(request: Request, head: Head) -> TablePlan:
                 check_categories(name, head.values(name), sampled=not head.complete, called=called)
     split = request.split or SplitSettings()
     time, bounds = find_time(request, head, split)
+    if time:
+        kinds[time] = _kind(request, head, time)
     return TablePlan(
         labels,
         features,
@@ -171,6 +183,7 @@ def plan_table(request: Request, head: Head) -> TablePlan:
         split.by,
         time,
         bounds,
+        {name: form for name, (_, form) in kinds.items() if form},
         not head.complete,
         request.task == "auto" and decision.task == CLASSIFICATION,
     )
@@ -205,9 +218,15 @@ def _holds_lists(head: Head, name: str) -> bool:
     return head.kinds.get(name) == "list" or any(isinstance(value, list) for value in head.values(name))
 
 
-def _kind(request: Request, head: Head, name: str) -> str:
-    known = request.column_types.get(name) or head.kinds.get(name)
-    return known or find_kind(head.values(name), cells=head.cells)
+def _kind(request: Request, head: Head, name: str) -> tuple[str, str]:
+    """Return the kind of a column, and the form of its dates if they are not in ISO 8601."""
+    stated = request.column_types.get(name) or head.kinds.get(name)
+    if stated:
+        return split_kind(stated)
+    values = head.values(name)
+    kind = find_kind(values, cells=head.cells)
+    forms = find_date_forms(values) if kind == CATEGORY else []
+    return (DATE, forms[0]) if len(forms) == 1 else (kind, "")
 
 
 def find_time(request: Request, head: Head, split: SplitSettings) -> tuple[str, TimeBounds | None]:
@@ -216,6 +235,7 @@ def find_time(request: Request, head: Head, split: SplitSettings) -> tuple[str, 
         return "", None
     given = "split_time" if split.time else "validation_after" if split.validation_after else "test_after"
     with blame_input("data-column-missing", given):
-        kinds = {name: _kind(request, head, name) for name in ([split.time] if split.time else head.columns)}
+        among = [split.time] if split.time else head.columns
+        kinds = {name: _kind(request, head, name)[0] for name in among}
         name = find_time_column(split, kinds)
         return name, find_bounds(split, name, kinds[name])

@@ -95,7 +95,7 @@ class Tally:
             values.add(row[values.name])
         part = self._files.get(file, UNDECIDED)
         if plan.bounds is not None and not part:
-            moment = to_order(row[plan.time], plan.bounds.kind)
+            moment = to_order(row[plan.time], plan.bounds.kind, plan.date_forms.get(plan.time, ""))
             part = plan.bounds.part(moment) if moment is not None else UNDECIDED
         single = plan.decision.task == CLASSIFICATION
         self.parts.add(name_class(row[plan.labels[0]]) if single else "", part, self._group(row))

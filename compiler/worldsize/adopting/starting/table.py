@@ -14,7 +14,14 @@ from worldsize.base.wording import quoted_list
 from worldsize.data.tables import Table
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
-from wssources.column_kinds import MISSING_NUMBERS, check_categories, find_kind, is_number, kind_of
+from wssources.column_kinds import (
+    MISSING_NUMBERS,
+    check_categories,
+    find_date_forms,
+    find_kind,
+    is_number,
+    kind_of,
+)
 from wssources.head_faults import check_has_values, check_notation
 from wssources.name_lists import join_names
 from wssources.table_plan import Head
@@ -173,6 +180,8 @@ def judge_column(head: Head, name: str, called: str) -> Feature:
     if _is_long_text(values):
         return Feature(name, is_text=True, incomplete=any(map(is_empty, values)))
     kind = find_kind(values, cells=head.cells)
+    if kind == CATEGORY and len(find_date_forms(values)) == 1:
+        return Feature(name, incomplete=any(is_missing(each, DATE, cells=head.cells) for each in values))
     fault = _find_fault(head, name, kind, called)
     kept = not fault or (head.cells and not all(is_missing(value, NUMBER, cells=True) for value in values))
     if kept and (fault or kind == CATEGORY):

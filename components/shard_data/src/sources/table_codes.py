@@ -40,7 +40,7 @@ class TableCodes:
             name: {} for name, kind in self.kinds.items() if kind == CATEGORY
         }
         self.incomplete: set[str] = set()
-        self._width, self._seed = plan.width, seed
+        self._width, self._seed, self._date_forms = plan.width, seed, plan.date_forms
 
     def encode(self, table: Any, place: Place) -> tuple[F32, U64 | None]:
         """Return the codes `[n, width]` of a record batch, and hashes where codes are not the content.
@@ -54,7 +54,7 @@ class TableCodes:
         for name, kind in self.kinds.items():
             column = table.column(name)
             if kind == DATE:
-                seconds = read_dates(column, name, place)
+                seconds = read_dates(column, name, place, self._date_forms.get(name, ""))
                 days = np.floor(seconds / DAY_SECONDS)
                 codes[:, at], codes[:, at + 1] = days, seconds - days * DAY_SECONDS
             elif kind == CATEGORY:
@@ -125,8 +125,10 @@ def read_numbers(column: Any, name: str, place: Place) -> Array:
     return values
 
 
-def read_dates(column: Any, name: str, place: Place) -> F64:
+def read_dates(column: Any, name: str, place: Place, form: str = "") -> F64:
     """Return the seconds since 1970-01-01 UTC `[n]` of a column, NaN where a date is missing.
+
+    Texts have a form for `strptime`, ISO 8601 by default.
 
     Raises:
         UserError: naming the first row with a text that is no date.
@@ -137,7 +139,7 @@ def read_dates(column: Any, name: str, place: Place) -> F64:
         column, kind = column.dictionary_decode(), kind.value_type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         encoded = pc.dictionary_encode(column)
-        seconds = [parse_date(text) for text in encoded.dictionary.to_pylist()]
+        seconds = [parse_date(text, form) for text in encoded.dictionary.to_pylist()]
         wrong = [index for index, value in enumerate(seconds) if value is None]
         places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
         if wrong:

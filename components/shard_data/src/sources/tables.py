@@ -206,8 +206,13 @@ def _check_numbers(
 def _divide_by_time(plan: TablePlan, table: Any, place: Callable[[int], str]) -> npt.NDArray[np.uint8]:
     bounds, column = plan.bounds, table.column(plan.time)
     assert bounds is not None
-    reader = read_dates if bounds.kind == DATE else read_numbers
-    times = np.asarray(reader(column, plan.time, place), np.float64)
+    form = plan.date_forms.get(plan.time, "")
+    times = np.asarray(
+        read_dates(column, plan.time, place, form)
+        if bounds.kind == DATE
+        else read_numbers(column, plan.time, place),
+        np.float64,
+    )
     if np.isnan(times).any():
         row = int(np.flatnonzero(np.isnan(times))[0])
         raise UserError(

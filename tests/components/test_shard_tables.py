@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 import random
@@ -172,6 +173,25 @@ def test_dates_of_any_form_give_the_shards_of_iso_dates(
         shards[name] = [path.read_bytes() for path in sorted((tmp_path / name).rglob("*-*.*"))]
     assert len(shards["iso"]) > 0
     assert shards["own"] == shards["iso"]
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d/%m/%Y"])
+@pytest.mark.parametrize("texts", [False, True])
+def test_a_time_that_is_not_learned_from_has_any_form(
+    shard: Run, tmp_path: Path, form: str, texts: bool
+) -> None:
+    days = [dt.date(2026, number % 12 + 1, number % 28 + 1) for number in range(120)]
+    rows = [
+        {"size": number, "note": f"note {number}", "price": number / 3, "topic": "ab"[number % 2]}
+        | {"sold": day.strftime(form)}
+        for number, day in enumerate(days)
+    ]
+    (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    learned = {"text": "note", "label": "topic"} if texts else {"features": "size", "label": "price"}
+    options = {"data": tmp_path / "d.jsonl", "split_time": "sold", "validation_after": "2026-09-01"}
+    manifest = _shard(shard, tmp_path / "s", **options, **learned)
+    late = [day for day in days if day >= dt.date(2026, 9, 1)]
+    assert (manifest.train.rows, manifest.validation.rows) == (120 - len(late), len(late))
 
 
 def test_a_date_that_does_not_fit_the_form_is_named(shard: Run, tmp_path: Path) -> None:

@@ -183,12 +183,8 @@ def parse_date(text: str, form: str = "") -> float | None:
         form: for `strptime`; ISO 8601 by default.
     """
     if form:
-        try:
-            moment = dt.datetime.strptime(text.strip(), form)
-        except ValueError:
-            return None
-        aware = moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
-        return (aware - _DAY).total_seconds()
+        moment = parse_moment(text.strip(), form)
+        return None if moment is None else (moment - _DAY).total_seconds()
     found = _DATE.fullmatch(text.strip())
     if found is None:
         return None
@@ -209,11 +205,22 @@ def _offset(zone: str) -> int:
     return -seconds if zone[0] == "-" else seconds
 
 
+def parse_moment(text: str, form: str) -> dt.datetime | None:
+    """Return the moment that a text has in a form for `strptime`, in UTC unless it names a zone, or None."""
+    try:
+        return _with_zone(dt.datetime.strptime(text, form))
+    except ValueError:
+        return None
+
+
+def _with_zone(moment: dt.datetime) -> dt.datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
+
+
 def to_order(value: Any, kind: str, form: str = "") -> float | None:
     """Return a date as seconds since 1970, or a number, for comparing; None if the value is none."""
     if isinstance(value, dt.datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=dt.timezone.utc)
-        return (aware - _DAY).total_seconds()
+        return (_with_zone(value) - _DAY).total_seconds()
     if isinstance(value, dt.date):
         return (value - _DAY.date()).total_seconds()
     if kind == DATE:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import datetime as dt
 import math
 import operator
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
+from wssources.column_kinds import parse_moment
 from wssources.input_error import suggest
 from wssources.mltable import EXTRACT, FILE, PATH_COLUMN
 
@@ -238,16 +238,8 @@ def _as_list(value: Any) -> list[Any]:
 
 def _to_iso(value: Any, formats: Sequence[str]) -> Any:
     """Return a date in ISO 8601, or the value if no format fits."""
-    found = (_parse_date(str(value), form) for form in formats)
-    return next((date for date in found if date), value)
-
-
-def _parse_date(text: str, form: str) -> str:
-    try:
-        moment = dt.datetime.strptime(text, form)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)).isoformat()
-    except ValueError:
-        return ""
+    moments = (parse_moment(str(value), form) for form in formats)
+    return next((moment.isoformat() for moment in moments if moment), value)
 
 
 def find_filter_columns(text: Any) -> list[str]:

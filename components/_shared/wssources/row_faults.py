@@ -236,7 +236,9 @@ def _is_missing(plan: TablePlan, name: str, cell: str) -> bool:
 def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
     """Return what is wrong with the cell of a feature, or of what divides the rows, and how to correct it."""
     shown, column = f"`{clip_text(cell)}`", f"column `{clip_text(name)}`"
-    kind = plan.features.get(name) or (plan.bounds.kind if plan.bounds and name == plan.time else "")
+    bounds = plan.bounds if name == plan.time else None
+    kind = plan.features.get(name) or (bounds.kind if bounds else "")
+    form = plan.date_forms.get(name) or (bounds.form if bounds else "")
     if _is_broken(cell):
         return f"has a value in {column} that is not UTF-8", "save the file as UTF-8"
     if kind == NUMBER:
@@ -247,7 +249,7 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
             return f"has {shown} in {column}, which is not finite", FILL_HELP
     elif kind == BOOLEAN and cell.lower() not in BOOLEANS:
         return f"has {shown} in {column}, which is neither true nor false", KIND_HELP[kind]
-    elif kind == DATE and parse_date(cell, plan.date_forms.get(name, "")) is None:
+    elif kind == DATE and parse_date(cell, form) is None:
         return f"has {shown} in {column}, which is not a date", KIND_HELP[kind]
     return "", ""
 

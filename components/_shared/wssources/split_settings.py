@@ -170,15 +170,19 @@ def check_built_in(split: SplitSettings | None, called: str, what: str) -> None:
 
 
 class TimeBounds(NamedTuple):
-    """The dates or numbers from which on rows validate or test; None where nothing is divided."""
+    """The dates or numbers from which on rows validate or test; None where nothing is divided.
+
+    Dates of the column that are text have a form for `strptime`, or are in ISO 8601.
+    """
 
     kind: str
     validation: float | None
     test: float | None
+    form: str = ""
 
     def read(self, value: Any) -> float | None:
         """Return a date or number in the unit of the bounds, or None if the value is none."""
-        return to_order(value, self.kind)
+        return to_order(value, self.kind, self.form)
 
     def part(self, value: float) -> int:
         """Return the part of a row by its time."""
@@ -187,7 +191,7 @@ class TimeBounds(NamedTuple):
         return VALIDATION if self.validation is not None and value >= self.validation else UNDECIDED
 
 
-def find_bounds(split: SplitSettings, name: str, kind: str) -> TimeBounds:
+def find_bounds(split: SplitSettings, name: str, kind: str, form: str = "") -> TimeBounds:
     """Return the bounds in the unit of the column `name`.
 
     Raises:
@@ -215,7 +219,7 @@ def find_bounds(split: SplitSettings, name: str, kind: str) -> TimeBounds:
             f" `{split.validation_after}`",
             "test on the latest rows: give a later value",
         )
-    return TimeBounds(kind, validation, test)
+    return TimeBounds(kind, validation, test, form)
 
 
 def find_time_column(split: SplitSettings, kinds: Mapping[str, str]) -> str:

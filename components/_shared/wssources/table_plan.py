@@ -91,7 +91,7 @@ class TablePlan:
         by: column of the group, or empty.
         time: column of the time, or empty.
         bounds: of the time.
-        date_forms: of columns whose dates are not in ISO 8601, for `strptime`.
+        date_forms: of features whose dates are not in ISO 8601, for `strptime`.
         sampled: whether there are more rows than the decisions saw.
     """
 
@@ -172,8 +172,6 @@ def plan_table(request: Request, head: Head) -> TablePlan:
                 check_categories(name, head.values(name), sampled=not head.complete, called=called)
     split = request.split or SplitSettings()
     time, bounds = find_time(request, head, split)
-    if time:
-        kinds[time] = _kind(request, head, time)
     return TablePlan(
         labels,
         features,
@@ -236,6 +234,6 @@ def find_time(request: Request, head: Head, split: SplitSettings) -> tuple[str, 
     given = "split_time" if split.time else "validation_after" if split.validation_after else "test_after"
     with blame_input("data-column-missing", given):
         among = [split.time] if split.time else head.columns
-        kinds = {name: _kind(request, head, name)[0] for name in among}
-        name = find_time_column(split, kinds)
-        return name, find_bounds(split, name, kinds[name])
+        kinds = {name: _kind(request, head, name) for name in among}
+        name = find_time_column(split, {name: kind for name, (kind, _) in kinds.items()})
+        return name, find_bounds(split, name, *kinds[name])

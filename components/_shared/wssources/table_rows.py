@@ -9,7 +9,7 @@ from typing import Any
 from wsshards.errors import UserError
 from wsshards.terms import CATEGORY, CLASSIFICATION, DATE, MULTI_LABEL, NUMBER
 from wssources import json_rows, row_faults
-from wssources.column_kinds import MISSING_NUMBERS, to_order
+from wssources.column_kinds import MISSING_NUMBERS
 from wssources.part_counts import PartCounts
 from wssources.request import FILL, Request
 from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, fixed_parts, head_files
@@ -95,7 +95,7 @@ class Tally:
             values.add(row[values.name])
         part = self._files.get(file, UNDECIDED)
         if plan.bounds is not None and not part:
-            moment = to_order(row[plan.time], plan.bounds.kind, plan.date_forms.get(plan.time, ""))
+            moment = plan.bounds.read(row[plan.time])
             part = plan.bounds.part(moment) if moment is not None else UNDECIDED
         single = plan.decision.task == CLASSIFICATION
         self.parts.add(name_class(row[plan.labels[0]]) if single else "", part, self._group(row))

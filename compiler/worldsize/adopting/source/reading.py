@@ -148,7 +148,7 @@ def list_classes_beside(module: Module) -> Iterator[tuple[str, ast.ClassDef]]:
                 yield names[node.name], node
 
 
-_MOST = 200  # more are no code of one's own
+_MOST = 200  # more are not the author's own code
 
 
 def list_imported_beside(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:

@@ -206,13 +206,10 @@ def _check_numbers(
 def _divide_by_time(plan: TablePlan, table: Any, place: Callable[[int], str]) -> npt.NDArray[np.uint8]:
     bounds, column = plan.bounds, table.column(plan.time)
     assert bounds is not None
-    form = plan.date_forms.get(plan.time, "")
-    times = np.asarray(
-        read_dates(column, plan.time, place, form)
-        if bounds.kind == DATE
-        else read_numbers(column, plan.time, place),
-        np.float64,
-    )
+    if bounds.kind == DATE:
+        times = read_dates(column, plan.time, place, bounds.form)
+    else:
+        times = np.asarray(read_numbers(column, plan.time, place), np.float64)
     if np.isnan(times).any():
         row = int(np.flatnonzero(np.isnan(times))[0])
         raise UserError(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml.model import Port
 from worldsize.azureml.model import Step as GraphStep
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Problem, relate
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import vm_sizes
 from worldsize.planning.model import StepPlan
@@ -93,7 +93,7 @@ def check_arithmetic(planned: Planned) -> Iterator[Problem]:
             message = f"`{key}` is {_word(stated.value)} under `arithmetic`, {_word(used)} in step `{name}`"
             argument = step.inputs.get(key)
             span = argument.span if argument is not None else None
-            related = (Related(span, "what decides it"),) if span is not None else ()
+            related = relate(span, "what decides it")
             yield Problem(ARITHMETIC, stated.span, message, _advise(step, key, stated.value), related)
 
 

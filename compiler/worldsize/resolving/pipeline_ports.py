@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from worldsize.azureml import binding
 from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, OutputSetting, Port, Step
-from worldsize.base.problem import Related
+from worldsize.base.problem import Related, relate
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.resolving.own_command import find_named_inputs
@@ -206,7 +206,7 @@ def _check_output(state: ResolveState, output: PipelineOutput, step: str, port: 
     if output.type is not None and declared is not None and output.type.value != declared.type:
         message = f"output `{output.name}` is {output.type.value}, but step `{step}` writes {declared.type}"
         help_ = f"write `type: {declared.type}`, or leave it out"
-        related = (Related(declared.span, "declared here"),) if declared.span is not None else ()
+        related = relate(declared.span, "declared here")
         state.report("output-type-disagrees", output.type.span, message, help_, *related)
     setting = state.spec.steps[step].outputs.get(port)
     for key in ("path", "mode"):

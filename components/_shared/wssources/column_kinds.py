@@ -113,6 +113,13 @@ def find_kind(values: Iterable[Any], *, cells: bool) -> str:
     return CATEGORY
 
 
+def settle_kind(values: Sequence[Any], *, cells: bool) -> tuple[str, str]:
+    """Return the kind of column that values are, and the one form of its dates that is not ISO 8601."""
+    kind = find_kind(values, cells=cells)
+    forms = find_date_forms(values) if kind == CATEGORY else []
+    return (DATE, forms[0]) if len(forms) == 1 else (kind, "")
+
+
 def check_categories(name: str, values: Iterable[Any], *, sampled: bool, called: str) -> None:
     """Refuse texts that are no categories: names or notes, of which nearly every row has its own.
 

@@ -15,8 +15,7 @@ from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER, REGR
 from wssources.column_kinds import (
     check_categories,
     check_column_types,
-    find_date_forms,
-    find_kind,
+    settle_kind,
     split_kind,
 )
 from wssources.columns import choose_columns
@@ -221,10 +220,7 @@ def _kind(request: Request, head: Head, name: str) -> tuple[str, str]:
     stated = request.column_types.get(name) or head.kinds.get(name)
     if stated:
         return split_kind(stated)
-    values = head.values(name)
-    kind = find_kind(values, cells=head.cells)
-    forms = find_date_forms(values) if kind == CATEGORY else []
-    return (DATE, forms[0]) if len(forms) == 1 else (kind, "")
+    return settle_kind(head.values(name), cells=head.cells)
 
 
 def find_time(request: Request, head: Head, split: SplitSettings) -> tuple[str, TimeBounds | None]:

@@ -13,7 +13,7 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.feeding import begin_anew, lays_out_columns, name_loader
 from worldsize.adopting.training.search import Training, lift_name
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, find_passed, keyword_argument
 
 _REASON = "each process trains on its own share of the rows"
 _SHARE = '''class RankShare(torch.utils.data.Sampler):
@@ -51,7 +51,7 @@ def divide_rows(script: Script, training: Training, header: Header, parser: Pars
         share_loader(script, training, header)
         _set_epoch(script, training)
         return
-    rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
+    rows = find_passed(loader, 0, "dataset")
     if rows is None or any(isinstance(argument, ast.Starred) for argument in loader.args):
         raise script.refuse(
             loader, "which rows this loader reads cannot be told", "name them: `DataLoader(rows, …)`"

@@ -17,10 +17,10 @@ from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
 from wssources.column_kinds import (
     MISSING_NUMBERS,
     check_categories,
-    find_date_forms,
     find_kind,
     is_number,
     kind_of,
+    settle_kind,
 )
 from wssources.head_faults import check_has_values, check_notation
 from wssources.name_lists import join_names
@@ -179,9 +179,9 @@ def judge_column(head: Head, name: str, called: str) -> Feature:
         return Feature(name, kept=False)
     if _is_long_text(values):
         return Feature(name, is_text=True, incomplete=any(map(is_empty, values)))
-    kind = find_kind(values, cells=head.cells)
-    if kind == CATEGORY and len(find_date_forms(values)) == 1:
-        return Feature(name, incomplete=any(is_missing(each, DATE, cells=head.cells) for each in values))
+    kind, form = settle_kind(values, cells=head.cells)
+    if form:
+        return Feature(name, incomplete=any(is_missing(value, kind, cells=head.cells) for value in values))
     fault = _find_fault(head, name, kind, called)
     kept = not fault or (head.cells and not all(is_missing(value, NUMBER, cells=True) for value in values))
     if kept and (fault or kind == CATEGORY):

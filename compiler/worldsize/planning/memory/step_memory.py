@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.base import limits
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Problem, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import format_memory, plural
 from worldsize.facts import gpus, vm_sizes
@@ -105,7 +105,7 @@ def check_memory(
             continue
         slug, message, help_ = judged
         at_size = sizes.get(name)
-        related = (Related(at_size, "the VM size"),) if at_size is not None else ()
+        related = relate(at_size, "the VM size")
         chosen = step.inputs.get("model") or step.reference
         span = (chosen.span if chosen is not None else None) or step.span
         if span is not None:

@@ -17,7 +17,7 @@ from worldsize.scripts.loops import (
     list_conditions,
     list_steps,
 )
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, find_passed, keyword_argument
 from worldsize.scripts.program import Program
 
 _LIBRARIES = {
@@ -100,7 +100,7 @@ def _is_half(module: Module, call: ast.Call) -> bool:
         return False
     name = module.name_of(call.func)
     on_cuda = name.startswith("torch.cuda.")
-    first = constant_value(call.args[0] if call.args else keyword_argument(call, "device_type"))
+    first = constant_value(find_passed(call, 0, "device_type"))
     dtype = keyword_argument(call, "dtype") or next(iter(call.args[1:2]), None)
     if dtype is None:
         return name.startswith("torch.") and (on_cuda or first == "cuda") and (on_cuda or not call.args[1:])

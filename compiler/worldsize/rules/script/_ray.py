@@ -12,7 +12,7 @@ from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import list_backward_calls
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, find_passed, keyword_argument
 from worldsize.scripts.program import Program, is_known_package
 from worldsize.scripts.settings import find_place, read_number
 from worldsize.scripts.values import open_variable
@@ -121,7 +121,7 @@ def _judge_model(program: Program, module: Module, trainer: ast.Call) -> Iterato
     scaling = _find_scaling(module, trainer)
     node = keyword_argument(scaling, "num_workers") if scaling is not None else None
     workers = read_number(program, module, node) if node is not None else None
-    loop = trainer.args[0] if trainer.args else keyword_argument(trainer, "train_loop_per_worker")
+    loop = find_passed(trainer, 0, "train_loop_per_worker")
     if workers is None or workers < 2 or not isinstance(loop, ast.Name) or not _knows_imports(program):
         return
     trains = [other for other in program.modules if list_backward_calls(other)]

@@ -19,7 +19,7 @@ from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import (
     Module,
     constant_value,
-    keyword_argument,
+    find_passed,
     last_name,
     variable_read,
     variable_writes,
@@ -140,8 +140,8 @@ def _uses_environment(call: ast.Call) -> bool:
     """Whether a call finds its rank and the other processes from the environment."""
     if {one.arg for one in call.keywords} & {"rank", "world_size", "store", None} or len(call.args) > 2:
         return False
-    method = call.args[1] if len(call.args) > 1 else keyword_argument(call, "init_method")
-    backend = constant_value(call.args[0] if call.args else keyword_argument(call, "backend"))
+    method = find_passed(call, 1, "init_method")
+    backend = constant_value(find_passed(call, 0, "backend"))
     by_default = method is None or (isinstance(method, ast.Constant) and method.value in (None, "env://"))
     return by_default and backend != "mpi"
 

@@ -123,14 +123,14 @@ def prove(options: argparse.Namespace, work: Path) -> int:
                 for check in group:
                     reason = problem or f"not started: {max(0.0, limit):.0f} seconds are left"
                     document["checks"][check.name]["reason"] = reason
-            else:
-                for check in group:
-                    running.append(start(check, limit, options, work))  # noqa: PERF401
-                while running:
-                    document["checks"][running[0].name] = running[0].wait(options.out)
-                    del running[0]
-                    save(options.out, document)
-            save(options.out, document)
+                save(options.out, document)
+                continue
+            for check in group:
+                running.append(start(check, limit, options, work))  # noqa: PERF401
+            while running:
+                document["checks"][running[0].name] = running[0].wait(options.out)
+                del running[0]
+                save(options.out, document)
     except StoppedError:
         for each in running:
             cut = each.process.poll() is None

@@ -123,6 +123,8 @@ def test_bytes_depend_on_data_seed_and_shard_count_alone(component: Run, tmp_pat
     assert _bytes(tmp_path / "s1") == _bytes(tmp_path / "s2")
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 def test_shard_count_cuts_the_same_rows_elsewhere(shard: Run, tmp_path: Path) -> None:
     data = _csv(tmp_path / "d")
     for count in (1, 7):

@@ -141,6 +141,8 @@ def test_rows_are_divided_by_time(shard: Run, tmp_path: Path) -> None:
     assert days[1].max() < 20_758 <= days[2].min()  # 2026-11-01
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("form", "stated", "suffix"),
     [
@@ -175,6 +177,8 @@ def test_dates_of_any_form_give_the_shards_of_iso_dates(
     assert shards["own"] == shards["iso"]
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 @pytest.mark.parametrize("form", ["%Y-%m-%d", "%d/%m/%Y"])
 @pytest.mark.parametrize("texts", [False, True])
 def test_a_time_that_is_not_learned_from_has_any_form(
@@ -194,6 +198,8 @@ def test_a_time_that_is_not_learned_from_has_any_form(
     assert (manifest.train.rows, manifest.validation.rows) == (120 - len(late), len(late))
 
 
+@pytest.mark.run
+@pytest.mark.smoke
 def test_a_date_that_does_not_fit_the_form_is_named(shard: Run, tmp_path: Path) -> None:
     file = tmp_path / "d.csv"
     _houses(file, gaps=False)

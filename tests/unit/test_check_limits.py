@@ -16,7 +16,7 @@ from worldsize.base import limits
 from worldsize.rules import registry
 
 FUZZ: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "fuzz" / "hostile.py"))
-SMALL = 500  # bytes
+SMALL = 250  # bytes
 SHAPES = {name: make for name, make in FUZZ["SHAPES"].items() if make(SMALL) != make(4 * SMALL)}
 PATIENCE = 20.0  # seconds on a busy machine; what is guarded against takes minutes or for ever
 SPEC = """\

@@ -14,8 +14,8 @@ from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, Sw
 from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
-from worldsize.running.show.summary import HEADLINE
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
+from wsmetrics.names import choose_headline, describe_constant
 
 MAX_CHARTS = 40  # of all steps
 MAX_CHARTS_OF_STEP = 12
@@ -80,7 +80,10 @@ def _render_cards(facts: RunFacts) -> str:
     metrics: dict[str, float] = {}
     for step in facts.steps.values():
         metrics.update(step.metrics)
-    rows += [(escape(name), f"{metrics[name]:.4g}") for name in HEADLINE if name in metrics][:4]
+    constant = describe_constant(metrics)
+    beside = {"accuracy": f"; {escape(constant, 80)}"} if constant else {}
+    names = choose_headline(metrics)[:4]
+    rows += [(escape(name) + beside.get(name, ""), f"{metrics[name]:.4g}") for name in names]
     for model in facts.registered[:2]:
         name = escape(model.name, 40)
         rows.append(

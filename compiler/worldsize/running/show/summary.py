@@ -12,10 +12,9 @@ from worldsize.base.wording import format_duration
 from worldsize.documents.diagnostics.snippet import flatten, mark_controls
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, Registration, RunResult, StepResult
+from wsmetrics.names import choose_headline, describe_constant
 
-# Shown first, and alone if there are many metrics.
-HEADLINE = ("accuracy", "r2", "rmse", "mae", "loss", "perplexity", "bits_per_byte")
-MAX_METRICS = 8
+MAX_METRICS = 8  # of more, only those that say most are shown
 
 
 def render_summary(result: RunResult, *, steps: bool = True, report: Path | None = None) -> str:
@@ -70,10 +69,12 @@ def _describe_state(step: StepResult) -> str:
 def _list_metrics(result: RunResult) -> Iterator[str]:
     names = list(result.metrics)
     if len(names) > MAX_METRICS:
-        names = [name for name in HEADLINE if name in result.metrics] or names[:MAX_METRICS]
+        names = choose_headline(result.metrics) or names[:MAX_METRICS]
     if names:
         more = len(result.metrics) - len(names)
-        listed = ", ".join(f"{name} {result.metrics[name]:.4g}" for name in names)
+        constant = describe_constant(result.metrics)
+        beside = {"accuracy": f" ({flatten(constant)})"} if constant else {}
+        listed = ", ".join(f"{name} {result.metrics[name]:.4g}{beside.get(name, '')}" for name in names)
         yield listed + (f" and {more} more" if more else "")
 
 

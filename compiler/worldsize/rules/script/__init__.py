@@ -124,4 +124,7 @@ RULES = (
     Rule("WS957", "ray-model-not-prepared", "warning",
          "workers of Ray Train whose gradients nothing averages",
          on=("Program",), when="script", checked_in="_ray", confidence="likely", since="0.2.0"),
+    Rule("WS958", "loss-divided-by-weights", "warning",
+         "a weighted mean that depends on how the global batch is divided",
+         on=("Program",), when="script", confidence="likely", since="0.2.0"),
 )

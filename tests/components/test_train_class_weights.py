@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import runpy
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from wsmodels.mlmodel import read_mlmodel
 from wsshards import manifest as m
 from wsshards import terms
 from wsshards.reader import ShardReader
@@ -26,7 +29,7 @@ Training = Callable[..., Any]
 # Micro-batches of 4 rows have between none and three of the rare class: their sums of weights differ much.
 PLAN = {"batch_size_per_device": 4, "global_batch_size": 16, "epochs": 2, "model": "mlp", "optimizer": "sgd"}
 PLAN |= {"learning_rate": 0.1, "class_weights": "balanced", "label_smoothing": 0.1, "export": "last"}
-RARE = 0.15
+RARE, RARER = 0.15, 0.08
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +38,13 @@ def rare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("rare") / "shards"
     draw = np.random.default_rng(5)
 
-    def rows(count: int) -> tuple[Any, Any]:
-        labels = (draw.random(count) < RARE).astype(np.int64)
+    def rows(count: int, share: float) -> tuple[Any, Any]:
+        labels = (draw.random(count) < share).astype(np.int64)
         return (draw.normal(size=(count, 5)) + labels[:, None]).astype(np.float32), labels
 
     label = m.Label(("y",), ("no", "yes"))
-    write_shards(folder, terms.CLASSIFICATION, {"train": rows(128), "validation": rows(64)}, label=label)
+    splits = {"train": rows(128, RARE), "validation": rows(64, RARER)}
+    write_shards(folder, terms.CLASSIFICATION, splits, label=label)
     return folder
 
 
@@ -170,9 +174,51 @@ def test_tensorflow_has_the_loss_and_gradient_of_torch(batch: tuple[Any, Any], m
     assert np.allclose(tape.gradient(loss, outputs).numpy(), gradient.numpy(), atol=1e-6)
 
 
-def test_the_metadata_of_the_model_has_the_weights_and_the_threshold(alone: Any) -> None:
-    from wsmodels.mlmodel import read_mlmodel
+@pytest.fixture
+def train_tensorflow(
+    rare: Path,
+    snapshots: Callable[[str], Path],
+    new_database: Callable[[Path], None],
+    start_with_libraries: Callable[[str], list[str]],
+    tmp_path: Path,
+) -> Callable[[int], Any]:
+    cluster = runpy.run_path(str(FOLDER / "test_train_tensorflow.py"))["Cluster"]
+    code = shutil.copytree(snapshots("train_tensorflow"), tmp_path / "code")
 
+    def run(workers: int) -> Any:
+        folder = tmp_path / f"workers-{workers}"
+        folder.mkdir()
+        new_database(folder / "mlflow.db")
+        python = [*start_with_libraries("train_tensorflow"), sys.executable]
+        plan = {**PLAN, "batch_size_per_device": 8, "gradient_accumulation_steps": 2 // workers}
+        ended = cluster(folder, code, rare, {}, python).start(workers, **plan).wait()
+        assert ended.ok, ended.errors
+        return ended
+
+    return run
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed")
+def test_tensorflow_walks_one_curve_and_evaluate_decides_from_the_threshold_that_it_keeps(
+    train_tensorflow: Callable[[int], Any], rare: Path, component: Callable[..., Any], tmp_path: Path
+) -> None:
+    runs = [train_tensorflow(workers) for workers in (1, 2)]
+    assert sorted(runs[0].losses) == list(range(1, 17))
+    assert runs[1].losses == pytest.approx(runs[0].losses, rel=1e-4)
+
+    model = runs[1].folder / "model"
+    done = component("evaluate", model=model, shards=rare, metrics=tmp_path / "metrics")
+    assert done.returncode == 0, done.stderr
+    measured = json.loads((tmp_path / "metrics" / "metrics.json").read_text())
+    facts = read_mlmodel(str(model))["metadata"]["worldsize"]
+    assert measured["decision_threshold"] == facts["decision_threshold"]
+    # On the rows that it was chosen on, no other threshold has a larger F1.
+    assert measured["f1_at_threshold"] >= measured["f1_yes"]
+    assert "; the constant answer `no` gets 0." in done.stdout
+    assert done.stdout.index("average_precision: ") < done.stdout.index("accuracy: ")
+
+
+def test_the_metadata_of_the_model_has_the_weights_and_the_threshold(alone: Any) -> None:
     facts = read_mlmodel(str(alone.folder / "model"))["metadata"]["worldsize"]
     assert facts["class_weights"] == "balanced"
     assert 0 < facts["decision_threshold"] < 1

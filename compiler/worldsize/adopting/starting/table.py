@@ -168,7 +168,7 @@ def _say_choices(judged: Sequence[Feature], chosen: Sequence[Feature]) -> Iterat
             yield f"{each.fault}: it is {'read as a category' if each.kept else 'left out'}"
 
 
-_FEW_ROWS = 5
+_FEW_ROWS = 5  # of a class, so that some of them are trained on
 _LONG_TEXT = 40  # characters on average, above which a text is read, not sorted into categories
 _MISFITS = {NUMBER: "not a number", BOOLEAN: "neither true nor false", DATE: "not a date"}
 

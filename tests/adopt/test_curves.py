@@ -14,10 +14,8 @@ from worldsize.adopting.proving.curves import (
     find_sampling_faults,
     read_recording,
 )
-from worldsize.adopting.proving.draws import merge_draws
-from worldsize.adopting.proving.launch import RECORDER, leave_out_own
-from worldsize.adopting.proving.prove import describe_untried
-from worldsize.adopting.proving.recorder import Ending
+from worldsize.adopting.proving.prove import RECORDER, describe_untried, leave_out_own
+from worldsize.adopting.proving.recorder import Ending, merge_draws
 
 
 def test_a_curve_within_the_tolerance_is_the_same() -> None:

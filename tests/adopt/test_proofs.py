@@ -55,8 +55,7 @@ def test_the_adopted_script_follows_the_curve(
     script: Path, warm: Callable[..., list[str]], update_golden: bool
 ) -> None:
     from worldsize.adopting.adopt import adopt_script
-    from worldsize.adopting.proving.launch import launch_training
-    from worldsize.adopting.proving.prove import Request, prove
+    from worldsize.adopting.proving.prove import Request, launch_training, prove
 
     adoption = adopt_script(script)
     kind = script.stem.partition("_")[0]

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.lab.namespaces import probe_namespaces
-from worldsize.lab.network import parse_link
+from worldsize.lab.namespaces import parse_link, probe_namespaces
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import Measurement

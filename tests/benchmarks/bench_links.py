@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.lab.namespaces import probe_namespaces
-from worldsize.lab.network import parse_link
+from worldsize.lab.namespaces import parse_link, probe_namespaces
 
 _ABLE = probe_namespaces()
 _LACK = _ABLE.nodes[0] if _ABLE.nodes else _ABLE.rate

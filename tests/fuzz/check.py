@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import worldsize
-from worldsize import fixing
 from worldsize.base import resources
-from worldsize.checking import Report
+from worldsize.checking import Report, fixing
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from worldsize.base import resources
 from worldsize.cli import main
-from worldsize.emit import plan_file
+from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 
 CASES = sorted(path.parent for path in (Path(__file__).parent / "plan").glob("*/spec.yml"))

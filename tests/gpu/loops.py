@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+LONGEST = 15  # kernels of a profile
 WINDOW_SECONDS = 1.0  # between two waits for the device, as ours has it
 
 
@@ -38,6 +39,7 @@ class Turns:
         self._ends = [int(each) for each in text.split(",")] if text else []
         self._stretch = stretch
         self._seconds = 0.0
+        self.taken = 0
 
     def pause(self, seconds: float) -> None:
         """Count the seconds that have just been trained; at the end of a turn, wait for the next."""
@@ -47,6 +49,7 @@ class Turns:
             os.write(self._ends[1], b".")
             if not os.read(self._ends[0], 1):
                 os._exit(0)
+            self.taken += 1
 
 
 class Recorder:
@@ -64,6 +67,7 @@ class Recorder:
         self._turns = Turns(os.environ.get("TURNS", ""), float(os.environ.get("STRETCH", "1")))
         self._speed, self._steps, self._seconds = None, 0, 0.0
         self._resumed = time.perf_counter()
+        self._profile: Any = None
         self.write(parameters={name: str(value) for name, value in parameters.items()})
         print("tracking is off: losses go to a file", flush=True)
 
@@ -88,14 +92,39 @@ class Recorder:
         if speed != self._speed:  # all steps of a window have one speed
             seconds = time.perf_counter() - self._resumed
             self._end_window()
+            self._end_profile(seconds)
             self._speed, self._seconds, self._steps = speed, seconds, 0
+            taken = self._turns.taken
             self._turns.pause(seconds)
+            if self._turns.taken > taken and str(self._turns.taken) == os.environ.get("PROFILED_TURN"):
+                self._begin_profile()
         self._steps += 1
 
     def _end_window(self) -> None:
         if self._steps:
             self.write(steps=self._steps, seconds=self._seconds)
         self._steps = 0
+
+    def _begin_profile(self) -> None:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        on_gpu = torch.cuda.is_available()
+        self._profile = profile(activities=[ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU])
+        self._profile.start()
+
+    def _end_profile(self, seconds: float) -> None:
+        """Record for which share of a window kernels ran, and which took longest, in milliseconds."""
+        if self._profile is None:
+            return
+        self._profile.stop()
+        times = {
+            kernel.key: (kernel.self_device_time_total or kernel.self_cpu_time_total) / 1000
+            for kernel in self._profile.key_averages()
+        }
+        longest = sorted(times, key=times.__getitem__, reverse=True)[:LONGEST]
+        self.write(busy=sum(times.values()) / 1000 / seconds, kernels={name: times[name] for name in longest})
+        self._profile = None
 
     def write(self, **entry: Any) -> None:
         """Append a record."""
@@ -132,10 +161,10 @@ def save_program(
 def start_entry(arguments: list[str]) -> None:
     """Start the entry script of a component without MLflow.
 
-    Variables: `RECORD` names the file for losses; `TURNS` and `STRETCH` are of :class:`Turns`; `EXPORT=off`
-    saves no model; `DETERMINISTIC=1` asks for kernels that give the same bits again; `MEMORY_LIMIT` is how
-    many bytes of addresses it may take beside torch; `COMPILE=eager` traces what is compiled, and
-    generates no kernels.
+    Variables: `RECORD` names the file for losses; `TURNS` and `STRETCH` are of :class:`Turns`, and the first
+    window of the turn that `PROFILED_TURN` numbers is profiled; `EXPORT=off` saves no model;
+    `DETERMINISTIC=1` asks for kernels that give the same bits again; `MEMORY_LIMIT` is how many bytes of
+    addresses it may take beside torch; `COMPILE=eager` traces what is compiled, and generates no kernels.
     """
     import wstrain
 

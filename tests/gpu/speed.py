@@ -70,7 +70,7 @@ def check_speed(trial: Trial) -> None:
     models = TINY if trial.tiny else MODELS
     steps = {f"gpt_{name.lower()}": _describe_step(*sizes, tiny=trial.tiny) for name, sizes in models.items()}
     plans = plan_steps(trial, steps, tokens=tokens, vocabulary=vocabulary)
-    trial.keep(measured=[], rows=[], ratios={}, utilisations={})
+    trial.keep(measured=[], rows=[], ratios={}, utilisations={}, profiles={})
     for number, (name, sizes) in enumerate(models.items()):
         inputs = {**plans[f"gpt_{name.lower()}"]["inputs"], "shards": shards}
         seconds = trial.left / (len(models) - number)
@@ -105,6 +105,7 @@ class _Pair:
 
     def __enter__(self) -> _Pair:  # noqa: PYI034
         stretch = {"STRETCH": "0.2" if self._trial.tiny else str(STRETCH)}
+        stretch["PROFILED_TURN"] = str(WARM_TURNS + TURNS + 1)  # the one after those that are compared
         self._stack = contextlib.ExitStack()
         ends, given = self._make_pipes()
         started = start_training(
@@ -163,6 +164,10 @@ class _Pair:
                 turns[name].append(self.step_tokens * steps / trained)
             if turn > WARM_TURNS and time.monotonic() > until:
                 break
+        else:
+            for name in order:
+                os.write(self._pipes[name][1], b".")
+                self._await(name)
         return {name: speeds[WARM_TURNS:] for name, speeds in turns.items()}
 
     @property
@@ -218,8 +223,13 @@ def _note_model(
     )
     share = _find_share(trial, ours, network)
     result["utilisations"][name] = share
+    result["profiles"][name] = {
+        loop: record for loop in speeds for record in pair.records(loop) if "busy" in record
+    }
     shown = "" if share is None else f", {share:.1%} of the peak"
     trial.say(f"{name}: {ours:,.0f} tokens/s{shown}, {ratio:.3f} of the hand-written loop's {hand:,.0f}")
+    for loop, profile in result["profiles"][name].items():
+        trial.say(f"{name}, {loop}: kernels run {profile['busy']:.0%} of the time")
     if not trial.on_gpu(
         f"what is wanted of {name}: {WANTED} of the hand-written loop, {wanted:.0%} of the peak"
     ):

@@ -270,17 +270,17 @@ def _prove_adopted(trial: Trial, script: Path) -> float | None:
 
 
 def _record(trial: Trial, script: Path, profile: Any, replay: list[str]) -> str:
-    from worldsize.adopting.proving import launch
+    from worldsize.adopting.proving import prove
 
     settings = {"folder": str(script.parent), "steps": STEPS, "world_size": 1, "framework": profile.framework}
     settings |= {"module": profile.module, "replay": replay}
-    env = {**os.environ, launch.SETTINGS: json.dumps(settings), "MPLBACKEND": "Agg"}
+    env = {**os.environ, prove.SETTINGS: json.dumps(settings), "MPLBACKEND": "Agg"}
     env |= {"CUDA_VISIBLE_DEVICES": ""} if trial.device == "cpu" else {}
     if not replay:  # the adopted script, in a group of one
         group = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
         env |= {**group, "MASTER_PORT": str(find_free_port())}
     done = subprocess.run(
-        [sys.executable, str(launch.RECORDER), str(script)],
+        [sys.executable, str(prove.RECORDER), str(script)],
         cwd=script.parent,
         env=env,
         stdout=subprocess.PIPE,

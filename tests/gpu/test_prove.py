@@ -86,6 +86,8 @@ def test_every_check_passes_on_processors(kit: Path, tmp_path: Path) -> None:
     assert document["tracking"].startswith("off: MLflow is not used")
     assert any("NCCL" in each for each in document["checks"]["strategies"]["not_here"])
     assert document["checks"]["checkpoints"]["seconds"] > 0
+    profiles = document["checks"]["speed"]["profiles"]["tiny"]
+    assert all(0 < profiles[loop]["busy"] <= 1 for loop in ("ours", "hand"))
     (measured,) = document["checks"]["speed"]["measured"]
     assert measured["workload"]["layers"] == 2
     assert measured["parameters"]["device"] == "cpu"

@@ -21,7 +21,6 @@ ORDER = [
     {"resolving"},
     {"rules"},
     {"checking"},
-    {"fixing"},
     {"emit"},
     {"api", "components"},
     {"running"},

@@ -58,6 +58,9 @@ BUILT: dict[str, tuple[str, ...]] = {
         r"^(?=(?P<g5>(?:.+?/)??(?=(?P<g0>[^/]*?a))(?P=g0)(?=(?P<g1>[^/]*?a))(?P=g1)(?=(?P<g2>[^/]*?a))(?P=g2)(?=(?P<g3>[^/]*?a))(?P=g3)(?=(?P<g4>[^/]*?b(?:/|$)))(?P=g4)))(?P=g5)",
     ),
     "documents/shape.py:compile_pattern": (),
+    "serving/control/workspaces.py:answer_above": (
+        r"subscriptions/(?P<subscription>[^/]+)/providers/p/locations/(?P<location>[^/]+)/(?P<what>[^/]+)(?P<rest>/.*)?",
+    ),
     "documents/yaml/nodes.py:trace_segments": (),
 }
 

@@ -14,10 +14,10 @@ import yaml as pyyaml
 from jsonschema import Draft202012Validator
 
 from worldsize import spec
-from worldsize.azureml import yaml_dump
+from worldsize.azureml import cron, yaml_dump
 from worldsize.base import resources
 from worldsize.documents.shape import TYPE_WORDS, Schema, load_schema
-from worldsize.spec import model, schedule, violations
+from worldsize.spec import model, violations
 from worldsize.spec.values import write_flow
 
 ROOT = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ def test_only_annotations_stand_beside_a_reference() -> None:
 
 
 def test_time_zones_are_the_ones_of_the_table():
-    assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(schedule.load_time_zones())
+    assert SCHEMA["$defs"]["schedule"]["properties"]["time_zone"]["enum"] == list(cron.load_time_zones())
 
 
 CLASSES = {  # of the model, by the definition whose keys are their fields

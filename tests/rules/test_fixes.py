@@ -10,7 +10,7 @@ import case_pages
 import pytest
 
 import worldsize
-from worldsize import fixing
+from worldsize.checking import fixing
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 

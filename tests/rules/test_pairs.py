@@ -14,8 +14,8 @@ import case_pages
 import pytest
 
 import worldsize
-from worldsize import fixing
 from worldsize.azureml.model import AZURE_ML, SPEC
+from worldsize.checking import fixing
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ports import find_free_port
 
-from worldsize.planning.memory import built_in, division, states
+from worldsize.planning.memory import built_in, states
 from worldsize.planning.memory.estimate import estimate
 from worldsize.planning.memory.network import Setup
 
@@ -100,10 +100,10 @@ def test_states_are_as_large_as_planned(name: str, counted: Measured) -> None:
     case = BASE | CASES[name]
     setup = setup_of(case)
     network = built_in.gpt(case["tokens"], *SIZES)
-    stages = division.split_stages(network, setup.pipeline)
+    stages = states.split_stages(network, setup.pipeline)
     for rank, measured in enumerate(found[name] for found in counted):
         index = rank if setup.pipeline > 1 else 0
-        planned = states.rank_states(division.divide_parts(stages[index], setup.tensor), setup)
+        planned = states.rank_states(states.divide_parts(stages[index], setup.tensor), setup)
         for quantity in ("parameters", "gradients", "optimizer"):
             wanted = getattr(planned, quantity)
             assert measured[quantity] == pytest.approx(wanted, rel=0.05), (rank, quantity)

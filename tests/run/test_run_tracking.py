@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.running.show.summary import render_summary
-from worldsize.running.show.views import PlainView
+from worldsize.running.show.views import PlainView, render_summary
 
 psutil = pytest.importorskip("psutil")
 pytestmark = [

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from worldsize.lab.rehearsal import saved_step
+from worldsize.lab.faults import saved_step
 from wstrain.health import heartbeat
 
 WORLDSIZE = (sys.executable, "-m", "worldsize")

@@ -12,7 +12,7 @@ from pathlib import Path
 import browser as chromium
 from PIL import Image
 
-from worldsize.reporting.write import write_report
+from worldsize.reporting.page import write_report
 
 PICTURES = Path(__file__).parents[2] / "compiler" / "docs" / "pictures"
 WIDTH = 1000

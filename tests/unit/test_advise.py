@@ -14,9 +14,8 @@ from msgspec.structs import replace
 from worldsize.facts.prices import Price, Tier, find_price
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.advising import clusters, layouts
-from worldsize.planning.advising.comparison import compare
-from worldsize.planning.advising.model import PYTORCH, Choice, Limits, Option, Question, Rate
-from worldsize.planning.advising.options import make_option
+from worldsize.planning.advising.model import DEEPSPEED, TORCH, Choice, Limits, Option, Question, Rate
+from worldsize.planning.advising.options import compare, make_option
 from worldsize.planning.advising.search import advise, search, try_other_batches
 from worldsize.planning.estimates.constants import fitted
 from worldsize.planning.estimates.model import Case, Convolutional, Training, Transformer
@@ -126,7 +125,7 @@ def test_bounds_exclude_no_faster_layout(workload: Transformer | Convolutional, 
     degrees = (
         [(1, 1)] if isinstance(workload, Convolutional) else [(t, p) for t in (1, 2, 4) for p in (1, 2, 3)]
     )
-    for strategy, stage in PYTORCH:
+    for strategy, stage in (*TORCH, *DEEPSPEED):
         for tensor, pipeline in degrees:
             replicas, rest = divmod(cluster.world_size, tensor * pipeline)
             if (

@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from worldsize import api
+from worldsize import api, checking
 from worldsize.api.advice import Request, is_as_advised, make_question, read_asked
 from worldsize.base import resources
-from worldsize.cli.advice_table import _times
+from worldsize.checking.fixing import Setting, set_values
+from worldsize.cli.advice_view import _times
 from worldsize.cli.main import main
 from worldsize.documents import yaml
 from worldsize.facts import vm_sizes
-from worldsize.fixing.apply import Setting, set_values
 from worldsize.planning.advising import clusters, layouts
 from worldsize.planning.advising.options import make_option
 from worldsize.resolving.advice import list_settings, read_steps
@@ -206,7 +206,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
     text = text.replace("max_instances: 1", "max_instances: 2")
     path.write_text(text if uses == "train_ddp" else text.replace(", strategy: fsdp", ""), encoding="utf-8")
     asked = read_asked(path, Request(max_instances=2, region="westeurope"), None)
-    subject, spec = asked.subjects[0], api.plan_spec(path).planned.spec
+    subject, spec = asked.subjects[0], checking.check_spec(path).planned.spec
     question = make_question(asked, subject, Request(max_instances=2))
     size = vm_sizes.lookup("Standard_NC64as_T4_v3")
     assert size is not None
@@ -218,7 +218,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
         option = make_option(question, cluster, training, "low_priority")
         assert option is not None
         wanted = [Setting(*each) for each in list_settings(spec, subject, option)]
-        planned = api.plan_spec(path, yaml.load(path, set_values(yaml.load(path), wanted)))
+        planned = checking.check_spec(path, yaml.load(path, set_values(yaml.load(path), wanted)))
         ((edited,), _) = read_steps(planned.planned, planned.plan)
         assert is_as_advised(edited.case, subject, option)
         other = replace(option, training=replace(training, recomputation="selective"))

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import worldsize
-from worldsize import fixing
+from worldsize.checking import fixing
 from worldsize.checking.exclusion import is_glob
 from worldsize.checking.selection import Choice
 from worldsize.cli import main

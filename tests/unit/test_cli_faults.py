@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from worldsize import __main__ as program
-from worldsize import api
+from worldsize import checking
 from worldsize.cli import crash, main
 
 SPEC = """\
@@ -49,7 +49,7 @@ def test_a_fault_of_ours_is_one_line_and_status_3(
     def broken(_path: Path, _document: object = None) -> None:
         raise KeyError("no\nsuch step")
 
-    monkeypatch.setattr(api, "plan_spec", broken)
+    monkeypatch.setattr(checking, "check_spec", broken)
     assert call(monkeypatch, "plan", spec) == 3
     first, help_, *more = capsys.readouterr().err.splitlines()
     assert first.startswith("internal error: KeyError: 'no\\nsuch step' (unit/test_cli_faults.py:")
@@ -61,7 +61,7 @@ def test_the_traceback_of_a_fault_is_shown_on_request(
     spec: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(crash.VARIABLE, "1")
-    monkeypatch.setattr(api, "plan_spec", lambda *_: {}[0])
+    monkeypatch.setattr(checking, "check_spec", lambda *_: {}[0])
     assert call(monkeypatch, "plan", spec) == 3
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback")
@@ -141,7 +141,7 @@ def test_ctrl_c_has_the_status_of_a_signal(spec: str, monkeypatch: pytest.Monkey
     def interrupted(_path: Path, _document: object = None) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "plan_spec", interrupted)
+    monkeypatch.setattr(checking, "check_spec", interrupted)
     assert CliRunner().invoke(main, ["plan", spec]).exit_code == 130
 
 

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 
 from worldsize import api
 from worldsize.azureml.model import Literal
+from worldsize.checking import check_spec
 from worldsize.cli import speed_view
 from worldsize.cli.main import main
 from worldsize.emit.layout import add_predictions
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import Speed
+from worldsize.planning.estimates.measured_case import MeasuredRun, UnusableRunError, compare_speed
 from worldsize.planning.estimates.model import Interval
 from worldsize.planning.estimates.prediction import read_prediction, write_inputs
-from worldsize.resolving.compared_speed import compare_speed
-from worldsize.resolving.measured_case import MeasuredRun, UnusableRunError
 
 SPEC = """\
 name: language
@@ -69,7 +69,7 @@ def write_spec(folder: Path, text: str = SPEC) -> Path:
 
 def predicted_inputs(spec: Path) -> dict[str, object]:
     """The inputs of step `train` that carry its predicted speed."""
-    planned = api.plan_spec(spec)
+    planned = check_spec(spec)
     step = add_predictions(planned.planned, planned.plan)["train"]
     found = {name: step.inputs[name].value for name in prediction.INPUTS if name in step.inputs}
     return {name: value.value for name, value in found.items() if isinstance(value, Literal)}
@@ -97,7 +97,7 @@ def invoke(*words: str, status: int = 0) -> Result:
 
 def test_a_prediction_travels_as_inputs(tmp_path: Path) -> None:
     spec = write_spec(tmp_path)
-    planned = api.plan_spec(spec)
+    planned = check_spec(spec)
     forecast = api.forecast_steps(planned)["train"].time
     inputs = predicted_inputs(spec)
     assert set(inputs) == set(prediction.INPUTS)
@@ -132,7 +132,7 @@ def test_only_a_known_speed_is_predicted(tmp_path: Path, changes: dict[str, str]
 
 
 def test_a_cluster_without_a_vm_size_has_no_inputs(tmp_path: Path) -> None:
-    case = api.forecast_steps(api.plan_spec(write_spec(tmp_path)))["train"].time.case
+    case = api.forecast_steps(check_spec(write_spec(tmp_path)))["train"].time.case
     assert case is not None
     nameless = replace(case, cluster=replace(case.cluster, instance_type=None))
     assert write_inputs(nameless, Interval(1.0, 2.0, 3.0)) == {}
@@ -271,7 +271,7 @@ def test_a_run_of_another_step_calibrates_nothing(
 
 
 def test_only_the_step_that_a_run_trained_is_calibrated(tmp_path: Path) -> None:
-    planned = api.plan_spec(write_spec(tmp_path, SPEC + SECOND))
+    planned = check_spec(write_spec(tmp_path, SPEC + SECOND))
     forecasts = api.forecast_steps(planned, runs=[MeasuredRun("run", Speed(9000.0, 0.0, INPUTS), "tune")])
     bases = {name: each.time.estimate.basis for name, each in forecasts.items() if each.time.estimate}
     assert bases["tune"].startswith("calibrated by")
@@ -279,7 +279,7 @@ def test_only_the_step_that_a_run_trained_is_calibrated(tmp_path: Path) -> None:
 
 
 def test_a_plan_says_why_a_run_tells_nothing(tmp_path: Path) -> None:
-    planned = api.plan_spec(write_spec(tmp_path))
+    planned = check_spec(write_spec(tmp_path))
     run = MeasuredRun("job", Speed(9000.0, 0.0, {**INPUTS, "device": "cpu"}), "train")
     with pytest.raises(UnusableRunError, match="`job` tells nothing of this workload: it ran without GPUs"):
         api.forecast_steps(planned, runs=[run])

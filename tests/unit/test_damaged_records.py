@@ -13,9 +13,10 @@ import worldsize
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.checking import Report
+from worldsize.cli.check import FORMATS
 from worldsize.cli.main import main
-from worldsize.documents.diagnostics import Diagnostic, render
-from worldsize.documents.diagnostics.ci_formats import RuleInfo
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.running import ResumeError, resume
 from worldsize.running import api as run
 from worldsize.running.launch.logs import Decoder
@@ -110,15 +111,14 @@ def test_what_records_hold_acts_on_no_terminal(home: Path) -> None:
         assert not set(ACTING) - set("[2J31m") & set(result.output)
 
 
-@pytest.mark.parametrize("format_", render.FORMATS)
+@pytest.mark.parametrize("format_", FORMATS)
 def test_no_format_of_a_report_lets_control_characters_through(format_: str) -> None:
     span = Span("a.yml", 1, 1, 1, 3)
     found = Diagnostic(
         "WS203", "slug", "error", f"a{ACTING}b", span, f"h{ACTING}", (Related(span, f"r{ACTING}"),)
     )
     sources = {"a.yml": Source("a.yml", f"x{ACTING}y")}
-    rules = {"WS203": RuleInfo("slug", "summary", "error", "https://example.com")}
-    said = render.render_report(format_, [found], sources, ["a.yml"], rules=lambda: rules)
+    said = Report((found,), sources, ("a.yml",)).render(format_)
     assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(said)
     if format_ == "json":  # which says the same nevertheless
         assert json.loads(said)["diagnostics"][0]["message"] == f"a{ACTING}b"

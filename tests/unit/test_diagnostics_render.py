@@ -5,18 +5,29 @@ import json
 import os
 import xml.etree.ElementTree as ET
 from collections import Counter
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
-from worldsize.documents.diagnostics import Diagnostic, Related, Severity, ci_formats, text
-from worldsize.documents.diagnostics.ci_formats import RuleInfo
-from worldsize.documents.diagnostics.diagnostic import sort_unique
-from worldsize.documents.diagnostics.render import render_report
+from worldsize.base.problem import Related
+from worldsize.checking import Report
+from worldsize.documents.diagnostics import ci_formats, text
+from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
 from worldsize.documents.diagnostics.text import wants_colour
 from worldsize.documents.yaml import Mapping, Source, Span, load
 
 DOCS = "https://example.com/rules/too_many.md"
+
+
+class RuleInfo(NamedTuple):
+    slug: str
+    summary: str
+    severity: str
+    docs: str
+    confidence: str = "certain"
+
+
 RULES = {
     "WS201": RuleInfo("too-many", "too many processes", "error", DOCS),
     "WS301": RuleInfo("odd", "odd", "warning", DOCS),
@@ -204,10 +215,8 @@ def test_every_format_is_reachable_and_repeatable(format_: str) -> None:
     document = load("a.yml", "a: 3\n")
     assert isinstance(document.root, Mapping)
     found = [diagnostic(document.root.span)]
-    once, again = (
-        render_report(format_, found, {"a.yml": document.source}, ["a.yml"], rules=lambda: RULES)
-        for _ in range(2)
-    )
+    report = Report(tuple(found), {"a.yml": document.source}, ("a.yml",))
+    once, again = (report.render(format_) for _ in range(2))
     assert once == again
     assert once.endswith("\n")
     assert "`a` is 3 but 2 fit" in once

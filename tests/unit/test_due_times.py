@@ -13,11 +13,10 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from worldsize.azureml.cron import Trigger, due_times, load_time_zones, next_due, next_times
 from worldsize.cli.main import main
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.schedules.triggers import read_trigger
-from worldsize.spec.cron import Trigger, due_times, next_due, next_times
-from worldsize.spec.schedule import load_time_zones
 
 CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)

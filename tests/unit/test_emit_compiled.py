@@ -12,8 +12,7 @@ import worldsize
 from worldsize.azureml.copying import CopyAccess
 from worldsize.base import resources
 from worldsize.base.span import Span
-from worldsize.emit.bundle import Bundle
-from worldsize.emit.shelf import Shelf, shelve
+from worldsize.emit.bundle import Bundle, Shelf, shelve
 
 ROOT = Path(__file__).parents[2]
 SPEC = """

@@ -15,7 +15,8 @@ import yaml as pyyaml
 
 import worldsize
 from worldsize.documents.errors import OutputError, SpecError
-from worldsize.emit import output_folder, plan_file
+from worldsize.emit import output_folder
+from worldsize.planning import plan_file
 
 HEAD = """\
 name: s

@@ -14,13 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import worldsize
-from worldsize import fixing
 from worldsize.base.problem import Fix
+from worldsize.checking import fixing
+from worldsize.checking.fixing import replace_content
 from worldsize.checking.selection import Choice
 from worldsize.cli import main
 from worldsize.documents import yaml
-from worldsize.fixing import apply
-from worldsize.fixing.apply import replace_content
 
 MESSY = """\
 # head
@@ -269,7 +268,7 @@ def test_an_edit_that_would_change_more_is_not_made(text: str, old: str, new: st
     document = yaml.load("f.yml", text)
     start = text.index(old)
     fix = Fix(document.source.span(start, start + len(old)), new)
-    assert apply.apply_fixes(document, [fix])[0] == expected
+    assert fixing.apply_fixes(document, [fix])[0] == expected
 
 
 def test_of_overlapping_fixes_the_first_is_made() -> None:
@@ -277,7 +276,7 @@ def test_of_overlapping_fixes_the_first_is_made() -> None:
     span = document.source.span
     fixes = [Fix(span(5, 9), "x"), Fix(span(3, 6), "uno"), Fix(span(14, 19), "tre"), Fix(span(3, 6), "uno")]
     expected = ("a: uno two\nb: tre\n", 2)
-    assert apply.apply_fixes(document, fixes) == apply.apply_fixes(document, fixes[::-1]) == expected
+    assert fixing.apply_fixes(document, fixes) == fixing.apply_fixes(document, fixes[::-1]) == expected
 
 
 WORDS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import fixing
+from worldsize.checking import fixing
 
 JOB = """\
 type: command

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 import worldsize
-from worldsize.azureml import environment, fields
+from worldsize.azureml import environment, fields, gpu_support
 from worldsize.azureml.environment import Installed
 from worldsize.documents import yaml
 from worldsize.facts import cuda, table, vm_sizes
-from worldsize.planning import gpu_support
 
 ROOT = Path(__file__).parents[2]
 SIZES = [size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) is not None and size.devices]

@@ -8,7 +8,7 @@ import pytest
 
 import worldsize
 from worldsize.facts import vm_sizes
-from worldsize.running.prepare.assets import read_learned_sizes
+from worldsize.running.model.assets import read_learned_sizes
 
 GPU, CPU = "Standard_ND256xyz_v9", "Standard_E9_v9"
 SETTINGS = f"""\

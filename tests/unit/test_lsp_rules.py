@@ -12,8 +12,8 @@ import pytest
 from lsprotocol import types
 
 import worldsize
-from worldsize import fixing
 from worldsize.base.source import Source
+from worldsize.checking import fixing
 from worldsize.checking.checker import check_files
 from worldsize.checking.discover import recognise_kind
 from worldsize.checking.selection import Choice

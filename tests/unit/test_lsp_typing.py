@@ -15,8 +15,7 @@ from worldsize.lsp.buffers import Session
 from worldsize.lsp.completion import complete
 from worldsize.lsp.definition import find_definition
 from worldsize.lsp.hover import hover
-from worldsize.lsp.references import find_references
-from worldsize.lsp.symbols import list_symbols
+from worldsize.lsp.references import find_references, list_symbols
 
 STRIDE = 3  # characters that are typed at once in files other than the first
 PIPELINES = Path(__file__).parents[2] / "pipelines"

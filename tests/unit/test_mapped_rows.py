@@ -8,6 +8,7 @@ import pytest
 
 import worldsize
 from worldsize import api
+from worldsize.checking import check_spec
 
 SPEC = """\
 name: test
@@ -59,5 +60,5 @@ def test_another_version_is_not_known(project: Path) -> None:
 
 def test_time_and_cost_follow(project: Path) -> None:
     count(project, "azureml:churn@latest", "azureml:churn")
-    forecast = api.forecast_steps(api.plan_spec("spec.yml"))["train"]
+    forecast = api.forecast_steps(check_spec("spec.yml"))["train"]
     assert forecast.time.total_seconds is not None

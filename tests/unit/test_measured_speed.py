@@ -15,8 +15,7 @@ from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import Speed
 from worldsize.planning.estimates.estimate import estimate
-from worldsize.planning.estimates.model import Transformer
-from worldsize.resolving.measured_case import (
+from worldsize.planning.estimates.measured_case import (
     MeasuredRun,
     UnusableRunError,
     calibrate_from_runs,
@@ -24,6 +23,7 @@ from worldsize.resolving.measured_case import (
     measure_from_run,
     read_card_file,
 )
+from worldsize.planning.estimates.model import Transformer
 from worldsize.running.record.details import read_speeds, summarise_speed
 
 GPT = Transformer(1.3e9, 24, 2048, 16, 50368, 2048)

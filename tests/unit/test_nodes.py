@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from pathlib import Path
 
@@ -10,26 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
-from worldsize.lab import namespaces, node_faults
+from worldsize.lab import namespaces
 from worldsize.lab.emulation import read_emulation
-from worldsize.lab.namespaces import make_plan
-from worldsize.lab.network import (
+from worldsize.lab.faults import NodeFault, NodeFaultKind, assign_step, describe_fault, parse_fault
+from worldsize.lab.namespaces import (
     MAX_NODES,
     MIN_BITS_PER_S,
     NETWORK,
     UNSHAPED,
-    FittedLink,
     Link,
     OptionError,
     fit_link,
     hosts_file,
     make_nodes,
+    make_plan,
     parse_link,
     shaping_commands,
 )
-from worldsize.lab.node_faults import NodeFault, assign_step, describe_fault, parse_fault
 from worldsize.running.launch.launchers import count_ports, plan_processes
-from worldsize.running.model.emulation import LocalPlaces
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Call, walk_processes
 from worldsize.running.model.task import Task
@@ -191,7 +190,7 @@ def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
         can_shape=bool(able[0]),
         can_delay=bool(able[1]),
     )
-    assert found == FittedLink(link, said)
+    assert found == (link, said)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +210,7 @@ def test_a_link_is_fitted_to_the_kernel_and_the_difference_said(
         ),
     ],
 )
-def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) -> None:
+def test_a_fault_is_read(kind: NodeFaultKind, text: str, fault: NodeFault) -> None:
     assert parse_fault(kind, text) == fault
 
 
@@ -227,7 +226,7 @@ def test_a_fault_is_read(kind: node_faults.Kind, text: str, fault: NodeFault) ->
         ("drop-link", "node1@3s for 0s", "`--drop-link node1@3s for 0s`: `0s` is not a length of time"),
     ],
 )
-def test_what_is_no_fault_is_refused(kind: node_faults.Kind, text: str, message: str) -> None:
+def test_what_is_no_fault_is_refused(kind: NodeFaultKind, text: str, message: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse_fault(kind, text)
     assert str(caught.value) == message
@@ -326,7 +325,7 @@ def test_options_that_need_nodes_say_so() -> None:
         "`--link` shapes links between nodes, and instances that are only processes have none",
         "`--link fast`: `fast` is not a rate, delay or loss",
     ]
-    assert isinstance(found.places, LocalPlaces)
+    assert found.place is contextlib.nullcontext
     assert all(problem.help and len(problem.message) <= 200 for problem in problems)
 
 
@@ -334,7 +333,7 @@ def test_one_instance_runs_as_ever_and_nothing_is_asked_of_the_machine() -> None
     asked = RunOptions(nodes="namespaces", link="1gbit")
     found, problems = read_emulation(asked, {"train": task("train", 1, 4)}, {})
     assert problems == []
-    assert isinstance(found.places, LocalPlaces)
+    assert found.place is contextlib.nullcontext
     assert found.notices == ("`--nodes namespaces` has no effect: no step has several instances here",)
 
 

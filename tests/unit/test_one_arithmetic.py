@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from worldsize import api
-from worldsize.checking import check
+from worldsize.checking import check, check_spec
 from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import PriceList, read_price_list
 from worldsize.planning.advising.model import Choice, Question
@@ -128,11 +128,11 @@ def compare(spec: Mapping[str, Any], asked: Mapping[str, Any], folder: Path, pri
             assert errors == refused, spec
         else:  # the GPU does not compute in the precision, which a plan says instead of a time
             assert refused == {"spec-value-not-allowed"}, asked
-            checked = api.plan_spec(path)
+            checked = check_spec(path)
             assert api.forecast_steps(checked)["train"].time.estimate is None
         return "refused"
     assert errors == set(), spec
-    checked = api.plan_spec(path)
+    checked = check_spec(path)
     forecast = api.forecast_steps(checked)["train"]
     assert forecast.time.case == estimated.case, spec
     assert forecast.time.estimate == estimated.estimate

@@ -8,7 +8,7 @@ import pytest
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.copying import CopyAccess
-from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.preparation import list_snapshots
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.base.wording import plural, round_noise, show_number
-from worldsize.planning import batch, learning_rate, topology
+from worldsize.planning import batches, learning_rate, topology
 from worldsize.planning.learning_rate import Adam, batch_growth
 from worldsize.planning.model import Launcher
 from wstrain.scaling import default_warmup_epochs, split_batch
@@ -41,7 +41,7 @@ def test_world_size(launcher: Launcher, instances: int, processes: int, devices:
 
 @given(sizes, sizes)
 def test_the_nearest_multiples_enclose_what_was_wanted(wanted: int, unit: int) -> None:
-    found = batch.nearest_multiples(wanted, unit)
+    found = batches.nearest_multiples(wanted, unit)
     assert all(value > 0 and value % unit == 0 for value in found)
     if wanted % unit == 0:
         assert found == (wanted,)
@@ -54,7 +54,7 @@ def test_the_nearest_multiples_enclose_what_was_wanted(wanted: int, unit: int) -
 def test_a_split_is_exact_and_as_large_as_fits(per_rank: int, most: int, world: int) -> None:
     b, a = split_batch(per_rank, most)
     assert b <= most
-    assert batch.global_batch(b, a, world) == per_rank * world
+    assert batches.global_batch(b, a, world) == per_rank * world
     assert not any(per_rank % larger == 0 for larger in range(b + 1, min(per_rank, most) + 1))
 
 
@@ -143,22 +143,22 @@ def test_default_warmup(
 
 
 def test_steps() -> None:
-    assert batch.count_steps(1438, 256, 20, 2) == batch.Steps(5, 100, 10)
-    assert batch.count_steps(None, 256, 20, 2) == batch.Steps(None, None, None)
-    assert batch.count_steps(None, 256, 20, 0) == batch.Steps(None, None, 0)
-    assert batch.count_steps(1438, 256, None, 2) == batch.Steps(5, None, 10)
-    assert batch.count_steps(2405, 1024, 20, 0, drop_last=False) == batch.Steps(3, 60, 0)
-    assert batch.count_steps(2048, 1024, 20, 0, drop_last=False) == batch.Steps(2, 40, 0)
-    assert batch.count_steps(100, 256, 20, 0) == batch.Steps(0, 0, 0)
+    assert batches.count_steps(1438, 256, 20, 2) == batches.Steps(5, 100, 10)
+    assert batches.count_steps(None, 256, 20, 2) == batches.Steps(None, None, None)
+    assert batches.count_steps(None, 256, 20, 0) == batches.Steps(None, None, 0)
+    assert batches.count_steps(1438, 256, None, 2) == batches.Steps(5, None, 10)
+    assert batches.count_steps(2405, 1024, 20, 0, drop_last=False) == batches.Steps(3, 60, 0)
+    assert batches.count_steps(2048, 1024, 20, 0, drop_last=False) == batches.Steps(2, 40, 0)
+    assert batches.count_steps(100, 256, 20, 0) == batches.Steps(0, 0, 0)
 
 
 @given(st.integers(1, 512), st.integers(0, 16), st.integers(0, 10**7))
 def test_shards_are_even(world: int, workers: int, rows: int) -> None:
-    per_rank = batch.count_shards_per_rank(world, workers, rows)
+    per_rank = batches.count_shards_per_rank(world, workers, rows)
     assert per_rank >= 1
     if rows >= world:
         assert per_rank * world <= rows
-    assert batch.count_shards_per_rank(world, workers, None) == max(workers, 1)
+    assert batches.count_shards_per_rank(world, workers, None) == max(workers, 1)
 
 
 def test_numbers() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.localise import localise
-from worldsize.planning.missing import explain_missing
 from worldsize.planning.model import Derivation, Plan, StepPlan, Topology, Training
+from worldsize.planning.quantities import explain_missing
 
 
 def training(b: int, a: int, world: int, rows: int | None = 1438) -> Training:

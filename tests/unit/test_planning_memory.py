@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 import worldsize
 from worldsize.facts import vm_sizes
-from worldsize.planning.memory import activations, built_in, division, remedies, states, verdict
-from worldsize.planning.memory.estimate import SHARES, estimate
+from worldsize.planning.memory import built_in, states, verdict
+from worldsize.planning.memory.estimate import SHARES, _kept_bytes, count_in_flight, estimate
 from worldsize.planning.memory.network import Network, Setup, Weight
-from worldsize.planning.memory.remedies import Knobs
+from worldsize.planning.memory.verdict import Knobs
 
 GPT = built_in.gpt(128, 8, 8, 512)
 KNOBS = Knobs(checkpointing=True, strategies=("ddp", "fsdp"))
@@ -93,7 +93,7 @@ def test_a_transformer_keeps_what_the_literature_says() -> None:
     (+4 for turned query and key, +2 for the reordered result of attention).
     """
     (block,) = (part for part in built_in.gpt(256, 1, 16, 1024).parts if part.block)
-    kept = activations._kept_bytes(block, Setup("ddp", precision="bf16"), 1)
+    kept = _kept_bytes(block, Setup("ddp", precision="bf16"), 1)
     each = kept / (256 * 1024)
     assert 34 - 3 <= each <= 34 + 10
 
@@ -116,15 +116,15 @@ def test_more_ranks_never_need_more_each(setup: Setup) -> None:
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=3).map(tuple), st.integers(1, 9), st.integers(0, 2))
 def test_shares_and_slices_cover_a_tensor(shape: tuple[int, ...], ranks: int, dimension: int) -> None:
     weight = Weight("w", shape, dimension=min(dimension, len(shape) - 1))
-    share = division.divide_weight(weight, ranks)
+    share = states.divide_weight(weight, ranks)
     assert weight.count <= ranks * share.count
-    assert weight.count <= ranks * division.count_slice(weight, ranks)
-    assert division.divide_weight(replace(weight, dimension=None), ranks).count == weight.count
+    assert weight.count <= ranks * states.count_slice(weight, ranks)
+    assert states.divide_weight(replace(weight, dimension=None), ranks).count == weight.count
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 8])
 def test_pipeline_stages_have_every_part_once(stages: int) -> None:
-    cut = division.split_stages(GPT, stages)
+    cut = states.split_stages(GPT, stages)
     assert [part for stage in cut for part in stage] == list(GPT.parts)
     assert len(cut) == stages
     assert estimate(GPT, Setup("pipeline_parallel", pipeline=99)) is None
@@ -132,9 +132,9 @@ def test_pipeline_stages_have_every_part_once(stages: int) -> None:
 
 def test_schedules_hold_as_many_micro_batches_as_they_say() -> None:
     gpipe = Setup("pipeline_parallel", pipeline=4, accumulation=16)
-    held = [activations.count_in_flight(replace(gpipe, schedule="1f1b"), stage) for stage in range(4)]
+    held = [count_in_flight(replace(gpipe, schedule="1f1b"), stage) for stage in range(4)]
     assert held == [4, 3, 2, 1]
-    assert activations.count_in_flight(gpipe, 0) == 16
+    assert count_in_flight(gpipe, 0) == 16
 
 
 def test_small_tensors_stay_whole_under_stage_3() -> None:
@@ -146,7 +146,7 @@ def test_small_tensors_stay_whole_under_stage_3() -> None:
 def test_what_is_proposed_fits_and_keeps_the_global_batch(setup: Setup, power: int) -> None:
     room = 2**power
     knobs = replace(KNOBS, stages=setup.strategy == "deepspeed")
-    for remedy in remedies.find_remedies(GPT, setup, room, knobs):
+    for remedy in verdict.find_remedies(GPT, setup, room, knobs):
         assert total(GPT, remedy.setup) == remedy.total <= room
         share = setup.micro_batch * setup.accumulation
         assert remedy.setup.micro_batch * remedy.setup.accumulation == share

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from worldsize.planning.memory import activations, built_in, states
+from worldsize.planning.memory import built_in, estimate, states
 from worldsize.planning.memory.network import Network, Setup
 from worldsize.planning.memory.workload import Samples
 from worldsize.resolving.imported_model import ModelImportError, import_model
@@ -60,7 +60,7 @@ def test_every_byte_that_autograd_keeps_is_known(kind: str, case: Any, precision
     closed, model, task = made(kind, case)
     samples = 2
     kept = sum(
-        activations._kept_bytes(part, Setup("ddp", gpu=False, precision=precision), samples)
+        estimate._kept_bytes(part, Setup("ddp", gpu=False, precision=precision), samples)
         for part in closed.parts
     )
     dtype = torch.bfloat16 if precision == "bf16" else None

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.azureml import job
-from worldsize.emit import plan_file
+from worldsize.planning import plan_file
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.derive import derive
 from worldsize.planning.localise import localise
-from worldsize.planning.missing import explain_missing
 from worldsize.planning.model import Interface, Plan, StepPlan
+from worldsize.planning.quantities import explain_missing
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.source import Text
-from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.machine import Machine

@@ -7,8 +7,7 @@ from datetime import datetime, timezone
 import pytest
 
 from worldsize.remote.jobs import RemoteStep
-from worldsize.remote.logs import name_processes
-from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
+from worldsize.remote.logs import error_of, name_processes, parse_time, run_state, seconds_of, step_state
 from worldsize.remote.watch import _advance
 from worldsize.running.model.results import Status
 

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from worldsize.cli.main import main
 from worldsize.documents.errors import SpecError
-from worldsize.remote.client import require_creatable
 from worldsize.remote.errors import RemoteError
+from worldsize.remote.submit import require_creatable
 from worldsize.remote.targets import Target, load_target
 from worldsize.running import RunError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from worldsize.base.wording import format_seconds
+from worldsize.planning.estimates.measured_case import describe_other_hardware
 from worldsize.reporting.measures import compare_measures, measure_training
 from worldsize.reporting.page import _render_quantities
-from worldsize.resolving.compared_speed import describe_other_hardware
 
 SIZE = "Standard_NC96ads_A100_v4"
 PLANNED = {

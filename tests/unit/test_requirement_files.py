@@ -10,9 +10,8 @@ from worldsize.azureml.copying import CopyAccess, allow_everything
 from worldsize.azureml.model import Field
 from worldsize.checking import boundary
 from worldsize.running.environments import definition
-from worldsize.running.environments.definition import read_definition
-from worldsize.running.environments.requirements import expand_requirements
-from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.environments.definition import expand_requirements, read_definition
+from worldsize.running.model.assets import AssetMap
 
 LINES = [
     "-r /etc/passwd",

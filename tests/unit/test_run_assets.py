@@ -15,10 +15,10 @@ from worldsize.base.span import Span
 from worldsize.checking import settings
 from worldsize.documents.yaml import load
 from worldsize.running import RunOptions
+from worldsize.running.model.assets import AssetEntry, AssetMap, parse_map_option, read_asset_map
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.source import File, Text
 from worldsize.running.prepare import preparation
-from worldsize.running.prepare.assets import AssetEntry, AssetMap, parse_map_option, read_asset_map
 
 PLACE = Span("worldsize.yml", 2, 3, 2, 9)
 REGISTRY = "azureml://registries/azureml"

@@ -10,11 +10,11 @@ import pytest
 from worldsize import api
 from worldsize.azureml import job
 from worldsize.azureml.model import Component
-from worldsize.emit import plan_file
 from worldsize.facts import vm_sizes
+from worldsize.planning import plan_file
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.machine import Machine, fit_devices, read_vm_sizes

@@ -20,9 +20,13 @@ from worldsize.documents import yaml
 from worldsize.facts import curated
 from worldsize.running.environments import definition, docker, interpreters, layers
 from worldsize.running.environments.definition import (
+    CondaRequirements,
     EnvironmentPlan,
     choose_mode,
+    digest_requirements,
+    expand_requirements,
     plan_environments,
+    read_conda,
     read_definition,
 )
 from worldsize.running.environments.docker import (
@@ -34,15 +38,9 @@ from worldsize.running.environments.docker import (
 )
 from worldsize.running.environments.interpreters import find_reasons, has_other_mlflow, keep_mlflow_apart
 from worldsize.running.environments.layers import layer_variables, make_layer, packages_folder
-from worldsize.running.environments.requirements import (
-    CondaRequirements,
-    digest_requirements,
-    expand_requirements,
-    read_conda,
-)
+from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.process import Process
-from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.preparation import list_snapshots
 

@@ -15,9 +15,9 @@ from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.model.results import Registration, StepResult, describe_ending
 from worldsize.running.prepare.machine import detect_machine
 from worldsize.running.record import events
+from worldsize.running.record.details import read_metrics, read_registrations
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.folder import create_run_folder
-from worldsize.running.record.reports import read_metrics, read_registrations
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_900, tzinfo=timezone.utc)
 

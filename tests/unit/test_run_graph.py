@@ -19,10 +19,10 @@ from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.base.span import Span
 from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.source import File, Joined, Output, Text
 from worldsize.running.model.task import Graph, Task
-from worldsize.running.prepare.assets import AssetEntry, AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 
 RUN = RunFolder(Path("run"))

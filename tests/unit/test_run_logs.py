@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from worldsize.running.launch.logs import Decoder, Follower, last_lines
 from worldsize.running.model.results import Progress
-from worldsize.running.record.reports import ProgressFile, parse_progress
+from worldsize.running.record.details import ProgressFile, parse_progress
 
 PRINTABLE = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
 
@@ -60,14 +60,14 @@ def test_last_lines_of_a_long_file(tmp_path: Path) -> None:
 def test_progress_is_the_newest_whole_record(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
     progress = ProgressFile(path)
-    assert not progress.update()
+    assert progress.read() is None
     path.write_text(
         '{"step": 1, "total_steps": 4, "loss": 2.5}\n{"step": 2, "total_steps": 4, "loss": 1.5}\n{"st'
     )
-    assert progress.update()
-    assert progress.newest == Progress(step=2, total_steps=4, loss=1.5)
-    assert progress.newest.fraction == 0.5
-    assert not progress.update()
+    newest = progress.read()
+    assert newest == Progress(step=2, total_steps=4, loss=1.5)
+    assert newest.fraction == 0.5
+    assert progress.read() == progress.newest == newest
 
 
 @given(st.text(max_size=40) | st.recursive(st.none() | st.floats() | st.integers(), st.lists).map(str))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from worldsize.running.engine.failures import explain_missing_gpus, explain_missing_package
-from worldsize.running.prepare.assets import AssetMap, read_asset_map
+from worldsize.running.model.assets import AssetMap, read_asset_map
 
 NCCL = "it asks for NCCL, which needs GPUs, and this machine has none"
 GPU = "it asks for a GPU, and this machine has none"

@@ -10,8 +10,8 @@ import pytest
 from worldsize.azureml import job as jobs
 from worldsize.azureml.files import Files
 from worldsize.running.engine.failures import MAX_SHOWN, explain_pins, find_broken_pins
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
 
 pytest.importorskip("packaging", reason="pip install 'worldsize[run]'")

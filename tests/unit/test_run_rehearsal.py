@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from worldsize.azureml.model import Component
 from worldsize.lab.emulation import read_emulation
-from worldsize.lab.rehearsal import (
+from worldsize.lab.faults import (
     EARLIEST,
     LATEST,
     MAX_FAULTS,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.api import compile as compile_spec
-from worldsize.emit import plan_file
+from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.engine.restarts import (
     FIRST_SECONDS,

@@ -16,10 +16,10 @@ from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml.compose import Composer
 from worldsize.running import RunError
 from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.source import File
-from worldsize.running.prepare import targets
-from worldsize.running.prepare.assets import AssetMap
+from worldsize.running.prepare import preparation
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.overrides import override_inputs, override_spec
 
@@ -239,7 +239,7 @@ def test_a_spec_is_planned_with_what_is_set(
     spec = tmp_path / "spec.yml"
     spec.write_text(textwrap.dedent(SPEC), encoding="utf-8")
     (tmp_path / "leaf.yml").write_text(textwrap.dedent(LEAF), encoding="utf-8")
-    found = targets.find_target(spec, tmp_path / "build", settings)
+    found = preparation.find_target(spec, tmp_path / "build", settings)
     path, left = found.path, found.settings
     assert left == {}
     assert list(commands(path, {}).values()) == said
@@ -257,7 +257,7 @@ def test_a_spec_that_runs_is_parsed_once(tmp_path: Path, monkeypatch: pytest.Mon
     spec = tmp_path / "spec.yml"
     spec.write_text(textwrap.dedent(SPEC), encoding="utf-8")
     (tmp_path / "leaf.yml").write_text(textwrap.dedent(LEAF), encoding="utf-8")
-    targets.find_target(tmp_path / "." / "spec.yml", tmp_path / "build", {})
+    preparation.find_target(tmp_path / "." / "spec.yml", tmp_path / "build", {})
     assert parsed.count("spec.yml") == 1
 
 
@@ -294,7 +294,7 @@ def test_what_keeps_a_job_from_running_is_not_lost_among_notes(tmp_path: Path) -
     job.write_text("type: command\ncommand: a\nenvironment: {image: base}\ncompute: azureml:c\ntags: 1\n")
     assert {each.severity for each in checking.check([job]).diagnostics} == {"error", "info"}
     with pytest.raises(SpecError) as caught:
-        targets.find_target(job, tmp_path / "build", {})
+        preparation.find_target(job, tmp_path / "build", {})
     assert {each.severity for each in caught.value.diagnostics} == {"error"}
 
 
@@ -302,7 +302,7 @@ def test_what_is_wrong_with_the_components_of_a_job_is_said_before_it_runs(folde
     (folder / "fit.yml").write_text(textwrap.dedent(FIT).replace("command: fit", "comand: fit"))
     (folder / "inner.yml").write_text(textwrap.dedent(INNER) + "# worldsize: ignore[WS203]\nversion: 1\n")
     with pytest.raises(SpecError) as caught:
-        targets.find_target(folder / "pipeline.yml", folder / "build", {})
+        preparation.find_target(folder / "pipeline.yml", folder / "build", {})
     told = [(Path(each.span.path).name, each.message) for each in caught.value.diagnostics]
     assert ("fit.yml", "unknown key `comand`") in told
     assert len(told) == len({message for _, message in told})
@@ -335,7 +335,7 @@ def test_files_that_are_no_jobs_are_told_apart(name: str, tmp_path: Path) -> Non
     file, text, said = NO_JOBS[name]
     (tmp_path / file).write_text(textwrap.dedent(text), encoding="utf-8")
     with pytest.raises(RunError) as caught:
-        targets.find_target(tmp_path / file, tmp_path / "build", {})
+        preparation.find_target(tmp_path / file, tmp_path / "build", {})
     assert [problem.message for problem in caught.value.problems] == [said]
     assert all(problem.help for problem in caught.value.problems)
 

@@ -11,10 +11,9 @@ from rich.console import Console
 
 from worldsize.base.wording import format_duration
 from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, StepResult
-from worldsize.running.record.reports import describe_early_end
+from worldsize.running.record.details import describe_early_end
 from worldsize.running.show import live
-from worldsize.running.show.summary import render_summary
-from worldsize.running.show.views import PlainView
+from worldsize.running.show.views import PlainView, render_summary
 
 HALF = Progress(step=50, total_steps=100, epoch=1.0, loss=0.123456, samples_per_second=1234.5)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import worldsize
 from worldsize import spec
-from worldsize.spec import cron, schedule
+from worldsize.azureml import cron
 
 HEAD = """\
 name: digits
@@ -270,11 +270,11 @@ def test_good_schedules(tmp_path, schedule):
     ],
 )
 def test_a_known_zone_finds_its_windows_name(name, windows):
-    assert schedule.windows_name(name) == windows
+    assert cron.windows_name(name) == windows
 
 
 @pytest.mark.smoke
 @pytest.mark.run
 def test_the_zones_are_azure_mls():
     constants = pytest.importorskip("azure.ai.ml.constants")
-    assert list(schedule.load_time_zones()) == [zone.value for zone in constants.TimeZone]
+    assert list(cron.load_time_zones()) == [zone.value for zone in constants.TimeZone]

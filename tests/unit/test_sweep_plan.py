@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Step
 from worldsize.running import RunError, RunOptions
-from worldsize.running.engine.trials import make_sampler, make_trial
+from worldsize.running.engine.sweep import make_sampler, make_trial
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.task import SweepPlan
 from worldsize.running.prepare import preparation
-from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.graph.sweep import read_sweep
+from worldsize.running.prepare.graph.kinds import read_sweep
 
 SWEEP = """\
 type: sweep

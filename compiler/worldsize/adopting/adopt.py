@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import structs
@@ -47,7 +47,9 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     if MARK in module.text:  # adopted before
         options = read_options(module)
         flags = tuple(option.flag for option in options.declared)
-        profile = add_options(describe_script(module, _tell_framework(module)), flags, read_replaced(script))
+        profile = add_options(
+            describe_script(module, _find_framework(module) or "torch"), flags, read_replaced(script)
+        )
         profile = structs.replace(
             profile, subcommand=options.subcommand, own_checkpoints=VARIABLE in module.text
         )
@@ -66,29 +68,33 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 
+_OF_LIBRARIES: dict[str, Callable[[Script], Parser]] = {
+    "lightning": adopt_lightning,
+    "transformers": adopt_transformers,
+    "accelerate": adopt_accelerate,
+    "keras": adopt_keras,
+}
+
+
 def _edit(script: Script, profile: ScriptProfile) -> Parser:
-    if profile.framework == "lightning":
-        return adopt_lightning(script)
-    if profile.framework == "transformers":
-        return adopt_transformers(script)
-    if profile.framework == "accelerate":
-        return adopt_accelerate(script)
-    if profile.framework == "keras":
-        return adopt_keras(script)
-    draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
-    return adopt_plain(script, random=draws)
+    if profile.framework == "torch":
+        draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
+        return adopt_plain(script, random=draws)
+    return _OF_LIBRARIES[profile.framework](script)
 
 
-def _tell_framework(module: Module) -> Framework:
-    """The library of a script that is adopted."""
-    tops = {name.partition(".")[0] for name, _, _ in module.imports}
+def _find_framework(module: Module) -> Framework | None:
+    """The library whose loop trains; None where none does that is adopted."""
+    tops = {name.partition(".")[0] for name, level, _ in module.imports if not level}
     if {"lightning", "pytorch_lightning"} & tops and module.called("Trainer"):
         return "lightning"
     if {"transformers", "trl"} & tops and list_trainers(module):
         return "transformers"
-    if module.called("Accelerator"):
+    if "accelerate" in tops and module.called("Accelerator"):
         return "accelerate"
-    return "keras" if "tensorflow" in tops and module.called("fit") else "torch"
+    if {"tensorflow", "keras", "tf_keras"} & tops and list_fits(module):
+        return "keras"
+    return "torch" if "torch" in tops and module.callers.get("backward") else None
 
 
 _DISTRIBUTED = (
@@ -131,16 +137,8 @@ def choose_framework(script: Script) -> Framework:
             tops.setdefault(name.partition(".")[0], statement)
     _refuse_whole(script, tops)
     refuse_games(script, tops)
-    if {"lightning", "pytorch_lightning"} & tops.keys() and module.called("Trainer"):
-        return "lightning"
-    if {"transformers", "trl"} & tops.keys() and list_trainers(module):
-        return "transformers"
-    if "accelerate" in tops and module.called("Accelerator"):
-        return "accelerate"
-    if {"tensorflow", "keras", "tf_keras"} & tops.keys() and list_fits(module):
-        return "keras"
-    if "torch" in tops and module.callers.get("backward"):
-        return "torch"
+    if (framework := _find_framework(module)) is not None:
+        return framework
     _refuse_other_loops(script, tops)
     for call in module.called("LightningCLI"):
         message = "`LightningCLI` makes the Trainer, and reads its options itself"
@@ -182,17 +180,14 @@ def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
 
 
 def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
-    module: Module = script.module
+    module = script.module
     refuse_magics(script)
+    help_ = "write a step for it as it is: `worldsize check` judges it there"
     for name, shown in _PACKAGES.items():
         if name in tops:
-            help_ = "write a step for it as it is: `worldsize check` judges it there"
             raise script.refuse(tops[name], f"this script is distributed already, with {shown}", help_)
     for word in _DISTRIBUTED:
-        calls = module.called(word)
-        if calls:
-            help_ = "write a step for it as it is: `worldsize check` judges it there"
-            raise script.refuse(calls[0], f"this script is distributed already: it uses `{word}`", help_)
-    calls = module.called("mp.spawn", "multiprocessing.spawn")
-    if calls:
-        raise script.refuse(calls[0], "this script starts processes itself", "train in one process first")
+        for call in module.called(word):
+            raise script.refuse(call, f"this script is distributed already: it uses `{word}`", help_)
+    for call in module.called("mp.spawn", "multiprocessing.spawn"):
+        raise script.refuse(call, "this script starts processes itself", "train in one process first")

@@ -6,14 +6,13 @@ import difflib
 import importlib.util
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize import api, checking
+from worldsize import checking
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import Adoption, ScriptProfile
 from worldsize.adopting.options.arguments import add_data
@@ -22,11 +21,11 @@ from worldsize.adopting.project.files import (
     Project,
     ProjectRequest,
     find_existing,
+    list_missing,
     make_project,
     write_files,
 )
 from worldsize.adopting.project.inputs import choose_data_option, explain_missing, find_data
-from worldsize.adopting.project.missing_packages import list_missing
 from worldsize.adopting.project.spec import CONDA_FILE, Target, choose_size, find_size
 from worldsize.adopting.proving.prove import SECONDS, STEPS, Measured, Proof, Request
 from worldsize.adopting.proving.prove import prove as prove_adoption
@@ -215,7 +214,7 @@ def _check_project(
         write_files(folder, project.files)
         report = _name_own_files(checking.check([folder]), folder, request, output, writes=writes)
         try:
-            return report, api.plan_spec(folder / project.spec)
+            return report, checking.check_spec(folder / project.spec)
         except SpecError:  # the report says why
             return report, None
 
@@ -342,17 +341,14 @@ def find_spec(profile: ScriptProfile, script: Path) -> Path | None:
 
 
 def _starts(path: Path, folder: Path, started: str) -> bool:
-    for step in _list_steps(yaml.load(str(path)).root):
+    root = yaml.load(str(path)).root
+    steps = root.get("steps") if isinstance(root, Mapping) else None
+    for _, step in steps.items() if isinstance(steps, Mapping) else ():
+        if not isinstance(step, Mapping):
+            continue
         code, command = step.get("code"), step.get("command")
         if isinstance(code, Scalar) and isinstance(command, Scalar):
             is_here = (path.parent / code.text).resolve() == folder.resolve()
             if is_here and started in command.text.split():
                 return True
     return False
-
-
-def _list_steps(root: Any) -> Iterator[Mapping]:
-    steps = root.get("steps") if isinstance(root, Mapping) else None
-    for _, step in steps.items() if isinstance(steps, Mapping) else ():
-        if isinstance(step, Mapping):
-            yield step

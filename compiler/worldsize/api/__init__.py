@@ -15,36 +15,36 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
-from worldsize.api.forecast import Estimated, StepForecast
+from worldsize.api.forecast import Estimated, StepForecast, describe_forecast
 from worldsize.azureml.copying import allow_everything
+from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
-from worldsize.checking import boundary, check_spec, in_budget, settings
+from worldsize.checking import CheckedSpec, boundary, check_spec, in_budget, settings
 from worldsize.checking.specs import make_spec_error
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import PipelineError, SpecError
+from worldsize.emit import output_folder
 from worldsize.facts.prices import read_price_list
 from worldsize.planning.estimates.estimate import estimate as estimate_case
+from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs
 from worldsize.planning.memory import step_memory
+from worldsize.planning.memory.step_memory import Need
 from worldsize.planning.model import Plan
+from worldsize.planning.plan_file import FORMAT, describe_step
 from worldsize.resolving import imported_model, rows
-from worldsize.resolving.measured_case import calibrate_from_runs
-from worldsize.resolving.step_costs import cost_step, find_checkpoint_seconds
-from worldsize.resolving.step_estimates import estimate_steps
+from worldsize.resolving.planned import Planned
+from worldsize.resolving.step_estimates import cost_step, estimate_steps, find_checkpoint_seconds
 from worldsize.resolving.workloads import explain_unknown, resolve_case
-from worldsize.rules import engine
 from worldsize.spec.estimate_file import read_estimate_file
 
 if TYPE_CHECKING:
-    from worldsize.azureml.files import Files
-    from worldsize.checking import CheckedSpec
-    from worldsize.checking.boundary import Allowed
     from worldsize.emit.layout import Layout
+    from worldsize.planning.estimates.measured_case import MeasuredRun
     from worldsize.planning.memory.step_memory import Need
-    from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.resolving.planned import Planned
 
 _TAKE_PYTHON = (
@@ -79,12 +79,7 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
     Raises:
         SpecError: The spec has errors.
     """
-    return plan_spec(spec).plan
-
-
-def plan_spec(spec: str | os.PathLike[str], document: yaml.Document | None = None) -> CheckedSpec:
-    """As :func:`plan`, with the warnings and the graph, for a spec that may be parsed already."""
-    return check_spec(Path(spec), document)
+    return check_spec(Path(spec)).plan
 
 
 def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dict[str, Need]:
@@ -98,12 +93,10 @@ def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dic
         SpecError: The estimate takes too long.
     """
     planned, path = checked.planned, checked.planned.spec.path
-    folder = path.parent
-    import_model = partial(imported_model.import_model, folder) if import_models else None
-    read_table = partial(rows.read_table_samples, planned.files, folder)
+    import_model = partial(imported_model.import_model, path.parent) if import_models else None
     with in_budget(path, checked.report.sources):
         return step_memory.estimate_steps(
-            planned.job, checked.plan, import_model, read_table, planned.vm_sizes
+            planned.job, checked.plan, import_model, rows.read_tables_of(planned), planned.vm_sizes
         )
 
 
@@ -131,7 +124,7 @@ def estimate(
         project = settings.read_project_settings(Path(path).parent)
         case = resolve_case(keys, problems, project.vm_sizes) if keys is not None else None
     if case is None:
-        raise SpecError(list(engine.diagnose(problems)), sources)
+        raise make_spec_error(problems, sources)
     calibration = calibrate_from_runs(case.workload, runs, project.vm_sizes)
     answer = estimate_case(case.workload, case.training, case.cluster, calibration)
     prices = read_price_list(region or project.region, project.prices_file)
@@ -154,8 +147,7 @@ def forecast_steps(
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, checked.report.sources):
-        read_table = partial(rows.read_table_samples, planned.files, path.parent)
-        for name, time in estimate_steps(planned, read_table, runs).items():
+        for name, time in estimate_steps(planned, rows.read_tables_of(planned), runs).items():
             cost = None
             if time.case is not None:
                 saving = find_checkpoint_seconds(checked.plan.steps[name], planned.job.steps[name])
@@ -171,9 +163,6 @@ def plan_document(
     forecasts: Mapping[str, StepForecast] | None = None,
 ) -> dict[str, Any]:
     """A plan as ``schemas/plan.schema.json`` describes it, ready for JSON; with memory, time and cost."""
-    from worldsize.api.forecast import describe_forecast
-    from worldsize.emit.plan_file import FORMAT, describe_step
-
     steps = {name: describe_step(step) for name, step in plan.steps.items()}
     for name, need in (needs or {}).items():
         steps[name]["memory"] = {
@@ -217,8 +206,6 @@ def compile_document(
     runs: Sequence[MeasuredRun] = (),
 ) -> Compiled:
     """As :func:`compile`, for a spec that may be parsed already."""
-    from worldsize.emit import output_folder
-
     path, folder = Path(spec), Path(out)
     allowed = boundary.find_allowed(path)
     checked = check_spec(path, document, readable=allowed or allow_everything)
@@ -242,10 +229,9 @@ def read_graph(compiled: Compiled, files: Files) -> Job:
 
 
 def _lay_out(
-    checked: CheckedSpec, folder: Path, allowed: Allowed | None, runs: Sequence[MeasuredRun]
+    checked: CheckedSpec, folder: Path, allowed: boundary.Allowed | None, runs: Sequence[MeasuredRun]
 ) -> Layout:
     """The files that a spec becomes; nothing is written."""
-    from worldsize.emit import output_folder
     from worldsize.emit.layout import lay_out_files
 
     if refused := boundary.raise_to_errors(checked.report.diagnostics, allowed):
@@ -270,5 +256,5 @@ def require_path(target: Any, verb: str, kind: str) -> None:
     is_path = isinstance(target, str | os.PathLike)
     if is_path and not _PYTHON.search(os.fspath(target)):
         return
-    given = f"`{target}`" if is_path else f"a `{type(target).__name__}`"
-    raise PipelineError(f"`{verb}` takes the path of {kind}, not {given}", _TAKE_PYTHON)
+    shown = f"`{target}`" if is_path else f"a `{type(target).__name__}`"
+    raise PipelineError(f"`{verb}` takes the path of {kind}, not {shown}", _TAKE_PYTHON)

@@ -15,7 +15,8 @@ from worldsize.base import untrusted
 from worldsize.base.problem import HelpfulError
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.checking import CheckedSpec, settings
+from worldsize.checking import CheckedSpec, check_spec, settings
+from worldsize.checking.fixing import Change, Setting, SettingError, replace_content, set_values
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
@@ -23,16 +24,14 @@ from worldsize.documents.errors import OutputError
 from worldsize.facts import vm_sizes
 from worldsize.facts.prices import TIERS, PriceList, Tier, read_price_list
 from worldsize.facts.vm_sizes import Learned, VmSize, explain_unknown_size
-from worldsize.fixing.apply import Change, Setting, SettingError, replace_content, set_values
 from worldsize.planning.advising import clusters
 from worldsize.planning.advising.model import Advice, Choice, Limits, Option, OtherBatch, Question, Subject
 from worldsize.planning.advising.options import make_option
 from worldsize.planning.advising.search import advise as find_clusters
 from worldsize.planning.advising.search import try_other_batches
-from worldsize.planning.estimates.calibration import Calibration
+from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.planning.estimates.model import Case, Transformer
 from worldsize.resolving.advice import describe_file, explain_refusal, list_settings, read_steps
-from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.spec import is_spec
 
 _MARK = "\ufeff".encode()
@@ -67,22 +66,15 @@ class Request(Struct, frozen=True):
     keep_layout: bool = False
 
 
-class Read(Struct, frozen=True):
-    """The trainings of a file for which clusters can be compared; ``unknown`` says why of the others."""
-
-    subjects: tuple[Subject, ...]
-    unknown: Mapping[str, str]
-    checked: CheckedSpec | None  # of a spec; None for an estimate file
-
-
 class Asked(Struct, frozen=True):
-    """The trainings of a file; ``read`` is all of it."""
+    """The trainings that are asked about, and what may be rented for them."""
 
     subjects: tuple[Subject, ...]
+    trainings: tuple[str, ...]  # all of the file, by their names
+    checked: CheckedSpec | None  # of a spec; None for an estimate file
     prices: PriceList
     sizes: tuple[VmSize, ...]
     tiers: tuple[Tier, ...]
-    read: Read
     learned: Learned
 
 
@@ -160,14 +152,15 @@ def advise(
     request = Request(sizes, tiers, max_instances, samples, tokens, region, keep_layout)
     asked, limits = read_asked(Path(file), request, step), Limits(deadline, budget)
     steps = tuple(_advise_step(asked, subject, request, limits, runs) for subject in asked.subjects)
-    return Advised(Path(file), steps, limits, asked.prices, asked.sizes, asked.read.checked)
+    return Advised(Path(file), steps, limits, asked.prices, asked.sizes, asked.checked)
 
 
 def _advise_step(
     asked: Asked, subject: Subject, request: Request, limits: Limits, runs: Sequence[MeasuredRun]
 ) -> AdvisedStep:
     question = make_question(asked, subject, request, runs)
-    advice = find_clusters(question, limits, describe_present(question, subject))
+    present = make_option(question, subject.case.cluster, subject.case.training, subject.tier)
+    advice = find_clusters(question, limits, present)
     others = try_other_batches(question, subject.rate, limits) if advice.front else []
     return AdvisedStep(subject, question.samples, advice, others)
 
@@ -180,39 +173,30 @@ def read_asked(file: Path, request: Request, step: str | None) -> Asked:
         AdviceError: A name is unknown, or nothing trains.
     """
     project = settings.read_project_settings(file.parent)
-    sizes = _choose_sizes(request.sizes, project.vm_sizes)
+    named = [_find_size(name, project.vm_sizes) for name in dict.fromkeys(request.sizes or ())]
+    sizes = tuple(clusters.list_sizes() if request.sizes is None else named)
     tiers = _choose_tiers(request.tiers)
     prices = read_price_list(request.region or project.region, Path(os.path.relpath(project.prices_file)))
-    read = _read_subjects(file)
-    return Asked(_select(read, step), prices, sizes, tiers, read, project.vm_sizes)
-
-
-def _read_subjects(file: Path) -> Read:
-    """The trainings of a spec, or that of an estimate file."""
-    document = yaml.load(file)
-    if not is_spec(document):
-        return Read((describe_file(file.stem, api.estimate(file).case),), {}, None)
-    checked = api.plan_spec(file, document)
-    subjects, unknown = read_steps(checked.planned, checked.plan)
-    return Read(subjects, unknown, checked)
-
-
-def _select(read: Read, step: str | None) -> tuple[Subject, ...]:
-    """The trainings that are asked about."""
-    chosen = tuple(subject for subject in read.subjects if step in (None, subject.name))
+    document, checked, unknown = yaml.load(file), None, dict[str, str]()
+    if is_spec(document):
+        checked = check_spec(file, document)
+        subjects, unknown = read_steps(checked.planned, checked.plan)
+    else:
+        subjects = (describe_file(file.stem, api.estimate(file).case),)
+    trainings = (*(subject.name for subject in subjects), *unknown)
+    chosen = tuple(subject for subject in subjects if step in (None, subject.name))
     if not chosen:
-        raise _explain_none(read, step)
-    return chosen
+        raise _explain_none(unknown, trainings, step)
+    return Asked(chosen, trainings, checked, prices, sizes, tiers, project.vm_sizes)
 
 
-def _explain_none(read: Read, step: str | None) -> AdviceError:
+def _explain_none(unknown: Mapping[str, str], trainings: Sequence[str], step: str | None) -> AdviceError:
     """Why no training of the file can be asked about."""
-    reasons = [f"`{name}`: {why}" for name, why in read.unknown.items() if step in (None, name)]
+    reasons = [f"`{name}`: {why}" for name, why in unknown.items() if step in (None, name)]
     if reasons:
         return AdviceError("; ".join(reasons), "`worldsize advise FILE` also takes an estimate file")
     if step is not None:
-        names = [*(subject.name for subject in read.subjects), *read.unknown]
-        return AdviceError(f"no step `{step}` trains", did_you_mean(step, names))
+        return AdviceError(f"no step `{step}` trains", did_you_mean(step, trainings))
     return AdviceError("no step trains", "a step that trains has `scale:`")
 
 
@@ -225,44 +209,28 @@ def make_question(
         AdviceError: Nothing says how long it is.
         UnusableRunError: A run tells nothing of the training.
     """
-    case = subject.case
+    case, layouts = subject.case, subject.layouts
     training = case.training
-    kept = (training.tensor_parallel, training.pipeline_parallel)
-    choice = Choice(
-        sizes=asked.sizes,
-        max_instances=min(request.max_instances, subject.max_instances or request.max_instances),
-        tiers=asked.tiers,
-        shardings=subject.shardings,
-        divides_layers=subject.divides_layers,
-        combines_sharding=subject.combines_sharding,
-        recomputes=subject.recomputes,
-        automatic_precision=subject.automatic_precision,
-    )
     if request.keep_layout:
-        sharding = ((training.strategy, training.zero_stage),)
-        choice = replace(choice, shardings=sharding, recomputes=(training.recomputation,), degrees=kept)
+        layouts = replace(
+            layouts,
+            shardings=((training.strategy, training.zero_stage),),
+            recomputes=(training.recomputation,),
+            degrees=(training.tensor_parallel, training.pipeline_parallel),
+        )
+    most = min(request.max_instances, subject.max_instances or request.max_instances)
+    its_runs = choose_runs(runs, subject.name, asked.trainings)
     return Question(
         workload=case.workload,
         training=training,
         global_batch=case.global_batch,
         samples=_count_samples(subject, request),
-        choice=choice,
+        choice=Choice(asked.sizes, most, asked.tiers, layouts),
         find_price=asked.prices.find,
         checkpoint_seconds=subject.checkpoint_seconds,
         input_samples_per_s=case.cluster.input_samples_per_s,
-        calibration=_calibrate(asked, subject, runs),
+        calibration=calibrate_from_runs(case.workload, its_runs, asked.learned),
     )
-
-
-def _calibrate(asked: Asked, subject: Subject, runs: Sequence[MeasuredRun]) -> Calibration:
-    read = asked.read
-    own = choose_runs(runs, subject.name, [*(each.name for each in read.subjects), *read.unknown])
-    return calibrate_from_runs(subject.case.workload, own, asked.learned)
-
-
-def describe_present(question: Question, subject: Subject) -> Option | None:
-    """What the user has now, with its time and money."""
-    return make_option(question, subject.case.cluster, subject.case.training, subject.tier)
 
 
 def _count_samples(subject: Subject, request: Request) -> float:
@@ -281,21 +249,15 @@ def _count_samples(subject: Subject, request: Request) -> float:
     return subject.samples
 
 
-def _choose_sizes(names: Sequence[str] | None, learned: Learned) -> tuple[VmSize, ...]:
-    if names is None:
-        return tuple(clusters.list_sizes())
-    return tuple(_find_size(name, learned) for name in dict.fromkeys(names))
-
-
 def _find_size(name: str, learned: Learned) -> VmSize:
     size = vm_sizes.lookup(name, learned)
     if size is None:
         raise AdviceError(*explain_unknown_size(name, learned))
     if not clusters.is_usable(size):
-        known = [size.name for size in clusters.list_known_sizes()]
+        names = [size.name for size in clusters.list_known_sizes()]
         raise AdviceError(
             f"`{size.name}` is not a size to advise: {_explain_unusable(size)}",
-            f"choose of {quoted_list(known, 30)}",
+            f"choose of {quoted_list(names, 30)}",
         )
     return size
 
@@ -364,7 +326,7 @@ def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, optio
     reason = explain_refusal(spec, subject, option)
     if reason is not None:
         raise NotExpressibleError(reason, subject, option, [])
-    settings = [Setting(*each) for each in list_settings(spec, subject, option)]
+    settings = [Setting(*setting) for setting in list_settings(spec, subject, option)]
     try:
         return yaml.load(document.path, set_values(document, settings))
     except SettingError as error:
@@ -373,7 +335,7 @@ def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, optio
 
 def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: CheckedSpec) -> CheckedSpec:
     """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
-    checked = api.plan_spec(document.path, document)
+    checked = check_spec(Path(document.path), document)
     subjects, _ = read_steps(checked.planned, checked.plan)
     cases = {subject.name: subject.case for subject in subjects}
     for subject, option in chosen:

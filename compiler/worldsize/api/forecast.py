@@ -6,12 +6,10 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from worldsize.facts.prices import Price
-from worldsize.planning.cost import Cost
+from worldsize.facts.prices import TIERS, Price
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
-from worldsize.planning.estimates.model import Case, Estimate, Interval
-from worldsize.resolving.step_costs import StepCost
-from worldsize.resolving.step_estimates import StepEstimate
+from worldsize.planning.estimates.model import Case, Estimate
+from worldsize.resolving.step_estimates import StepCost, StepEstimate
 
 _DIGITS = 5
 
@@ -51,52 +49,40 @@ def describe_forecast(forecast: StepForecast) -> dict[str, Any]:
     instances = case.cluster.instance_count if case is not None else 1
     return {
         **_describe_estimate(time.estimate),
-        "epoch_seconds": _describe_interval(time.epoch_seconds),
-        "total_seconds": _describe_interval(time.total_seconds),
+        "epoch_seconds": _round(time.epoch_seconds),
+        "total_seconds": _round(time.total_seconds),
         "cost_per_hour": None if cost is None else _describe_hour(cost, forecast.region, instances),
-        "cost": None
-        if cost is None
-        else {
-            "dedicated": _describe_cost(cost.dedicated),
-            "low_priority": _describe_cost(cost.low_priority),
-        },
+        "cost": None if cost is None else _round({tier: getattr(cost, tier) for tier in TIERS}),
         "unknown": time.unknown,
     }
 
 
 def _describe_estimate(estimate: Estimate | None) -> dict[str, Any]:
-    if estimate is None:
-        return dict.fromkeys(Estimate.__struct_fields__)
-    return {name: _round(value) for name, value in to_builtins(estimate).items()}
+    answer: dict[str, Any] = _round(estimate) or dict.fromkeys(Estimate.__struct_fields__)
+    return answer
 
 
 def _round(value: Any) -> Any:
+    if isinstance(value, Struct):
+        return _round(to_builtins(value))
     if isinstance(value, dict):
         return {name: _round(inner) for name, inner in value.items()}
     return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
-def _describe_interval(interval: Interval | None) -> Any:
-    return None if interval is None else _round(to_builtins(interval))
-
-
 def _describe_hour(cost: StepCost, region: str, instances: int) -> dict[str, Any] | None:
     """What all instances cost in an hour."""
-    known = cost.dedicated_price or cost.low_priority_price
-    if known is None:
+    stated = cost.dedicated_price or cost.low_priority_price
+    if stated is None:
         return None
 
     def amount(price: Price | None) -> float | None:
         return None if price is None else float(_round(price.amount * instances))
 
     return {
-        "currency": known.currency,
+        "currency": stated.currency,
         "dedicated": amount(cost.dedicated_price),
         "low_priority": amount(cost.low_priority_price),
         "region": region,
-        "as_of": known.as_of.isoformat(),
+        "as_of": stated.as_of.isoformat(),
     }
-
-
-def _describe_cost(cost: Cost | None) -> Any:
-    return None if cost is None else _round(to_builtins(cost))

@@ -182,13 +182,12 @@ def fill_command(command: str, inputs: Mapping[str, str | None], outputs: Mappin
 
 
 def _fill(text: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:
-    pieces: list[str] = []
-    position = 0
-    for expression in find_expressions(text):
+    def fill(match: re.Match[str]) -> str:
+        expression = _expression(match)
         value = _value(expression, inputs, outputs)
-        pieces += [text[position : expression.start], str(expression) if value is None else value]
-        position = expression.end
-    return "".join([*pieces, text[position:]])
+        return str(expression) if value is None else value
+
+    return _EXPRESSION.sub(fill, text)
 
 
 def _value(

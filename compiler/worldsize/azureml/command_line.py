@@ -179,26 +179,12 @@ _OPTIONS = compile_later(r"[-+][a-z]+|--login|--norc")
 _SETS_OPTION = compile_later(r"[-+][a-z]*o")
 # What makes a script more than a list of commands.
 _CONTROL = frozenset(
-    {"if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select"}
-    | {
-        "function",
-        "eval",
-        "shift",
-        "trap",
-        "getopts",
-        "alias",
-        "return",
-        "exit",
-        "cd",
-        "pushd",
-        "{",
-        "}",
-        "(",
-        ")",
-        "[",
-        "[[",
+    {
+        "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
+        "function", "eval", "shift", "trap", "getopts", "alias", "return", "exit", "cd", "pushd",
+        "{", "}", "(", ")", "[", "[[",
     }
-)
+)  # fmt: skip
 _MOVES = frozenset({"cd", "pushd"})
 _NOT_PLAIN = compile_later(r"<<|\(\)|;;|\bset\s+--|\|\||\$\(|`")
 _COMMENT = compile_later(r"(?:^|(?<=\s))#[^\n]*")
@@ -217,10 +203,10 @@ def read_scripts(
         read: The text of a script by its path, from the folder in which the commands start.
         depth: How many scripts may start each other.
     """
-    found: list[Command] = []
+    followed: list[Command] = []
     folder: PurePosixPath | None = PurePosixPath()
     for command in commands:
-        found.append(command)
+        followed.append(command)
         words = command.arguments
         if words and words[0].bare in _MOVES:
             plain = len(words) == 2 and "$" not in words[1].text and folder is not None
@@ -232,8 +218,8 @@ def read_scripts(
         source = read(str(folder / word.bare))
         if source is not None and _is_plain(source):
             inner = tuple(_read_script(source, arguments))
-            found += read_scripts(inner, read, depth - 1)
-    return tuple(found)
+            followed += read_scripts(inner, read, depth - 1)
+    return tuple(followed)
 
 
 def _find_script(words: tuple[Word, ...]) -> tuple[Word, tuple[Word, ...]] | None:

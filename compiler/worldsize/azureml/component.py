@@ -18,6 +18,10 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
 DEEPEST = 50  # pipeline components inside each other
 _NAME_AND_VERSION = re.compile(r"\w[\w.-]*(?::[\w.-]+|@\w+)")
+_FIELDS = (
+    "name", "version", "command", "code", "distribution", "resources", "additional_includes",
+    "is_deterministic", "display_name", "description", "tags",
+)  # fmt: skip
 _FLOW = frozenset({"flow", "nodes"})  # what the file of a prompt flow has, which stands in for a component
 
 
@@ -66,23 +70,13 @@ def read_component_node(node: Mapping, path: Path | None, folder: Path, files: F
     return Component(
         path=path,
         type=kind,
-        name=fields.read_field(node, "name"),
-        version=fields.read_field(node, "version"),
         inputs=interface.inputs,
         outputs=interface.outputs,
-        command=fields.read_field(node, "command"),
-        code=fields.read_field(node, "code"),
         environment=fields.read_environment(node),
-        distribution=fields.read_field(node, "distribution"),
-        resources=fields.read_field(node, "resources"),
-        additional_includes=fields.read_field(node, "additional_includes"),
-        is_deterministic=fields.read_field(node, "is_deterministic"),
-        display_name=fields.read_field(node, "display_name"),
-        description=fields.read_field(node, "description"),
-        tags=fields.read_field(node, "tags"),
         graph=inner,
         raw=node,
         folder=folder,
+        **fields.read_fields(node, *_FIELDS),
     )
 
 
@@ -151,11 +145,7 @@ def _read_port(key: Scalar, node: Node) -> Port:
         span=key.span,
         description=fields.read_text(node, "description"),
         optional=isinstance(optional, Scalar) and optional.value is True,
-        default=fields.read_field(node, "default"),
-        min=fields.read_field(node, "min"),
-        max=fields.read_field(node, "max"),
-        enum=fields.read_field(node, "enum"),
-        mode=fields.read_field(node, "mode"),
+        **fields.read_fields(node, "default", "min", "max", "enum", "mode"),
     )
 
 

@@ -23,6 +23,11 @@ def read_field(mapping: Mapping, key: str) -> Field[Any] | None:
     return None if node is None else read_node(node, mapping.key(key))
 
 
+def read_fields(mapping: Mapping, *keys: str) -> dict[str, Any]:
+    """The fields under several keys, by key, for a class that has fields of these names."""
+    return {key: read_field(mapping, key) for key in keys}
+
+
 def read_environment(mapping: Mapping) -> Field[Any] | None:
     """The environment of a job or component; a parallel one has it under `task`."""
     task = mapping.get("task")

@@ -28,6 +28,10 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
 Resolve = Callable[[Node, Path, Files], tuple[Component | None, "Field[str] | None"]]
 _DATA_KEYS = {"type", "path", "mode"}
+_NAMES = ("name", "display_name", "description", "experiment_name", "tags")
+_SETTINGS = (
+    "compute", "resources", "distribution", "limits", "environment_variables", "display_name", "comment",
+)  # fmt: skip
 
 
 def read_graph(
@@ -51,18 +55,12 @@ def read_graph(
     return Job(
         path=path,
         type="pipeline",
-        name=fields.read_field(node, "name"),
-        display_name=fields.read_field(node, "display_name"),
-        description=fields.read_field(node, "description"),
-        experiment_name=fields.read_field(node, "experiment_name"),
-        tags=fields.read_field(node, "tags"),
         inputs=inputs,
         outputs=read_output_settings(node.get("outputs")),
         steps=_with_inline_inputs(steps, inputs),
-        settings=fields.read_field(node, "settings"),
-        compute=fields.read_field(node, "compute"),
         raw=node,
         interface=interface,
+        **fields.read_fields(node, *_NAMES, "settings", "compute"),
     )
 
 
@@ -71,17 +69,8 @@ def read_single_job(node: Mapping, path: Path, folder: Path, files: Files, resol
     kind = fields.read_text(node, "type") or "command"
     name = fields.read_text(node, "name") or kind
     steps = {name: replace(_parse_step(name, node, folder, files, resolve), span=None)}
-    return Job(
-        path=path,
-        type=kind,
-        name=fields.read_field(node, "name"),
-        display_name=fields.read_field(node, "display_name"),
-        description=fields.read_field(node, "description"),
-        experiment_name=fields.read_field(node, "experiment_name"),
-        tags=fields.read_field(node, "tags"),
-        steps=_with_inline_inputs(steps, {}),
-        raw=node,
-    )
+    named = fields.read_fields(node, *_NAMES)
+    return Job(path=path, type=kind, steps=_with_inline_inputs(steps, {}), raw=node, **named)
 
 
 def read_arguments(node: Node | None) -> dict[str, Field[Argument]]:
@@ -132,9 +121,7 @@ def _read_output_setting(node: Node) -> OutputSetting:
     return OutputSetting(
         type=fields.read_text(node, "type"),
         path=None if bound else path,
-        mode=fields.read_field(node, "mode"),
-        name=fields.read_field(node, "name"),
-        version=fields.read_field(node, "version"),
+        **fields.read_fields(node, "mode", "name", "version"),
         binding=Field(bound, path.span, path.key_span, path.node) if bound and path else None,
     )
 
@@ -163,14 +150,8 @@ def _parse_step(name: str, node: Mapping, folder: Path, files: Files, resolve: R
         reference=reference,
         inputs=read_arguments(node.get("inputs")),
         outputs=outputs,
-        compute=fields.read_field(node, "compute"),
-        resources=fields.read_field(node, "resources"),
-        distribution=fields.read_field(node, "distribution"),
-        limits=fields.read_field(node, "limits"),
-        environment_variables=fields.read_field(node, "environment_variables"),
-        display_name=fields.read_field(node, "display_name"),
-        comment=fields.read_field(node, "comment"),
         raw=node,
+        **fields.read_fields(node, *_SETTINGS),
     )
 
 
@@ -187,14 +168,11 @@ def _inline_component(
         version=None,
         inputs={},
         outputs=_inline_outputs(outputs),
-        command=fields.read_field(node, "command"),
-        code=fields.read_field(node, "code"),
         environment=fields.read_environment(node),
-        distribution=fields.read_field(node, "distribution"),
-        resources=fields.read_field(node, "resources"),
         raw=node,
         folder=folder,
         inline=True,
+        **fields.read_fields(node, "command", "code", "distribution", "resources"),
     )
 
 

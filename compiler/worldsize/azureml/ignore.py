@@ -170,10 +170,6 @@ class Ignore(Struct, frozen=True):
         """Whether a path relative to the folder is excluded."""
         return bool(self.lines.decide(parts))
 
-    def excludes_below(self, parts: Sequence[str]) -> bool:
-        """Whether everything below a folder is certainly excluded, without listing it."""
-        return self.lines.exclude_below(parts)
-
 
 def read_ignore_file(folder: Path | None, at: PurePosixPath) -> Ignore:
     """Read the patterns of a folder; without one, only what is always excluded: byte code and runs."""

@@ -53,11 +53,15 @@ class JobSchedule(Struct, frozen=True):
 def read_schedule(
     root: Mapping, path: Path, files: Files, allowed: Callable[[Path], bool]
 ) -> tuple[JobSchedule, list[Problem]]:
-    """Read a schedule, and its job if that file is ``allowed``; with the problems of reading the job."""
+    """Read a schedule, and its job if that file is ``allowed``; with the problems of reading the job.
+
+    One that imports data or monitors starts no job; its ``reference`` names the file of the import.
+    """
     create_job = root.get("create_job")
     reference = fields.read_field(create_job, "job") if isinstance(create_job, Mapping) else None
-    if isinstance(create_job, Scalar):
-        reference = fields.read_node(create_job)
+    named = root.get("import_data") if create_job is None else create_job
+    if isinstance(named, Scalar):
+        reference = fields.read_node(named)
     text = reference.value if reference is not None else None
     target = local_path(text, path.parent) if isinstance(text, str) else None
     scheduled_job: Job | None = None
@@ -77,23 +81,6 @@ def read_schedule(
     return schedule, problems
 
 
-def read_import(root: Mapping, path: Path) -> JobSchedule:
-    """Read a schedule that starts no job: of an import of data, with the file it names, or of a monitor."""
-    named = root.get("import_data")
-    reference = fields.read_node(named) if isinstance(named, Scalar) else None
-    text = reference.value if reference is not None else None
-    return JobSchedule(
-        path=path,
-        raw=root,
-        trigger=fields.read_mapping(root, "trigger"),
-        create_job=None,
-        reference=reference,
-        target=local_path(text, path.parent) if isinstance(text, str) else None,
-        job=None,
-        inputs=None,
-    )
-
-
 class Compute(Struct, frozen=True):
     """One cluster or instance; values as written. ``size`` is Azure's name of a VM size."""
 
@@ -111,14 +98,7 @@ def read_compute(root: Mapping, path: Path) -> Compute | None:
     name, kind = fields.read_text(root, "name"), (fields.read_text(root, "type") or "amlcompute").lower()
     if name is None or kind not in ("amlcompute", "computeinstance"):
         return None
-    return Compute(
-        name,
-        path,
-        fields.read_field(root, "size"),
-        fields.read_field(root, "max_instances"),
-        fields.read_field(root, "tier"),
-        raw=root,
-    )
+    return Compute(name, path, raw=root, **fields.read_fields(root, "size", "max_instances", "tier"))
 
 
 def read_declared(root: Node | None, path: Path) -> Iterator[Compute]:
@@ -129,5 +109,5 @@ def read_declared(root: Node | None, path: Path) -> Iterator[Compute]:
     for key, node in block.items():
         if isinstance(node, Mapping):
             size = fields.read_field(node, "instance_type") or fields.read_field(node, "size")
-            max_instances, tier = fields.read_field(node, "max_instances"), fields.read_field(node, "tier")
-            yield Compute(key.text, path, size, max_instances, tier, declared=True)
+            limits = fields.read_fields(node, "max_instances", "tier")
+            yield Compute(key.text, path, size, declared=True, **limits)

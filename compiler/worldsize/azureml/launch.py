@@ -6,7 +6,6 @@ Rules stay silent on what is None.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, command_line, fields
+from worldsize.azureml import binding, command_line, fields, literals
 from worldsize.azureml.command_launchers import count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
@@ -114,11 +113,7 @@ class Launch(Struct, frozen=True, eq=False):
     @property
     def code_folder(self) -> Path | None:
         """The local folder of the code; None where there is none."""
-        component = self.step.component
-        code = component.code.value if component is not None and component.code is not None else None
-        if component is None or component.folder is None or not isinstance(code, str):
-            return None
-        return local_path(code, component.folder)
+        return _find_code_folder(self.step.component)
 
     def scripts(self, tree: Tree) -> list[Source]:
         """The Python and shell files of the code folder that the command names and that can be read."""
@@ -144,7 +139,7 @@ class Launch(Struct, frozen=True, eq=False):
         expression = binding.parse_expression(text)
         if expression is not None:
             text = read_input(self, expression.port) if expression.scope == "inputs" else None
-        return _to_number(text)
+        return literals.parse_number(text)
 
 
 def read_launches(tree: Tree, job: Job) -> list[Launch]:
@@ -165,7 +160,7 @@ def read_count(field: Field[Any] | None, job: Job, default: int | None = None, *
     """A count as Azure ML reads it: ``"4"`` is 4; fractions, words and numbers below ``least`` are None."""
     if field is None:
         return Count(default)
-    number = _to_number(resolve_value(field, job))
+    number = literals.parse_number(resolve_value(field, job))
     whole = number is not None and number == int(number) and number >= least
     return Count(int(number) if whole and number is not None else None, field)
 
@@ -188,9 +183,9 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
     kind = view.kind if view else None
 
     def resource(name: str) -> Field[Any] | None:
-        own = fields.read_member(step.resources, name)
-        own = own or fields.read_member(component.resources if component else None, name)
-        return own or fields.read_member(step.compute, name)  # where the preview of 2021 had it
+        setting = fields.read_member(step.resources, name)
+        setting = setting or fields.read_member(component.resources if component else None, name)
+        return setting or fields.read_member(step.compute, name)  # where the preview of 2021 had it
 
     command = component.command.value if component and component.command else None
     commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
@@ -225,10 +220,16 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
     return replace(launch, size_name=name, size_span=span, size=tree.vm_size(name))
 
 
+def _find_code_folder(component: Component | None) -> Path | None:
+    code = component.code.value if component is not None and component.code is not None else None
+    if component is None or component.folder is None or not isinstance(code, str):
+        return None
+    return local_path(code, component.folder)
+
+
 def _read_scripts(tree: Tree, component: Component) -> tuple[Command, ...]:
     """The commands of a component with those of the shell scripts that they start."""
-    code = component.code.value if component.code is not None else None
-    folder = local_path(code, component.folder) if isinstance(code, str) and component.folder else None
+    folder = _find_code_folder(component)
     command = component.command.value if component.command is not None else None
     commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
     if folder is None:
@@ -272,16 +273,6 @@ def read_input(launch: Launch, name: str | None) -> Any:
     return port.default.value if port is not None and port.default is not None else None
 
 
-def _to_number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
-
-
 class Launcher(Struct):
     """One such program."""
 
@@ -298,19 +289,19 @@ class Launcher(Struct):
 
 def read_inner_launchers(tree: Tree, launch: Launch) -> list[Launcher]:
     """The launchers that a step's command starts; once a step."""
-    return tree.all_of(_read_inner, launch)
+    return tree.once(_list_inner_launchers, launch)
 
 
-def _read_inner(_tree: Tree, launch: Launch) -> Iterator[Launcher]:
-    return find_inner_launchers(launch)
+def _list_inner_launchers(_tree: Tree, launch: Launch) -> list[Launcher]:
+    return list(find_inner_launchers(launch))
 
 
 def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
     """The same for who asks once."""
     for command in launch.commands:
-        found = find_launcher(launch, command)
-        if found is not None:
-            yield found
+        launcher = find_launcher(launch, command)
+        if launcher is not None:
+            yield launcher
 
 
 def find_launcher(launch: Launch, command: Command) -> Launcher | None:

@@ -39,7 +39,7 @@ def accepts_literal(type_: str, value: Any) -> bool:
     and the words true and false in any case; any other type accepts every value.
     """
     if type_ == "number":
-        return _number(value) is not None
+        return parse_number(value) is not None
     if type_ == "integer":
         return _is_integer(value)
     if type_ == "boolean":
@@ -49,19 +49,15 @@ def accepts_literal(type_: str, value: Any) -> bool:
 
 def parse_number(value: Any) -> float | int | None:
     """The number that a literal stands for, also as text; None for another value."""
-    return _number(value)
-
-
-def _number(value: Any) -> float | int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        as_float = float(value)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
-    if not math.isfinite(as_float):
+    if not math.isfinite(number):
         return None
-    return value if isinstance(value, int) else as_float
+    return value if isinstance(value, int) else number
 
 
 def _is_integer(value: Any) -> bool:

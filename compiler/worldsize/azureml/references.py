@@ -150,3 +150,8 @@ def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
     if str(path) != os.path.normpath(text):
         help_ = f"there is no `{shorten(str(path))}`: {help_}"
     return Finding(span, message, help_)
+
+
+def names_built_in(uses: str) -> bool:
+    """Whether ``uses:`` is a bare name rather than a path or an asset."""
+    return classify(uses) == "local" and "/" not in uses and not uses.endswith((".yml", ".yaml"))

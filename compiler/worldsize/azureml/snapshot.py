@@ -67,14 +67,28 @@ class Part(NamedTuple):
     span: Span | None
     listing: Listing
 
-    def problems(self, at: Span | None = None) -> list[Problem]:
+    def problems(self, at: Span | None = None) -> Iterator[Problem]:
         """The problems that prevent copying it."""
-        span = self.span or at
-        return [] if span is None else list(_report_refusals(self.listing, self.path, span))
+        listed, span = self.listing, self.span or at
+        if span is None:
+            return
+        for place, real in list(listed.outside.items())[:_SHOWN]:
+            name = self.path.name if place in (".", "") else place
+            message = f"`{shorten(name)}` is `{real}`, which is outside the project"
+            help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
+            yield Problem("copy-outside-tree", span, message, help_)
+        if listed.exceeded:
+            message = f"`{self.path.name}` holds {listed.exceeded}, so it is not copied"
+            yield Problem("too-many-files", span, message, _suggest_exclusion(listed))
 
-    def warnings(self) -> list[Problem]:
+    def warnings(self) -> Iterator[Problem]:
         """Followed links that lead out of the file's folder, where the end of the project is unknown."""
-        return [] if self.span is None else list(_report_links(self.listing, self.span))
+        if self.span is None:
+            return
+        for place, real in list(self.listing.beyond.items())[:_SHOWN]:
+            message = f"`{shorten(place)}` is a link to `{real}`, which is outside the folder of this file"
+            help_ = "it is copied: if that is right, list its folder under `allow:` in a `worldsize.yml` here"
+            yield Problem("code-outside-tree", self.span, message, help_)
 
 
 def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
@@ -211,24 +225,6 @@ def _report_unreadable(error: OSError, at: Span) -> Problem:
     name = PurePosixPath(str(error.filename)).name
     message = f"`{name}` below this folder cannot be read: {describe_os_error(error)}"
     return Problem("code-missing", at, message, "allow reading it, or name another folder")
-
-
-def _report_refusals(listed: Listing, path: Path, span: Span) -> Iterator[Problem]:
-    for place, real in list(listed.outside.items())[:_SHOWN]:
-        name = path.name if place in (".", "") else place
-        message = f"`{shorten(name)}` is `{real}`, which is outside the project"
-        help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
-        yield Problem("copy-outside-tree", span, message, help_)
-    if listed.exceeded:
-        message = f"`{path.name}` holds {listed.exceeded}, so it is not copied"
-        yield Problem("too-many-files", span, message, _suggest_exclusion(listed))
-
-
-def _report_links(listed: Listing, span: Span) -> Iterator[Problem]:
-    for place, real in list(listed.beyond.items())[:_SHOWN]:
-        message = f"`{shorten(place)}` is a link to `{real}`, which is outside the folder of this file"
-        help_ = "it is copied: if that is right, list its folder under `allow:` in a `worldsize.yml` here"
-        yield Problem("code-outside-tree", span, message, help_)
 
 
 def _suggest_exclusion(listed: Listing) -> str:
@@ -472,7 +468,7 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
         if merged or outside:
             ignored = any(rules.excludes_parts(place[len(rules.at.parts) :]) for rules, _ in folder.rules)
         elif entry.kind == "folder":
-            ignored = any(rules.excludes_below(_parts(entry.real, base)) for rules, base in folder.rules)
+            ignored = any(rules.lines.exclude_below(_parts(entry.real, base)) for rules, base in folder.rules)
         else:
             ignored = any(
                 rules.excludes_parts((*base, entry.name))
@@ -491,9 +487,9 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
         elif entry.real in above:
             listing.left_out[name] = HOLDS_ITSELF
         else:
-            own = _own_rules(gate, entry.real, place) if merged else ()
-            if _admit_folder(own):
-                yield _Folder(entry.real, place, (*folder.rules, *own), above)
+            inner_rules = _own_rules(gate, entry.real, place) if merged else ()
+            if _admit_folder(inner_rules):
+                yield _Folder(entry.real, place, (*folder.rules, *inner_rules), above)
 
 
 def _parts(real: str, base: str) -> tuple[str, ...]:

@@ -59,7 +59,7 @@ class Tree(Struct):
 
     def all_of(self, work: Callable[[Self, Any], Iterable[T]], subject: object) -> list[T]:
         """The same of a generator: everything that it yields."""
-        return self._recall(work, subject, lambda tree, each: list(work(tree, each)))
+        return self._recall(work, subject, lambda tree, item: list(work(tree, item)))
 
     def once_for(self, work: Callable[..., T], *key: object) -> T:
         """The same for equal arguments, which need not be the same object."""
@@ -70,10 +70,10 @@ class Tree(Struct):
 
     def _recall(self, work: object, subject: object, make: Callable[[Self, Any], T]) -> T:
         key = (work, id(subject))
-        known = self._memo.get(key)
-        if known is None:  # the subject is kept, so that its id stays its own
-            known = self._memo[key] = (subject, make(self, subject))
-        result: T = known[1]
+        kept = self._memo.get(key)
+        if kept is None:  # the subject is kept, so that its id stays its own
+            kept = self._memo[key] = (subject, make(self, subject))
+        result: T = kept[1]
         return result
 
     def inside(self, path: str | os.PathLike[str]) -> bool:
@@ -99,7 +99,7 @@ class Tree(Struct):
 
     def is_built_in_copy(self, component: Component) -> bool:
         """Whether a component file of the tree is an unchanged copy of a built-in one."""
-        return self.once(_is_copy, component)
+        return self.once(_is_unchanged_copy, component)
 
     def exists(self, path: str | os.PathLike[str]) -> bool:
         """Whether a file or folder of the tree exists."""
@@ -174,10 +174,10 @@ class Tree(Struct):
     def describe(self, compute: Compute) -> None:
         """Remember what a file says of a cluster. Files that differ count for nothing."""
         cluster = read_cluster(compute)
-        known = self.clusters.get(compute.name)
-        if known is None or (cluster.declared and not known.declared):
+        described = self.clusters.get(compute.name)
+        if described is None or (cluster.declared and not described.declared):
             self.clusters[compute.name] = cluster
-        elif not known.declared and _values(known) != _values(cluster):
+        elif not described.declared and _values(described) != _values(cluster):
             self._contradicted.add(compute.name)
 
     def cluster(self, target: object) -> Cluster | None:
@@ -187,14 +187,6 @@ class Tree(Struct):
         name = target.removeprefix("azureml:")
         cluster = self.clusters.get(name)
         return None if cluster is None or (name in self._contradicted and not cluster.declared) else cluster
-
-
-def _is_copy(tree: Tree, component: Component) -> bool:
-    name = component.name.value if component.name is not None else None
-    if name not in resources.component_names() or component.path is None or tree.built_in(component.path):
-        return False
-
-    return is_unchanged_copy(component, tree.files)
 
 
 def _within(real: str, root: str) -> bool:
@@ -223,9 +215,11 @@ def _values(cluster: Cluster) -> tuple[object, ...]:
     return (cluster.instance_type, cluster.max_instances, cluster.tier)
 
 
-def is_unchanged_copy(component: Component, files: Files) -> bool:
+def _is_unchanged_copy(tree: Tree, component: Component) -> bool:
     """Whether a component says what a built-in one says, and its code and environment are the same bytes."""
-    name = component.name.value if component.name is not None else None
+    name, files = component.name.value if component.name is not None else None, tree.files
+    if name not in resources.component_names() or component.path is None or tree.built_in(component.path):
+        return False
     original = load_component(resources.component_file(str(name)), files)
     if original is None or _read_version(component) != _read_version(original):
         return False  # the usual case of an old copy, which needs no comparison of files

@@ -117,20 +117,18 @@ def schedule(
     job: str,
     *,
     display_name: str | None,
-    force_rerun: bool,
     inputs: Mapping[str, Any],
 ) -> str:
     """A job schedule that submits a pipeline file, whose path is relative to the schedule's file.
 
-    ``force_rerun`` runs steps again although nothing changed. Retraining needs it: with reuse, the second run
-    of an entirely deterministic pipeline does nothing. ``inputs`` take the place of the pipeline's own.
+    Steps run again although nothing changed: with reuse, the second run of an entirely deterministic pipeline
+    would do nothing. ``inputs`` take the place of the pipeline's own.
     """
-    settings = Field(True, comment="without it, unchanged steps are reused and nothing is retrained")
+    rerun = Field(True, comment="without it, unchanged steps are reused and nothing is retrained")
     create: Document = {"type": "pipeline", "job": job}
     if inputs:
         create["inputs"] = dict(inputs)
-    if force_rerun:
-        create["settings"] = {"force_rerun": settings}
+    create["settings"] = {"force_rerun": rerun}
     return yaml_dump.dump(
         present(
             {

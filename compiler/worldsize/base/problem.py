@@ -25,6 +25,11 @@ class Related(Struct, frozen=True):
     message: str
 
 
+def relate(span: Span | None, message: str) -> tuple[Related, ...]:
+    """The place that explains a finding, if it is known."""
+    return () if span is None else (Related(span, message),)
+
+
 class Fix(Struct, frozen=True):
     """A replacement of the text under ``span``; an empty span inserts.
 

@@ -35,3 +35,8 @@ def component_file(name: str) -> Path:
 def schemas() -> Path:
     """The folder that holds the published JSON Schemas."""
     return _root() / "schemas"
+
+
+def built_in_files() -> dict[str, Path]:
+    """The built-in components, by the name that ``uses:`` has for them, and their files."""
+    return {name: component_file(name) for name in component_names()}

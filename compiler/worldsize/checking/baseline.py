@@ -39,12 +39,12 @@ class Baseline(Struct):
     ) -> list[Diagnostic]:
         """The findings that are not known, or not as often. What is known is taken off the counts."""
         new = []
-        for each in diagnostics:
-            key = _key(each, sources, self.folder)
-            if self.counts[key] > 0 and each.code != INTERNAL:
+        for finding in diagnostics:
+            key = _key(finding, sources, self.folder)
+            if self.counts[key] > 0 and finding.code != INTERNAL:
                 self.counts[key] -= 1
             else:
-                new.append(each)
+                new.append(finding)
         return new
 
     def start_check(self) -> Baseline:
@@ -59,9 +59,11 @@ class Recorder(Baseline):
         self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, Source]
     ) -> list[Diagnostic]:
         """All findings, which are added to the counts."""
-        found = list(diagnostics)
-        self.counts.update(_key(each, sources, self.folder) for each in found if each.code != INTERNAL)
-        return found
+        findings = list(diagnostics)
+        self.counts.update(
+            _key(finding, sources, self.folder) for finding in findings if finding.code != INTERNAL
+        )
+        return findings
 
     def start_check(self) -> Baseline:
         """Itself: what all checks find is recorded."""

@@ -64,12 +64,12 @@ def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: 
     """
     allowed = [
         find_allowed(path) or allow_everything,
-        *(find_allowed(each) or _allow_below(each) for each in mapped),
+        *(find_allowed(path) or _allow_below(path) for path in mapped),
         *map(_allow_below, ours),
     ]
 
     def judge(file: str | os.PathLike[str]) -> bool:
-        return any(each(file) for each in allowed)
+        return any(allows(file) for allows in allowed)
 
     return Files(readable=judge, gate=CopyAccess(judge))
 
@@ -82,25 +82,14 @@ def _allow_below(path: Path) -> Allowed:
 def report_refused(
     files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
 ) -> list[Problem]:
-    """Report files that must not be uploaded, for where they come from or for their names."""
+    """Report the first few files that must not be uploaded, for where they come from or for their names."""
+    outside = () if allowed is None else ((name, path) for name, path in _copied(files) if not allowed(path))
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
     return [
-        *report_outside(files, allowed, at),
+        *(_report_outside_file(name, path, at) for name, path in islice(outside, _MAX_LISTED)),
         *(_report_not_text(name, at) for name in unreadable[:_MAX_LISTED]),
     ]
-
-
-def report_outside(
-    files: Mapping[str, Path | bytes | Archive], allowed: Allowed | None, at: Span
-) -> list[Problem]:
-    """Report the first few files that may not be copied, by their place in the output."""
-    if allowed is None:
-        return []
-    outsiders = (
-        _report_outside_file(name, source, at) for name, source in _copied(files) if not allowed(source)
-    )
-    return list(islice(outsiders, _MAX_LISTED))
 
 
 def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, Path]]:
@@ -115,15 +104,20 @@ def _copied(files: Mapping[str, Path | bytes | Archive]) -> Iterator[tuple[str, 
 def find_not_copied(problems: Iterable[Problem], allowed: Allowed | None) -> list[Problem]:
     """The problems for which something may not be copied. Each is an error, whatever a comment says."""
     slugs = ("copy-outside-tree", "too-many-files", *(_OUTSIDE if allowed is not None else ()))
-    refused = [each for each in problems if each.slug in slugs]
-    return [replace(each, slug="copy-outside-tree") if each.slug in _OUTSIDE else each for each in refused]
+    refused = [problem for problem in problems if problem.slug in slugs]
+    return [
+        replace(problem, slug="copy-outside-tree") if problem.slug in _OUTSIDE else problem
+        for problem in refused
+    ]
 
 
 def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
     """All findings, with those of code outside of the project as errors; none if nothing lies outside."""
-    if allowed is None or all(each.slug not in _OUTSIDE for each in diagnostics):
+    if allowed is None or all(finding.slug not in _OUTSIDE for finding in diagnostics):
         return []
-    return [replace(each, severity="error") if each.slug in _OUTSIDE else each for each in diagnostics]
+    return [
+        replace(finding, severity="error") if finding.slug in _OUTSIDE else finding for finding in diagnostics
+    ]
 
 
 def _report_outside_file(name: str, source: Path, at: Span) -> Problem:

@@ -57,12 +57,12 @@ def check(
         ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; a
             folder holds more files than can be meant; or the baseline cannot be read.
     """
-    known = None
+    recorded = None
     if baseline is not None:
         from worldsize.checking.baseline import read_baseline  # few projects have one
 
-        known = read_baseline(os.fspath(baseline))
-    choice = Choice(select, ignore, min_severity, min_confidence, exclude, known)
+        recorded = read_baseline(os.fspath(baseline))
+    choice = Choice(select, ignore, min_severity, min_confidence, exclude, recorded)
     return check_files(paths, choice, texts=texts)[0]
 
 
@@ -89,7 +89,7 @@ def check_files(
     sources: dict[str, Source] = {}
     runs: list[CheckRun] = []
     projects = discover.group_projects(named, choice.exclude)
-    excluded = known = 0
+    excluded = hidden = 0
     for project in projects:
         run, settings, left_out = _read_project(project, files, choice, readable)
         problems = [*run.problems, *engine.run(run.context, run.subjects), *run.context.unreadable.values()]
@@ -104,7 +104,7 @@ def check_files(
             baseline=baseline,
         )
         findings += selection.select(problems)
-        known += selection.known
+        hidden += selection.known
         run.files = [path for path in run.files if not left_out(path)]
         excluded += sum(left_out(file.path) for file in project.files)
         sources |= run.context.sources()
@@ -118,7 +118,7 @@ def check_files(
     unchecked = ""
     if not masked and all(discover.is_settings(path) for path in (*checked, *passed)):
         unchecked = discover.explain_nothing(named, choice.exclude, projects, excluded)
-    report = Report(tuple(masked), shown_sources, checked, 0, known, notes, unchecked, passed)
+    report = Report(tuple(masked), shown_sources, checked, 0, hidden, notes, unchecked, passed)
     return report, runs
 
 
@@ -156,7 +156,9 @@ def _read_project(
 
 def _check_declared(run: CheckRun, declared: list[Compute]) -> None:
     """Check the clusters of ``worldsize.yml`` that no checked file gives the same VM size."""
-    described = {(each.name, read_cluster(each).instance_type) for each, _ in run.subjects.get("Compute", ())}
+    described = {
+        (compute.name, read_cluster(compute).instance_type) for compute, _ in run.subjects.get("Compute", ())
+    }
     for cluster in declared:
         size = cluster.size
         if size is None or size.span is None or not isinstance(size.value, str):
@@ -166,13 +168,13 @@ def _check_declared(run: CheckRun, declared: list[Compute]) -> None:
 
 
 def _sort_files(
-    runs: Iterable[CheckRun], found: Sequence[Diagnostic]
+    runs: Iterable[CheckRun], findings: Sequence[Diagnostic]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The files that were checked, and those of kinds that are not, in which nothing was found."""
-    passed = {path for run in runs for path in run.passed_over} - {each.span.path for each in found}
+    passed = {path for run in runs for path in run.passed_over} - {finding.span.path for finding in findings}
     every = sorted(path for run in runs for path in run.files)
-    return tuple(each for each in every if each not in passed), tuple(
-        each for each in every if each in passed
+    return tuple(path for path in every if path not in passed), tuple(
+        path for path in every if path in passed
     )
 
 

@@ -59,8 +59,8 @@ def list_files(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] =
         name = os.path.normpath(os.fspath(path))
         if os.path.isdir(name):
             for file in _below(name, excluded):
-                known = files_by_path.get(file)
-                if known is None or not (known.named or len(known.folder) > len(name)):
+                listed = files_by_path.get(file)
+                if listed is None or not (listed.named or len(listed.folder) > len(name)):
                     files_by_path[file] = CheckedFile(file, named=False, folder=name)
         elif excluded is None or not excluded.covers(find_location(name)):
             files_by_path[name] = CheckedFile(name, named=True)
@@ -118,23 +118,13 @@ def _below(folder: str, excluded: Excluded | None) -> Iterator[str]:
 
 def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
-    files_by_path: dict[str, tuple[CheckedFile, str]] = {}
-    for path in paths:
-        tree = find_tree(path)
-        for file in list_files([path], exclude):
-            known = files_by_path.get(file.path)
-            if (
-                known is None
-                or file.named
-                or (not known[0].named and len(file.folder) > len(known[0].folder))
-            ):
-                files_by_path[file.path] = (file, tree)
+    find_tree_once = cache(find_tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
     known_settings: dict[str, dict[str, str | None]] = {}
     real_paths = RealPaths()
-    for name in sorted(files_by_path):
-        file, tree = files_by_path[name]
-        folder = real_paths.resolve(os.path.dirname(name))
+    for file in list_files(paths, exclude):
+        tree = find_tree_once(file.folder or file.path)
+        folder = real_paths.resolve(os.path.dirname(file.path))
         settings = _settings_above(folder, tree, known_settings.setdefault(tree, {}))
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
@@ -148,9 +138,11 @@ def find_left_out(
     ``exclude`` is from the command line and always counts. ``globs`` are those of settings, by folder; they
     do not count for a file that is named, or found below a folder that is itself excluded and named.
     """
-    given = _compile_globs(".", exclude)
-    own = [excluded for folder, each in globs if (excluded := _compile_globs(folder, each)) is not None]
-    if given is None and not own:
+    from_caller = _compile_globs(".", exclude)
+    from_settings = [
+        excluded for folder, patterns in globs if (excluded := _compile_globs(folder, patterns)) is not None
+    ]
+    if from_caller is None and not from_settings:
         return lambda _path: False
     named = {file.path for file in project.files if file.named}
     starts = {file.path: file.folder or os.path.dirname(file.path) for file in project.files}
@@ -164,9 +156,9 @@ def find_left_out(
 
     @cache
     def is_left_out(path: str) -> bool:
-        if given is not None and given.covers(find_location(path)):
+        if from_caller is not None and from_caller.covers(find_location(path)):
             return True
-        return path not in named and any(is_excluded(excluded, path) for excluded in own)
+        return path not in named and any(is_excluded(excluded, path) for excluded in from_settings)
 
     return is_left_out
 
@@ -208,9 +200,9 @@ def find_settings(folder: str, tree: str) -> str | None:
 def list_settings_above(settings: str, tree: str) -> Iterator[str]:
     """A ``worldsize.yml`` of a tree and those in the folders above it, the nearest first."""
     for folder in _above(os.path.dirname(settings)):
-        found = _settings_in(folder)
-        if found is not None:
-            yield found
+        path = _settings_in(folder)
+        if path is not None:
+            yield path
         if folder == tree:
             return
 
@@ -221,11 +213,11 @@ def _folder_of(path: str | os.PathLike[str]) -> str:
 
 
 def _checkout(folders: list[str]) -> str | None:
-    return next((each for each in folders if os.path.exists(os.path.join(each, ".git"))), None)
+    return next((folder for folder in folders if os.path.exists(os.path.join(folder, ".git"))), None)
 
 
 def _with_settings(folders: list[str]) -> str | None:
-    return next((each for each in folders if _settings_in(each)), None)
+    return next((folder for folder in folders if _settings_in(folder)), None)
 
 
 def _above(folder: str) -> Iterator[str]:
@@ -254,15 +246,15 @@ def is_settings(path: str) -> bool:
     return os.path.basename(path) in SETTINGS and not _is_workflow(path)
 
 
-def _settings_above(folder: str, tree: str, known: dict[str, str | None]) -> str | None:
+def _settings_above(folder: str, tree: str, by_folder: dict[str, str | None]) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
-    if folder not in known:
+    if folder not in by_folder:
         settings = _settings_in(folder)
         parent = os.path.dirname(folder)
         if settings is None and folder not in (tree, parent):
-            settings = _settings_above(parent, tree, known)
-        known[folder] = settings
-    return known[folder]
+            settings = _settings_above(parent, tree, by_folder)
+        by_folder[folder] = settings
+    return by_folder[folder]
 
 
 def recognise_kind(document: Document, *, named: bool) -> str | None:
@@ -380,7 +372,7 @@ def explain_nothing(
     other = [file for file in left if not is_settings(file)]
     counts = (
         (len(present - listed), "ignored by git"),
-        (len(listed - left), f"excluded by `{' '.join(f'--exclude {each}' for each in exclude)}`"),
+        (len(listed - left), f"excluded by `{' '.join(f'--exclude {pattern}' for pattern in exclude)}`"),
         (excluded, "excluded by `exclude:` of worldsize.yml"),
         (len(other) - excluded, "neither a spec nor Azure ML YAML"),
     )
@@ -399,10 +391,10 @@ def _list_all(path: str) -> list[str]:
     name = os.path.normpath(path)
     if not os.path.isdir(name):
         return [name]
-    found: list[str] = []
+    files: list[str] = []
     for parent, folders, names in os.walk(name):
-        folders[:] = [each for each in folders if each not in SKIPPED_FOLDERS]
-        found += [
-            os.path.normpath(os.path.join(parent, each)) for each in names if each.lower().endswith(SUFFIXES)
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS]
+        files += [
+            os.path.normpath(os.path.join(parent, file)) for file in names if file.lower().endswith(SUFFIXES)
         ]
-    return found
+    return files

@@ -91,7 +91,7 @@ class GitIgnored(Struct):
             self._files.pop()
         if folder in self._repositories or (is_repository and self._ask_git(folder)):
             return
-        if not any(_parts_below(each, folder) for each in self._repositories):
+        if not any(_parts_below(repository, folder) for repository in self._repositories):
             self._read(folder)
 
     def covers(self, path: str, *, is_folder: bool = False) -> bool:

@@ -73,7 +73,7 @@ def leave_out_provided(
     problems: Iterable[Problem], sources: Mapping[str, Source], context: Context
 ) -> list[Problem]:
     """The problems without those of files that a script provides, or of values that code sets."""
-    return [each for each in problems if not _is_provided(each, sources, context)]
+    return [problem for problem in problems if not _is_provided(problem, sources, context)]
 
 
 def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
@@ -227,7 +227,9 @@ def leave_out_unfilled(problems: Iterable[Problem], sources: Mapping[str, Source
         notes[path] = min(notes.get(path, (problem.span, placeholder)), (problem.span, placeholder))
         if problem.slug == "yaml-syntax":
             unreadable.add(path)
-    kept = [each for each in kept if each.slug != "yaml-syntax" or each.span.path not in unreadable]
+    kept = [
+        problem for problem in kept if problem.slug != "yaml-syntax" or problem.span.path not in unreadable
+    ]
     return kept + [_describe(span, text, unreadable) for span, text in notes.values()]
 
 

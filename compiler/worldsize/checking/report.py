@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from worldsize.base.wording import plural
-from worldsize.documents.diagnostics.diagnostic import INTERNAL, Diagnostic
+from worldsize.documents.diagnostics.diagnostic import INTERNAL, Diagnostic, count_severities
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.rules import registry
 
@@ -52,43 +50,58 @@ class Report(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """The findings as a table for a notebook."""
-        from worldsize.documents.diagnostics.html_table import render_html_table
+        from worldsize.base.shown_text import render_html_table
 
         rows = [
             (
-                f"{each.span.path}:{each.span.line}:{each.span.column}",
-                f"{each.severity}[{each.code}]",
-                each.message,
-                each.help or "",
+                f"{finding.span.path}:{finding.span.line}:{finding.span.column}",
+                f"{finding.severity}[{finding.code}]",
+                finding.message,
+                finding.help or "",
             )
-            for each in self.diagnostics[:MAX_SHOWN]
+            for finding in self.diagnostics[:MAX_SHOWN]
         ]
         left = len(self.diagnostics) - len(rows)
         note = f"and {left} more" if left else ""
         return render_html_table(self._title, ("place", "finding", "message", "help"), rows, note)
 
     def render(self, format_: str = "text", *, colour: bool = False) -> str:
-        """In one of the formats; paths are relative to the working folder."""
-        from worldsize.documents.diagnostics import render  # silent callers need no renderer
+        """In ``text``, ``concise``, ``json``, ``sarif``, ``github`` or ``junit``.
 
-        return render.render_report(
-            format_,
-            self.diagnostics,
-            self.sources,
-            self.files,
-            rules=self._rule_infos,
-            colour=colour,
-            fixed=self.fixed,
-            known=self.known,
-            notes=self.notes,
-            unchecked=self.unchecked,
-            passed_over=len(self.passed_over),
-        )
+        Paths are relative to the working folder. Findings of severity ``info`` are only counted, unless they
+        were asked for.
 
-    def _rule_infos(self) -> dict[str, Any]:
-        from worldsize.documents.diagnostics.ci_formats import RuleInfo
+        Raises:
+            ValueError: The format is unknown.
+        """
+        from worldsize.documents.diagnostics import ci_formats, text  # silent callers need no renderer
 
-        return {
-            rule.code: RuleInfo(rule.slug, rule.summary, rule.severity, rule.docs, rule.confidence)
-            for rule in registry.rules()
-        }
+        shown = [finding for finding in self.diagnostics if self.notes or finding.is_shown_by_default]
+        files = len(self.files)
+        if format_ in ("text", "concise"):
+            summary = text.summarise_counts(self.diagnostics, files, self.fixed, self.known)
+            summary += f"{self._describe_unchecked()}\n"
+            if format_ == "concise":
+                return text.render_concise(self.diagnostics, shown, summary, colour=colour)
+            return text.render_short(self.diagnostics, shown, self.sources, summary, colour=colour)
+        if format_ == "json":
+            totals = count_severities(self.diagnostics)
+            return ci_formats.render_json(shown, totals=totals, files=files, fixed=self.fixed)
+        if format_ == "github":
+            return ci_formats.render_github(shown)
+        if format_ == "junit":
+            return ci_formats.render_junit(shown, self.sources, files=self.files)
+        if format_ == "sarif":
+            from importlib.metadata import version
+
+            rules = {rule.code: rule for rule in registry.rules()}
+            return ci_formats.render_sarif(shown, rules, version=version("worldsize"))
+        raise ValueError(f"`{format_}` is not a format of a report")
+
+    def _describe_unchecked(self) -> str:
+        """Why there was no file to check, or how many files of Azure ML have kinds that are not checked."""
+        if self.unchecked:
+            return f": {self.unchecked}"
+        count = len(self.passed_over)
+        are = "is" if count == 1 else "are"
+        return f"; {plural(count, 'file')} of other Azure ML kinds {are} not checked" if count else ""

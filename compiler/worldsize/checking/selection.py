@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from worldsize.checking.baseline import Baseline
     from worldsize.checking.settings import Settings
     from worldsize.checking.stages import CheckRun
+    from worldsize.documents.diagnostics.suppress import Suppression
+    from worldsize.documents.yaml.load import Comment
 
 _OF_CLUSTERS = ("WS2", "WS4", "WS7")  # rules that need the VM size of a cluster, or the plan
 _HELP = "fix what is listed and check again"
@@ -54,9 +56,9 @@ class Choice(Struct, frozen=True):
     def __post_init__(self) -> None:
         """Refuse words that are not levels."""
         levels = ((self.min_severity or "info", SEVERITIES), (self.min_confidence, CONFIDENCES))
-        for word, known in levels:
-            if word not in known:
-                raise ValueError(f"`{word}` is not one of {quoted_list(known)}")
+        for word, words in levels:
+            if word not in words:
+                raise ValueError(f"`{word}` is not one of {quoted_list(words)}")
 
     def admits(self, diagnostic: Diagnostic) -> bool:
         """Whether a finding is severe and certain enough; faults of worldsize itself always are."""
@@ -177,13 +179,11 @@ class Selection(Struct):
             return findings
         from worldsize.documents.diagnostics import suppress  # few files have such comments
 
-        suppressions: dict[str, list[suppress.Suppression]] = {}
+        suppressions: dict[str, list[Suppression]] = {}
         problems: list[Problem] = []
         for document in marked:
             with run.context.budgets.charge(document.path):
-                suppressions[document.path], unusable = suppress.parse_suppressions(
-                    document.comments, lambda word: registry.find(word) is not None, registry.names
-                )
+                suppressions[document.path], unusable = read_suppressions(document.comments)
             problems += unusable
         kept = suppress.apply_suppressions(findings, suppressions)
         for path, file_suppressions in suppressions.items():
@@ -191,6 +191,13 @@ class Selection(Struct):
                 problems += suppress.report_unused(file_suppressions, lambda word: judged(_code(word)))
         extra = [diagnostic for diagnostic in engine.diagnose(problems) if judged(diagnostic.code)]
         return sort_unique([*kept, *extra])
+
+
+def read_suppressions(comments: Iterable[Comment]) -> tuple[list[Suppression], list[Problem]]:
+    """The suppressions among comments, and the problems of those that cannot be used."""
+    from worldsize.documents.diagnostics.suppress import parse_suppressions  # few files have such comments
+
+    return parse_suppressions([*comments], lambda word: registry.find(word) is not None, registry.names)
 
 
 def _code(word: str) -> str:
@@ -208,12 +215,12 @@ def cap_repeats(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagn
     counts: Counter[tuple[str, str]] = Counter()
     kept: dict[str, list[Diagnostic]] = {}
     last: dict[tuple[str, str], Diagnostic] = {}
-    for each in diagnostics:
-        key = (each.span.path, each.code)
+    for finding in diagnostics:
+        key = (finding.span.path, finding.code)
         counts[key] += 1
         if counts[key] <= limits.SAME:
-            kept.setdefault(each.span.path, []).append(each)
-            last[key] = each
+            kept.setdefault(finding.span.path, []).append(finding)
+            last[key] = finding
     notes = list(_notes(counts, last))
     listed: list[Diagnostic] = []
     for findings in kept.values():
@@ -231,12 +238,12 @@ def cap_report(diagnostics: Sequence[Diagnostic], wanted: Wanted) -> list[Diagno
     kept = _select_most_severe(diagnostics, limits.REPORTED)
     if len(kept) == len(diagnostics):
         return kept
-    listed = {each.span.path for each in kept}
-    left = {each.span.path for each in diagnostics} - listed
+    listed = {finding.span.path for finding in kept}
+    left = {finding.span.path for finding in diagnostics} - listed
     files = f", among them all of {len(left):,} files," if left else ""
     message = f"{len(diagnostics) - len(kept):,} more findings{files} are not listed"
     note = Problem("findings-left-out", kept[-1].span, message, _HELP)
-    return sort_unique([*kept, *(each for each in engine.diagnose([note]) if wanted(each.code))])
+    return sort_unique([*kept, *(finding for finding in engine.diagnose([note]) if wanted(finding.code))])
 
 
 def _select_most_severe(diagnostics: Sequence[Diagnostic], limit: int) -> list[Diagnostic]:

@@ -113,12 +113,12 @@ def read_excluded(document: Document) -> tuple[str, ...]:
 
 
 def _report_unknown_keys(node: Mapping, shape: Shape, where: str) -> Iterator[Problem]:
-    known = sorted(shape["properties"])
-    for key in (key for key, _ in node.items() if key.text not in known):
+    names = sorted(shape["properties"])
+    for key in (key for key, _ in node.items() if key.text not in names):
         message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
-        sure = closest_unambiguous(key.text, [name for name in known if name not in node])
+        sure = closest_unambiguous(key.text, [name for name in names if name not in node])
         fix = fix_word(key.span, key.text, sure) if sure else None
-        yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, known), fix=fix)
+        yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, names), fix=fix)
 
 
 def _read_codes(settings: Settings, root: Mapping, name: str) -> Iterator[str]:
@@ -242,8 +242,8 @@ def _read_region(settings: Settings, node: Node | None) -> str | None:
 
 def describe_size(size: vm_sizes.VmSize) -> dict[str, float]:
     """The entry under ``vm_sizes`` that says what is known of a size."""
-    told = {"gpus": size.devices, "vcpus": size.vcpus, "memory_gib": size.ram_gib}
-    return {key: value for key, value in told.items() if value is not None}
+    counts = {"gpus": size.devices, "vcpus": size.vcpus, "memory_gib": size.ram_gib}
+    return {key: value for key, value in counts.items() if value is not None}
 
 
 def _read_number(node: Mapping, key: str) -> Any:

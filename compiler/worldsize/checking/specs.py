@@ -18,8 +18,11 @@ from worldsize.checking import boundary
 from worldsize.checking.checker import check_files
 from worldsize.checking.report import Report
 from worldsize.checking.stages import CheckRun
+from worldsize.documents.diagnostics.diagnostic import sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError
+from worldsize.rules import engine, registry
+from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Job
@@ -95,10 +98,22 @@ def check_job(
     return CheckedJob(next(iter(run.jobs.values()), None), report, run.context)
 
 
+def check_by_rules(jobs: Iterable[Job], slugs: Iterable[str], root: Path) -> list[Diagnostic]:
+    """The findings of the rules for jobs that have these slugs, whatever else is wrong with the jobs."""
+    context = Context(root)
+    rules = [rule for slug in slugs if (rule := registry.find(slug)) is not None]
+    checks = [(rule, check) for rule in rules for name, check in registry.load_checks(rule) if name == "Job"]
+    problems = (
+        problem if isinstance(problem, Problem) else problem.under(rule.slug)
+        for job in jobs
+        for rule, check in checks
+        for problem in check(context, job)
+    )
+    return sort_unique(engine.diagnose(problems))
+
+
 def make_spec_error(problems: Iterable[Problem], sources: Sources) -> SpecError:
     """The error that problems are which no report has."""
-    from worldsize.rules import engine  # only a refusal needs it
-
     return SpecError(list(engine.diagnose(problems)), sources)
 
 
@@ -109,7 +124,9 @@ def refuse_incomplete(report: Report) -> None:
         SpecError: A file took too long to check.
     """
     if any(finding.slug == OVER_BUDGET for finding in report.diagnostics):
-        raised = [_raise(each) if each.slug == OVER_BUDGET else each for each in report.diagnostics]
+        raised = [
+            _raise(finding) if finding.slug == OVER_BUDGET else finding for finding in report.diagnostics
+        ]
         raise SpecError(raised, report.sources)
 
 
@@ -128,8 +145,6 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
         with Budgets().charge(str(path)):
             yield
     except OverBudgetError:
-        from worldsize.rules import engine  # only a refusal needs it
-
         diagnostics = engine.diagnose([report_over_budget(str(path))])
         raise SpecError([*map(_raise, diagnostics)], sources) from None
 

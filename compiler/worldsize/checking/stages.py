@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,12 +64,12 @@ class CheckRun(Struct):
             if real not in seen and self.context.inside(path):
                 seen.add(real)
                 self.check_file(discover.CheckedFile(os.path.normpath(path), named=False), kind)
-        if any(each.slug == "aml-component-name" for each in self.problems):
+        if any(problem.slug == "aml-component-name" for problem in self.problems):
             in_use = {resolve(path) for path in self.in_use}
             self.problems = [  # a component that a job names by its path needs no name of its own
-                each
-                for each in self.problems
-                if each.slug != "aml-component-name" or resolve(each.span.path) not in in_use
+                problem
+                for problem in self.problems
+                if problem.slug != "aml-component-name" or resolve(problem.span.path) not in in_use
             ]
 
     def feed(self, subject: Any, span: Span) -> None:
@@ -100,7 +99,10 @@ class CheckRun(Struct):
         self.problems += document.problems
         if document.root is not None:
             self.feed(document, _start_of(document.path))
-        find_stage(kind)(self, document)
+        if kind == "spec":
+            _check_spec(self, document)
+        elif kind != "settings":  # which were checked when the files of their project were listed
+            _check_native(self, document, kind)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
         schema = _find_schema_in_list(document.root)
@@ -119,8 +121,8 @@ class CheckRun(Struct):
             self.files.append(document.path)
             self.incomplete.add(document.path)
             # What is too large may be anyone's.
-            known = document.problems if named else [_soften(each) for each in document.problems]
-            self.problems += known
+            problems = document.problems if named else [_soften(problem) for problem in document.problems]
+            self.problems += problems
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
                 help_ = "a spec has `compute:` and `steps:`, a job has `$schema:` or `type:`"
@@ -139,21 +141,7 @@ def _find_schema_in_list(root: yaml.Node | None) -> Span | None:
     return schema.span if isinstance(schema, yaml.Scalar) and "azureml" in schema.text else None
 
 
-Stage = Callable[[CheckRun, yaml.Document], None]
-
-
-def find_stage(kind: str) -> Stage:
-    """The stage for a kind of :func:`worldsize.checking.discover.recognise_kind`."""
-    if kind == "spec":
-        return _spec
-    return _settings if kind == "settings" else partial(_native, kind=kind)
-
-
-def _settings(run: CheckRun, document: yaml.Document) -> None:
-    """Nothing to do: ``worldsize.yml`` was checked when the files of its project were listed."""
-
-
-def _spec(run: CheckRun, document: yaml.Document) -> None:
+def _check_spec(run: CheckRun, document: yaml.Document) -> None:
     from worldsize import spec as spec_layer  # only files that are specs need the schema
     from worldsize.resolving.resolve import plan_spec
 
@@ -162,7 +150,6 @@ def _spec(run: CheckRun, document: yaml.Document) -> None:
     if spec is None:
         run.incomplete.add(document.path)
         return
-    run.feed(spec, spec.span)
     if spec.schedule is not None:
         run.feed(spec.schedule, spec.schedule.span)
     planned = plan_spec(spec, run.context.files, run.context.vm_sizes)
@@ -178,7 +165,7 @@ def _spec(run: CheckRun, document: yaml.Document) -> None:
     _feed_job(run, planned.job, spec.span)
 
 
-def _native(run: CheckRun, document: yaml.Document, *, kind: str) -> None:
+def _check_native(run: CheckRun, document: yaml.Document, kind: str) -> None:
     from worldsize.azureml import component, job, shape  # only Azure ML's files need it
 
     if document.root is None:
@@ -213,7 +200,7 @@ def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     if "create_monitor" not in root and "import_data" not in root:
         run.passed_over.add(str(path))
     else:
-        schedule = job.read_import(root, path)
+        schedule, _ = job.read_schedule(root, path, run.context.files, lambda _: False)
         run.problems += shape.check_member(root, "schedule", "trigger")
         run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
         run.feed(schedule, root.span)
@@ -238,8 +225,10 @@ def _environment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     from worldsize.azureml import fields
     from worldsize.azureml.model import Component
 
-    found = fields.read_node(root)
-    bare = Component(path, "environment", None, None, {}, {}, environment=found, raw=root, folder=path.parent)
+    environment = fields.read_node(root)
+    bare = Component(
+        path, "environment", None, None, {}, {}, environment=environment, raw=root, folder=path.parent
+    )
     _feed_component(run, bare, root.span)
 
 
@@ -284,9 +273,9 @@ def _deployment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     if isinstance(model, yaml.Mapping):
         _model(run, model, path)
     size, on_vms = fields.read_field(root, "instance_type"), fields.read_text(root, "type") != "kubernetes"
-    known = run.context.vm_size(str(size.value)) if size is not None else None
+    vm_size = run.context.vm_size(str(size.value)) if size is not None else None
     # Nearly all official examples name a size that retires in some years, which is said of clusters.
-    if size is not None and on_vms and (known is None or known.status != "retiring"):
+    if size is not None and on_vms and (vm_size is None or vm_size.status != "retiring"):
         run.feed(Compute(fields.read_text(root, "name") or "", path, size), root.span)
     code = fields.read_field(configuration, "code") if isinstance(configuration, yaml.Mapping) else None
     environment = fields.read_field(root, "environment")

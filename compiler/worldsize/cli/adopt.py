@@ -16,21 +16,21 @@ from typing import Any
 import click
 
 from worldsize import api
-from worldsize.adopting.apply import Adopted, AlreadyAdoptedError, Prepared, ProofError, adopt
-from worldsize.adopting.model import AdoptError, Adoption, Change, Obstacle
+from worldsize.adopting.apply import Adopted, AlreadyAdoptedError, Prepared, adopt
+from worldsize.adopting.model import AdoptError, Adoption, Obstacle
 from worldsize.adopting.options.arguments import read_arguments
-from worldsize.adopting.project.files import ProjectRequest
-from worldsize.adopting.project.missing_packages import complete_environment
+from worldsize.adopting.project.files import ProjectRequest, complete_environment
 from worldsize.adopting.project.spec import CONDA_FILE, UnknownSizeError
 from worldsize.adopting.proving.curves import LOOSE, TOLERANCE, ComparedStep, Comparison
 from worldsize.adopting.proving.prove import PROCESSES, Failed, Proof
+from worldsize.base.shown_text import mark_controls
 from worldsize.base.source import Source
 from worldsize.base.wording import describe_os_error, plural, quoted_list
-from worldsize.cli import common, estimate_table
+from worldsize.cli import common, estimate_view
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
-from worldsize.documents.diagnostics.snippet import mark_controls, show_path
+from worldsize.documents.diagnostics.snippet import show_path
 from worldsize.documents.diagnostics.text import render_diagnostic, wants_colour
-from worldsize.documents.errors import OutputError, SpecError
+from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import PriceFileError
 
 EPILOG = """\b
@@ -81,10 +81,14 @@ curves differ, or the spec has errors: nothing is written; 2 usage; 3 an interna
 @common.json_option
 def command(script: Path, *, arguments: str, as_json: bool, **options: Any) -> None:
     """Adopt a training script for one GPU: show the diff, prove the loss curve, write and plan the spec."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     common.require_path(str(script), "worldsize adopt", "a training script", script=True)
 
-    words = _split(arguments)
+    try:
+        words = tuple(shlex.split(arguments))
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{str(error).lower()} in `{arguments}`", param_hint="'--arguments'"
+        ) from None
     show = None if as_json else partial(_show_stage, options["data"])
     with exit_on_refusal():
         try:
@@ -101,27 +105,17 @@ def command(script: Path, *, arguments: str, as_json: bool, **options: Any) -> N
     raise SystemExit(int(adopted.failed))
 
 
-def _split(arguments: str) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(arguments))
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{str(error).lower()} in `{arguments}`", param_hint="'--arguments'"
-        ) from None
-
-
 @contextlib.contextmanager
 def exit_on_refusal() -> Iterator[None]:
     """Turn what is wrong with a script, an option or a file into a message and an exit status."""
     try:
-        yield
+        with common.exit_on_error():
+            yield
     except AdoptError as error:
         common.say(render_refusal(error, colour=wants_colour(sys.stderr)), err=True, nl=False)
         raise SystemExit(1) from None
     except UnknownSizeError as error:
         raise click.BadParameter(str(error), param_hint="'--instance-type'") from None
-    except (OutputError, ProofError) as error:
-        common.refuse(str(error), error.help)
     except OSError as error:
         if error.filename is None:
             raise
@@ -159,7 +153,7 @@ def _show_outcome(adopted: Adopted, *, default_size: bool) -> None:
         common.say(str(adopted.checked.plan), nl=False)
         try:
             forecasts = api.forecast_steps(adopted.checked)
-            common.say("\n" + estimate_table.render_forecasts(forecasts), nl=False)
+            common.say("\n" + estimate_view.render_forecasts(forecasts), nl=False)
         except (SpecError, PriceFileError) as error:
             common.say(f"time and cost are not known: {error}")
     if default_size:
@@ -235,13 +229,14 @@ def render_diff(adoption: Adoption, *, colour: bool) -> str:
             n=_CONTEXT,
         )
     ]
-    starts = [index for index, line in enumerate(lines) if _HUNK.match(line)]
-    explained = _assign_changes(adoption.changes, [lines[index] for index in starts])
+    hunks = {index: int(match[1]) for index, line in enumerate(lines) if (match := _HUNK.match(line))}
+    reasons: dict[int, dict[str, None]] = {index: {} for index in hunks}
+    for change in adoption.changes if hunks else ():
+        index = max((at for at, first in hunks.items() if first <= change.line), default=min(hunks))
+        reasons[index][f"{change.rule}: {change.reason}" if change.rule else change.reason] = None
     shown: list[str] = []
     for index, line in enumerate(lines):
-        if index in starts:
-            reasons = map(_describe_change, explained[starts.index(index)])
-            shown += [f"# {reason}" for reason in dict.fromkeys(reasons)]
+        shown += [f"# {reason}" for reason in reasons.get(index, ())]
         shown.append(mark_controls(line.rstrip("\r\n")))
     return "".join(f"{_paint(line, colour=colour)}\n" for line in shown)
 
@@ -249,21 +244,6 @@ def render_diff(adoption: Adoption, *, colour: bool) -> str:
 def _paint(line: str, *, colour: bool) -> str:
     start = _COLOURS.get(line[:1]) if colour and not line.startswith(("+++", "---")) else None
     return f"{start}{line}{_RESET}" if start else line
-
-
-def _describe_change(change: Change) -> str:
-    return f"{change.rule}: {change.reason}" if change.rule else change.reason
-
-
-def _assign_changes(changes: Sequence[Change], hunks: Sequence[str]) -> list[list[Change]]:
-    """The changes of each hunk: of those that start at or before a change's line, the last."""
-    firsts = [int(match[1]) for hunk in hunks if (match := _HUNK.match(hunk))]
-    assigned: list[list[Change]] = [[] for _ in hunks]
-    for change in changes:
-        number = sum(first <= change.line for first in firsts) - 1
-        if assigned:
-            assigned[max(number, 0)].append(change)
-    return assigned
 
 
 def render_refusal(error: AdoptError, *, colour: bool) -> str:
@@ -275,15 +255,16 @@ def render_refusal(error: AdoptError, *, colour: bool) -> str:
 def render_obstacles(obstacles: Sequence[Obstacle], source: Source, *, colour: bool) -> str:
     """What is left to the author."""
     return "\n".join(
-        _render(each.message, each.span, each.help, "warning", source, colour=colour) for each in obstacles
+        _render(obstacle.message, obstacle.span, obstacle.help, "warning", source, colour=colour)
+        for obstacle in obstacles
     )
 
 
 def _render(
     message: str, span: Any, help_: str | None, severity: Severity, source: Source, *, colour: bool
 ) -> str:
-    found = Diagnostic("", "", severity, message, span, help_)
-    return render_diagnostic(found, {source.path: source}, colour=colour)
+    finding = Diagnostic("", "", severity, message, span, help_)
+    return render_diagnostic(finding, {source.path: source}, colour=colour)
 
 
 def render_proof(proof: Proof) -> str:
@@ -294,7 +275,10 @@ def render_proof(proof: Proof) -> str:
     lines = [
         f"the original in one process, the adopted script in {PROCESSES}; global batch {proof.batch}",
         f"{'step':>6}  {'original':>11}  {'adopted':>11}  {'difference':>11}",
-        *(_row(step) for step in _choose_rows(comparison.steps)),
+        *(
+            f"{step.step:>6}  {step.original:>11.6f}  {step.adopted:>11.6f}  {step.difference:>11.2e}"
+            for step in _choose_rows(comparison.steps)
+        ),
     ]
     if comparison.steps:
         lines.append(f"{'worst':>6}  {'':>11}  {'':>11}  {comparison.worst.difference:>11.2e}")
@@ -304,15 +288,10 @@ def render_proof(proof: Proof) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _row(step: ComparedStep) -> str:
-    return f"{step.step:>6}  {step.original:>11.6f}  {step.adopted:>11.6f}  {step.difference:>11.2e}"
-
-
-def _choose_rows(steps: Sequence[ComparedStep]) -> list[ComparedStep]:
+def _choose_rows(steps: Sequence[ComparedStep]) -> Iterator[ComparedStep]:
     """At most as many as fit: the first, the last, and others at equal distances."""
-    if len(steps) <= _ROWS:
-        return list(steps)
-    return [steps[round(index * (len(steps) - 1) / (_ROWS - 1))] for index in range(_ROWS)]
+    count = min(len(steps), _ROWS)
+    return (steps[round(index * (len(steps) - 1) / max(count - 1, 1))] for index in range(count))
 
 
 def _conclude(comparison: Comparison) -> Iterator[str]:
@@ -351,17 +330,13 @@ def describe_adoption(adoption: Adoption) -> dict[str, Any]:
         "script": adoption.profile.path,
         "framework": adoption.profile.framework,
         "diff": render_diff(adoption, colour=False),
-        "changes": [
-            {"line": each.line, "rule": each.rule, "reason": each.reason} for each in adoption.changes
-        ],
+        "changes": [common.describe(change, "line", "rule", "reason") for change in adoption.changes],
         "obstacles": [
             {
-                "line": each.span.line,
-                "column": each.span.column,
-                "message": each.message,
-                "help": each.help,
+                **common.describe(obstacle.span, "line", "column"),
+                **common.describe(obstacle, "message", "help"),
             }
-            for each in adoption.obstacles
+            for obstacle in adoption.obstacles
         ],
     }
 
@@ -378,10 +353,7 @@ def describe_proof(proof: Proof) -> dict[str, Any]:
         "global_batch_size": proof.batch,
         "reasons": [*comparison.reasons, *comparison.faults],
         "note": proof.note,
-        "steps": [
-            {"step": each.step, "original": each.original, "adopted": each.adopted}
-            for each in comparison.steps
-        ],
+        "steps": [common.describe(step, "step", "original", "adopted") for step in comparison.steps],
     }
 
 
@@ -394,13 +366,9 @@ def describe_adopted(adopted: Adopted) -> dict[str, Any]:
         "spec": adopted.spec,
         "findings": [
             {
-                "code": finding.code,
-                "severity": finding.severity,
-                "path": finding.span.path,
-                "line": finding.span.line,
-                "column": finding.span.column,
-                "message": finding.message,
-                "help": finding.help,
+                **common.describe(finding, "code", "severity"),
+                **common.describe(finding.span, "path", "line", "column"),
+                **common.describe(finding, "message", "help"),
             }
             for finding in adopted.report.diagnostics
         ],

@@ -6,7 +6,6 @@ import contextlib
 import json
 import math
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import click
 
 from worldsize.api.advice import (
-    AdviceError,
     Advised,
     AdvisedStep,
     NotExpressibleError,
@@ -24,22 +22,14 @@ from worldsize.api.advice import (
     write_spec,
 )
 from worldsize.base.wording import format_memory
-from worldsize.cli import (
-    advice_plot,
-    advice_table,
-    common,
-    measured_runs,
-    pictures,
-    price_commands,
-)
+from worldsize.checking.fixing import unified_diff
+from worldsize.cli import advice_view, common, pictures, spec_options
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.documents.errors import OutputError, SpecError
-from worldsize.facts.prices import PriceFileError, suggest_region
-from worldsize.fixing import unified_diff
+from worldsize.documents.errors import SpecError
+from worldsize.facts.prices import suggest_region
 from worldsize.planning.advising.clusters import make_cluster
-from worldsize.planning.advising.front import rank_by_money, rank_by_time
 from worldsize.planning.advising.model import Shortage, Subject
-from worldsize.resolving.measured_case import UnusableRunError
+from worldsize.planning.advising.options import rank_by_money, rank_by_time
 
 EPILOG = """\b
 Examples:
@@ -111,7 +101,7 @@ def _split(_context: click.Context, _parameter: click.Parameter, text: str | Non
 @click.option("--samples", metavar="N", callback=_parse_amount, help="Samples to train with in all.")
 @click.option("--tokens", metavar="N", callback=_parse_amount, help="Tokens to train with in all.")
 @click.option("--region", metavar="NAME", help="The region of the prices, such as westeurope.")
-@measured_runs.from_option
+@spec_options.from_option
 @click.option("--keep-layout", is_flag=True, help="Keep strategy, degrees and recomputation as they are.")
 @click.option("--step", metavar="NAME", help="Only this step of a spec.")
 @click.option("--json", "as_json", is_flag=True, help="JSON, as schemas/advice.schema.json describes it.")
@@ -134,18 +124,17 @@ def command(
     if apply and options["deadline"] is None and options["budget"] is None:
         raise click.UsageError("`--apply` needs `--deadline` or `--budget`, which say what is meant")
 
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     with _exit_on_refusal():
-        advised = advise(file, runs=measured_runs.read_runs(runs, home, azure), **options)
+        advised = advise(file, runs=spec_options.read_runs(runs, home, azure), **options)
     if apply and advised.checked is None:
         common.refuse(f"`{file}` is not a spec, so that there is nothing to apply", "name the spec")
     if plot_file is not None:
         _draw(advised, plot_file)
     if as_json:
-        steps = [advice_table.describe_advice(*step) for step in advised.steps]
-        common.say(json.dumps({"format": advice_table.FORMAT, "steps": steps}, indent=2))
+        steps = [advice_view.describe_advice(step) for step in advised.steps]
+        common.say(json.dumps({"format": advice_view.FORMAT, "steps": steps}, indent=2))
     else:
-        common.say("\n\n".join(advice_table.render_advice(*step) for step in advised.steps))
+        common.say("\n\n".join(advice_view.render_advice(step) for step in advised.steps))
     for step in advised.steps:
         if not step.advice.front:
             common.refuse(*_explain_nothing(step, advised))
@@ -158,41 +147,30 @@ def command(
 def _exit_on_refusal() -> Iterator[None]:
     """Turn what is wrong with the file or the question into a message and an exit status."""
     try:
-        yield
+        with spec_options.exit_on_error():
+            yield
     except WrongChoiceError as error:
         raise click.UsageError(str(error)) from None
-    except SpecError as error:
-        common.refuse_spec(error)
-    except (AdviceError, OutputError) as error:
-        common.refuse(str(error), error.help)
-    except PriceFileError as error:
-        common.refuse(str(error), price_commands.REMOVE_FILE)
-    except UnusableRunError as error:
-        common.refuse(str(error))
 
 
 def _draw(advised: Advised, file: Path) -> None:
     """Draw every training that some cluster is within the limits of; of the others there is an error."""
-    drawn = [
-        advice_plot.Advised(step.subject.name, step.advice, advised.limits)
-        for step in advised.steps
-        if step.advice.front
-    ]
+    drawn = [step for step in advised.steps if step.advice.front]
     if drawn:
-        pictures.save_picture(advice_plot.make_picture(drawn), file)
+        pictures.save_picture(advice_view.make_picture(drawn, advised.limits), file)
 
 
 def _explain_nothing(step: AdvisedStep, advised: Advised) -> tuple[str, str]:
     """Why no cluster is within the limits, and what to do."""
-    subject, found, prices = step.subject, step.advice.found, advised.prices
-    if found.options:
-        fastest, cheapest = min(found.options, key=rank_by_time), min(found.options, key=rank_by_money)
-        beside = f"the cheapest is {advice_table.summarise(cheapest)}"
+    subject, search, prices = step.subject, step.advice.found, advised.prices
+    if search.options:
+        fastest, cheapest = min(search.options, key=rank_by_time), min(search.options, key=rank_by_money)
+        beside = f"the cheapest is {advice_view.summarise(cheapest)}"
         return (
             f"no cluster trains `{subject.name}` within the limits",
-            f"the fastest is {advice_table.summarise(fastest)}; {beside}",
+            f"the fastest is {advice_view.summarise(fastest)}; {beside}",
         )
-    if found.unpriced:
+    if search.unpriced:
         near = suggest_region(prices.region, prices.refreshed)
         is_other = near not in (None, prices.region)
         other = f"did you mean `{near}`?" if is_other else "name another `--region`"
@@ -200,9 +178,9 @@ def _explain_nothing(step: AdvisedStep, advised: Advised) -> tuple[str, str]:
             f"no price in {prices.region} is known of the sizes on which `{subject.name}` fits",
             f"{other}; `worldsize catalogue --prices` reads today's prices",
         )
-    if found.shortage is not None:
-        return _describe_shortage(subject, found.shortage, advised)
-    if not found.considered and not found.precise:
+    if search.shortage is not None:
+        return _describe_shortage(subject, search.shortage, advised)
+    if not search.considered and not search.precise:
         precision = subject.case.training.precision
         return f"no GPU of these sizes computes in {precision}", "name other `--sizes`"
     return (
@@ -223,7 +201,7 @@ def _describe_shortage(subject: Subject, shortage: Shortage, advised: Advised) -
     made = [cluster for size in advised.sizes if (cluster := make_cluster(size, 1)) is not None]
     largest = max(made, key=lambda cluster: cluster.gpu.memory_bytes)
     where = f"{shortage.cluster.instance_count} × {shortage.cluster.instance_type}"
-    layout = advice_table.describe_layout(shortage.training)
+    layout = advice_view.describe_layout(shortage.training)
     message = (
         f"`{subject.name}` fits no GPU: it needs at least {format_memory(int(shortage.needed_bytes))}"
         f" ({layout}, on {where}), and the largest, {largest.gpu.name} of `{largest.instance_type}`, has"
@@ -249,6 +227,6 @@ def _apply(advised: Advised) -> None:
     except NotExpressibleError as error:
         wanted = ", ".join(f"`{setting.shown()}`" for setting in error.settings)
         if not wanted:
-            option, layout = error.option, advice_table.describe_layout(error.option.training)
-            wanted = f"{advice_table.show_instances(option)}, tier {option.tier}, {layout}"
+            option, layout = error.option, advice_view.describe_layout(error.option.training)
+            wanted = f"{advice_view.show_instances(option)}, tier {option.tier}, {layout}"
         common.refuse(str(error), f"the spec is unchanged; write by hand: {wanted}")

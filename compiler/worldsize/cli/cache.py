@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from worldsize.base.wording import format_age, format_size, plural
-from worldsize.cli import common
-from worldsize.running.reuse.store import Store, plan_removal, remove_unused
+from worldsize.cli import common, run_folders
+from worldsize.running.reuse.store import Removal, Store, plan_removal, remove_unused
 
-if TYPE_CHECKING:
-    from worldsize.running.reuse.store import Removal
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 EPILOG = """\b
 Examples:
   worldsize cache                          list the steps that can be reused
@@ -30,7 +24,7 @@ An entry only points to the run that did the step: forgetting it frees no space,
 
 
 @click.group(invoke_without_command=True, epilog=EPILOG)
-@common.runs_dir
+@run_folders.runs_dir
 @common.json_option
 @click.pass_context
 def command(context: click.Context, home: Path, *, as_json: bool) -> None:
@@ -46,8 +40,7 @@ def _list(home: Path, *, as_json: bool) -> None:
     entries = Store(home).entries()
     if as_json:
         names = ("step", "run", "made", "size", "hits", "seconds", "used")
-        found = [{name: getattr(entry, name) for name in names} for entry in entries]
-        click.echo(json.dumps(found, indent=2))
+        click.echo(json.dumps([common.describe(entry, *names) for entry in entries], indent=2))
         return
     if not entries:
         click.echo(f"nothing to reuse in `{home}` yet")
@@ -65,19 +58,19 @@ def _list(home: Path, *, as_json: bool) -> None:
         for entry in entries
     ]
     headings = ("step", "run", "age", "size", "hits", "used")
-    common.say("\n".join(common.format_table(headings, rows, right=frozenset({2, 3, 4, 5}))))
+    common.say_table(headings, rows, right={2, 3, 4, 5})
     saved = sum(entry.hits * entry.seconds for entry in entries)
     size = format_size(sum(entry.size for entry in entries))
     click.echo(f"{plural(len(entries), 'step')}, {size} of outputs, {format_age(saved)} of running saved")
 
 
 def _age(_context: click.Context, _parameter: click.Parameter, text: str) -> float:
-    matched = re.fullmatch(r"(\d{1,6})\s*([smhdw])", text.strip().lower())
-    if matched is None:
+    seconds = common.parse_age(text)
+    if seconds is None:
         raise click.BadParameter(
             f"`{text}` is not an age: write a number and one of s, m, h, d, w, such as `30d`"
         )
-    return float(int(matched[1]) * UNITS[matched[2]])
+    return seconds
 
 
 @command.command()

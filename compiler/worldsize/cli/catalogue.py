@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
@@ -13,14 +15,15 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.checking import settings
-from worldsize.cli import common, price_commands, workspace_options
+from worldsize.cli import common, spec_options, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.facts import prices as facts
 from worldsize.facts import vm_sizes
+from worldsize.facts.prices import TIERS, Price, PriceList
+from worldsize.facts.vm_sizes import Learned, VmSize
 from worldsize.remote import catalogue
-
-if TYPE_CHECKING:
-    from worldsize.facts.vm_sizes import VmSize
-    from worldsize.remote.rest import Rest
+from worldsize.remote import prices as remote
+from worldsize.remote.rest import Rest
 
 EPILOG = """\b
 Examples:
@@ -81,41 +84,53 @@ def command(
     if refresh:
         with azure.connect() as rest:
             _refresh(rest, file)
-    elif read_prices:
-        price_commands.refresh_prices(region, currency or "USD")
-    else:
-        _list_sizes(words, region, everything=everything, as_json=as_json)
-
-
-def _list_sizes(words: tuple[str, ...], region: str | None, *, everything: bool, as_json: bool) -> None:
-    project = settings.read_project_settings(Path.cwd())
-    learned = project.vm_sizes
-    sizes = [size for name in vm_sizes.names(learned) if (size := vm_sizes.lookup(name, learned)) is not None]
-    shown = [size for size in sizes if _is_wanted(size, words, everything=everything)]
-    prices = price_commands.read_project_prices(project, region)
-    if as_json:
-        listed = [to_builtins(size) | price_commands.describe_prices(prices, size) for size in shown]
-        click.echo(json.dumps(listed, indent=2))
         return
-    if not shown:
+    project = settings.read_project_settings(Path.cwd())
+    prices_file = Path(os.path.relpath(project.prices_file))
+    with spec_options.exit_on_error():
+        prices = facts.read_price_list(region or project.region, prices_file)
+        if read_prices:
+            names = [size.name for size in _list_sizes(project.vm_sizes)]
+            spelled = {name.lower(): name for name in vm_sizes.names(project.vm_sizes)}
+            _refresh_prices(prices, currency or "USD", names, spelled, prices_file)
+        else:
+            sizes = _list_sizes(project.vm_sizes, retired=everything)
+            _show_sizes([size for size in sizes if _has_words(size, words)], prices, as_json=as_json)
+
+
+def _list_sizes(learned: Learned, *, retired: bool = False) -> list[VmSize]:
+    sizes = (vm_sizes.lookup(name, learned) for name in vm_sizes.names(learned))
+    return [size for size in sizes if size is not None and (retired or size.status != "retired")]
+
+
+def _show_sizes(sizes: Sequence[VmSize], prices: PriceList, *, as_json: bool) -> None:
+    if as_json:
+        by_tier = [{tier: prices.find(size.name, tier) for tier in TIERS} for size in sizes]
+        documents = [
+            to_builtins(size) | {"prices": to_builtins(prices_by_tier)}
+            for size, prices_by_tier in zip(sizes, by_tier, strict=True)
+        ]
+        click.echo(json.dumps(documents, indent=2))
+        return
+    if not sizes:
         common.refuse("no VM size of the catalogue has these words", "`worldsize catalogue --all` lists all")
     headings = (
         *("VM size", "GPUs", "GPU", "GPU memory", "vCPUs", "memory", "InfiniBand"),
         *("dedicated", "low priority", "status"),
     )
-    rows = [_row(size, price_commands.show_amounts(prices, size)) for size in shown]
-    common.say("\n".join(common.format_table(headings, rows, right=frozenset({1, 3, 4, 5, 7, 8}))))
-    common.say("\n" + price_commands.describe_list(prices, shown))
+    common.say_table(headings, [_row(size, prices) for size in sizes], right={1, 3, 4, 5, 7, 8})
+    common.say("\n" + _describe_prices(prices, sizes))
 
 
-def _is_wanted(size: VmSize, words: tuple[str, ...], *, everything: bool) -> bool:
+def _has_words(size: VmSize, words: tuple[str, ...]) -> bool:
     text = f"{size.name} {size.gpu_model} {size.series}".lower()
-    return (everything or size.status != "retired") and all(word.lower() in text for word in words)
+    return all(word.lower() in text for word in words)
 
 
-def _row(size: VmSize, amounts: tuple[str, str]) -> tuple[str, ...]:
+def _row(size: VmSize, prices: PriceList) -> tuple[str, ...]:
     status = f"retires on {size.retirement_date}" if size.status == "retiring" else size.status
     status = f"in {size.source}" if size.is_learned else status
+    status += {"no-growth": ", no growth", "no-new-capacity": ", no new capacity"}.get(size.capacity, "")
     return (
         size.name,
         f"{size.gpus:.3g}" if size.gpus else "",
@@ -124,10 +139,8 @@ def _row(size: VmSize, amounts: tuple[str, str]) -> tuple[str, ...]:
         "" if size.vcpus is None else str(size.vcpus),
         _gibibytes(size.ram_gib),
         "yes" if size.rdma else "",
-        *amounts,
-        {"no-growth": f"{status}, no growth", "no-new-capacity": f"{status}, no new capacity"}.get(
-            size.capacity, status
-        ),
+        *(_show(prices.find(size.name, tier)) for tier in TIERS),
+        status,
     )
 
 
@@ -139,7 +152,12 @@ def _refresh(rest: Rest, file: Path) -> None:
     listed = catalogue.read_sizes(rest)
     clusters = catalogue.read_clusters(rest, listed)
     sizes = catalogue.choose_sizes(listed, clusters)
-    text = _read_text(file)
+    try:
+        text = untrusted.read_text(file)
+    except FileNotFoundError:
+        text = ""
+    except OSError as error:
+        common.refuse(f"`{file}` cannot be read: {describe_os_error(error)}")
     written = catalogue.write_clusters(str(file), text, clusters)
     written = catalogue.write_sizes(str(file), written, sizes)
     if written != text:
@@ -147,33 +165,69 @@ def _refresh(rest: Rest, file: Path) -> None:
             write_whole(file, written.encode())
         except OSError as error:
             common.refuse(f"`{file}` cannot be written: {error.strerror}")
-    rows = [(each.name, each.instance_type, str(each.max_instances), each.tier) for each in clusters]
-    if rows:
-        headings = ("cluster", "VM size", "instances", "tier")
-        common.say("\n".join(common.format_table(headings, rows, right=frozenset({2}))))
+    if clusters:
+        rows = [
+            (cluster.name, cluster.instance_type, str(cluster.max_instances), cluster.tier)
+            for cluster in clusters
+        ]
+        common.say_table(("cluster", "VM size", "instances", "tier"), rows, right={2})
     change = "is unchanged" if written == text else "is written"
     common.say(f"{plural(len(clusters), 'cluster')} of {rest.names.shown}; `{file}` {change}")
     if sizes:
         shown = ", ".join(f"`{size.name}` ({plural(size.gpus, 'GPU')})" for size in sizes)
         common.say(f"\nVM sizes that Worldsize does not have, now in `{file}`: {shown}")
-    _show_quotas(rest)
-
-
-def _show_quotas(rest: Rest) -> None:
-    """The quotas of the workspace's location."""
-    quotas = catalogue.read_quotas(rest)
+    quotas = [
+        (quota.name, str(quota.used), "none" if quota.limit < 0 else str(quota.limit))
+        for quota in catalogue.read_quotas(rest)
+    ]
     if quotas:
-        rows = [
-            (quota.name, str(quota.used), "none" if quota.limit < 0 else str(quota.limit)) for quota in quotas
-        ]
-        table = common.format_table(("quota", "in use", "limit"), rows, right=frozenset({1, 2}))
-        common.say("\n" + "\n".join(table))
+        common.say("")
+        common.say_table(("quota", "in use", "limit"), quotas, right={1, 2})
 
 
-def _read_text(file: Path) -> str:
-    try:
-        return untrusted.read_text(file)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        common.refuse(f"`{file}` cannot be read: {describe_os_error(error)}")
+def _show(price: Price | None) -> str:
+    return "" if price is None else f"{price.amount:.5g} {price.currency}"
+
+
+def _describe_prices(prices: PriceList, sizes: Sequence[VmSize]) -> str:
+    """The sentence below the table: what the prices are, where, of which day."""
+    listed = [prices.find(size.name, tier) for size in sizes for tier in TIERS]
+    days = sorted({price.as_of.isoformat() for price in listed if price is not None})
+    if days:
+        dates = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        default = "" if prices.is_declared else ", the default region"
+        return (
+            f"Prices of an instance and hour in {prices.region}{default}, as of {dates}."
+            " Empty cells are unknown; low priority is the Spot rate of that day."
+        )
+    near = facts.suggest_region(prices.region, prices.refreshed)
+    if near is None or prices.region in facts.list_regions(refreshed=prices.refreshed):
+        return f"No price of these sizes in {prices.region} is known."
+    return f"No price in {prices.region} is known; did you mean `{near}`?"
+
+
+def _refresh_prices(
+    prices: PriceList, currency: str, names: list[str], spelled: dict[str, str], file: Path
+) -> None:
+    """Read the prices of VM sizes into the project's file; exits if that fails."""
+    _refuse_unwritable(prices.region, currency)
+    read = remote.read_prices(names, prices.region, currency.upper(), say=_note)
+    if not read:
+        help_ = "check the name with `az account list-locations`"
+        common.refuse(f"Azure lists no price of these VM sizes in `{prices.region}`", help_)
+    remote.write_prices(file, prices.refreshed, read, spelled)
+    count = plural(len({size for size, _, _ in read}), "VM size")
+    common.say(f"prices of {count} in {prices.region}, in {currency.upper()}; `{file}` is written")
+
+
+def _refuse_unwritable(region: str, currency: str) -> None:
+    """Exit for words that cannot be names of a region or a currency."""
+    if not (region.isascii() and region.isalnum() and region == region.lower()):
+        raise click.UsageError(f"`{region}` is not the name of a region; they are written like `westeurope`")
+    if not (currency.isascii() and currency.isalpha() and len(currency) == 3):
+        raise click.UsageError(f"`{currency}` is not a currency; they are written like `EUR`")
+
+
+def _note(text: str) -> None:
+    common.say(text, err=True)
+    sys.stderr.flush()

@@ -6,17 +6,20 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from worldsize.base import untrusted
+from worldsize.base import limits, untrusted
 from worldsize.base.wording import plural
-from worldsize.cli import common, completion
-
-if TYPE_CHECKING:
-    from worldsize.checking import Report
-    from worldsize.checking.selection import Choice
+from worldsize.checking import Report, exclusion, fixing
+from worldsize.checking.baseline import read_baseline, start_record, write_baseline
+from worldsize.checking.checker import check_files, write_output
+from worldsize.checking.selection import Choice
+from worldsize.cli import common
+from worldsize.cli.explain import complete_rules
+from worldsize.documents.diagnostics import text
+from worldsize.dsl import verbs
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 STDIN = "-"
@@ -59,6 +62,11 @@ class _Output(NamedTuple):
     statistics: bool
     exit_zero: bool
 
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it is text, and not a document for a program."""
+        return self.format_ in ("text", "concise")
+
 
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1, type=click.Path(), callback=_require_existing, metavar="[PATH]...")
@@ -70,14 +78,14 @@ class _Output(NamedTuple):
     "--select",
     multiple=True,
     metavar="CODE",
-    shell_complete=completion.complete_rules,
+    shell_complete=complete_rules,
     help="Report only these codes, WS2 for a whole family.",
 )
 @click.option(
     "--ignore",
     multiple=True,
     metavar="CODE",
-    shell_complete=completion.complete_rules,
+    shell_complete=complete_rules,
     help="Do not report these codes.",
 )
 @click.option(
@@ -145,27 +153,22 @@ def _refuse_combinations(paths: tuple[str, ...], options: dict[str, Any]) -> Non
 
 def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> int:
     """Check, fix or record; the exit status."""
-    from worldsize.checking import checker
-
     choice = _read_choice(options)
     texts = None
     if paths == (STDIN,):
         paths = (options["stdin_filename"] or STDIN,)
-        texts = {paths[0]: _read_stdin()}
+        texts = {paths[0]: sys.stdin.buffer.read(limits.SIZE + 1)}
     if options["fix"] or options["unsafe_fixes"] or options["diff"]:
         return _fix(paths, choice, output, texts, unsafe=options["unsafe_fixes"], write=not options["diff"])
     if options["write_baseline"]:
         return _write_baseline(paths, choice, options["baseline"], texts)
-    report = checker.check_files(paths, choice, texts=texts)[0]
+    report = check_files(paths, choice, texts=texts)[0]
     if any(".worldsize" in path for path in paths):
-        from worldsize.dsl.places import point_report_into_python  # few check a pipeline in Python
-        from worldsize.dsl.verbs import leave_out_repeated
-
-        report = point_report_into_python(leave_out_repeated(report))
-    checker.write_output(_render(report, output))
-    if report.unchecked and (output.statistics or output.format_ not in ("text", "concise")):
+        report = verbs.point_into_python(report)
+    write_output(_render(report, output))
+    if report.unchecked and (output.statistics or not output.is_for_people):
         common.say_sentences(f"note: no file was checked: {report.unchecked}", err=True)
-    if output.format_ in ("text", "concise"):
+    if output.is_for_people:
         _note_python(paths)
     return report.exit_code
 
@@ -176,10 +179,10 @@ def _note_python(paths: tuple[str, ...]) -> None:
         return
     for folder in filter(os.path.isdir, paths):
         scripts = sorted(Path(folder).glob("*.py"))[:MOST_SCRIPTS]
-        found = next(filter(_defines_pipeline, scripts), None)
-        if found is not None:
-            message = f"`{found}` defines pipelines in Python, which are not read from a folder"
-            common.say_sentences(f"note: {message}: `worldsize check {found}:FUNCTION`", err=True)
+        script = next(filter(_defines_pipeline, scripts), None)
+        if script is not None:
+            message = f"`{script}` defines pipelines in Python, which are not read from a folder"
+            common.say_sentences(f"note: {message}: `worldsize check {script}:FUNCTION`", err=True)
             return
 
 
@@ -193,13 +196,8 @@ def _defines_pipeline(path: Path) -> bool:
 
 
 def _read_choice(options: dict[str, Any]) -> Choice:
-    from worldsize.checking import exclusion
-    from worldsize.checking.selection import Choice
-
     baseline = None
     if options["baseline"] is not None:
-        from worldsize.checking.baseline import read_baseline, start_record  # few checks have one
-
         baseline = (start_record if options["write_baseline"] else read_baseline)(options["baseline"])
     wrong = [glob for glob in options["exclude"] if not exclusion.is_glob(glob)]
     if wrong:
@@ -214,20 +212,11 @@ def _read_choice(options: dict[str, Any]) -> Choice:
     )
 
 
-def _read_stdin() -> bytes:
-    from worldsize.base import limits
-
-    return sys.stdin.buffer.read(limits.SIZE + 1)
-
-
 def _write_baseline(
     paths: tuple[str, ...], choice: Choice, baseline: str, texts: dict[str, bytes] | None
 ) -> int:
     """Record what is found; only a fault of worldsize itself is reported."""
-    from worldsize.checking import checker
-    from worldsize.checking.baseline import write_baseline
-
-    report = checker.check_files(paths, choice, texts=texts)[0]
+    report = check_files(paths, choice, texts=texts)[0]
     assert choice.baseline is not None
     count = write_baseline(baseline, choice.baseline)
     click.echo(f"recorded {plural(count, 'finding')} in {baseline}", err=True)
@@ -244,9 +233,6 @@ def _fix(
     write: bool,
 ) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
-    from worldsize import fixing  # most checks only look
-    from worldsize.checking import checker
-
     result = fixing.fix(paths, choice, unsafe=unsafe, write=write and texts is None, texts=texts)
     if write and texts is not None:  # the fixed text takes the place of the report
         fixed = {change.path: change.after for change in result.changes}
@@ -255,19 +241,17 @@ def _fix(
         click.echo(_render(result.report, output, sys.stderr), err=True, nl=False)
         return result.report.exit_code
     if write:
-        people = output.format_ in ("text", "concise") and not output.statistics
-        listed = "".join(f"{line}\n" for line in result.applied) if people else ""
-        checker.write_output(listed + _render(result.report, output))
+        is_listed = output.is_for_people and not output.statistics
+        listed = "".join(f"{line}\n" for line in result.applied) if is_listed else ""
+        write_output(listed + _render(result.report, output))
         return result.report.exit_code
-    checker.write_output("".join(fixing.unified_diff(change) for change in result.changes))
+    write_output("".join(fixing.unified_diff(change) for change in result.changes))
     click.echo(f"would fix {result.report.fixed} in {plural(len(result.changes), 'file')}", err=True)
     return int(bool(result.changes))
 
 
 def _render(report: Report, output: _Output, stream: Any = None) -> str:
     """The report in the format that was asked for."""
-    from worldsize.documents.diagnostics import text
-
     if output.statistics:
         return text.render_statistics(
             report.diagnostics, files=len(report.files), fixed=report.fixed, known=report.known

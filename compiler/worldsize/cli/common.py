@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from msgspec import to_builtins
+
+from worldsize.base.problem import HelpfulError
+from worldsize.base.shown_text import mark_controls
+from worldsize.base.wording import show_digits
+from worldsize.documents.diagnostics.text import render_text, wants_colour, wrap_for
+from worldsize.documents.errors import SpecError
+from worldsize.dsl import load, verbs
 
 if TYPE_CHECKING:
     from worldsize.documents.diagnostics.diagnostic import Diagnostic
     from worldsize.documents.diagnostics.snippet import Sources
-    from worldsize.documents.errors import SpecError
-    from worldsize.documents.yaml import Document
+    from worldsize.planning.estimates.model import Interval
 
 
 def format_time(time: datetime | None) -> str:
@@ -24,8 +33,20 @@ def format_time(time: datetime | None) -> str:
     return "" if time is None else f"{time.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
+def show_interval(interval: Interval, unit: str = "", divisor: float = 1.0) -> str:
+    """``1,230 USD (1,100 to 1,380)``: the expected value and its bounds, divided."""
+    bounds = (interval.low / divisor, interval.expected / divisor, interval.high / divisor)
+    low, expected, high = map(show_digits, bounds)
+    return f"{expected}{f' {unit}' if unit else ''} ({low} to {high})"
+
+
+def show_share(share: float, decimals: int = 0) -> str:
+    """``93 %``."""
+    return f"{share:.{decimals}%}".replace("%", " %")
+
+
 def format_table(
-    headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[int]
+    headings: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int]
 ) -> Iterator[str]:
     """Columns two blanks apart; those with an index in ``right`` are aligned to the right."""
     everything = [headings, *rows]
@@ -40,15 +61,21 @@ def format_table(
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print text that others may have written, without characters that control a terminal."""
-    from worldsize.documents.diagnostics.snippet import mark_controls
-
     click.echo(mark_controls(text), err=err, nl=nl)
+
+
+def say_table(headings: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int]) -> None:
+    """Print a table, as :func:`format_table` lays it out."""
+    say("\n".join(format_table(headings, rows, right)))
+
+
+def describe(value: object, *names: str) -> dict[str, Any]:
+    """Attributes of a value, as plain data for JSON."""
+    return {name: to_builtins(getattr(value, name)) for name in names}
 
 
 def say_sentences(text: str, *, err: bool = False) -> None:
     """Print sentences; on a terminal they are broken between words."""
-    from worldsize.documents.diagnostics.text import wrap_for
-
     say(wrap_for(sys.stderr if err else sys.stdout, text), err=err)
 
 
@@ -63,14 +90,12 @@ def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
 
     Notes are left to ``worldsize check``, which hides them too unless it is asked for them.
     """
-    from worldsize.documents.diagnostics.text import render_text, wants_colour
+    if any(".worldsize" in finding.span.path for finding in diagnostics):
+        from worldsize.dsl import places  # few are of a pipeline in Python
 
-    if any(".worldsize" in each.span.path for each in diagnostics):
-        from worldsize.dsl.places import point_into_python  # few are of a pipeline in Python
-
-        diagnostics, sources = point_into_python(diagnostics, sources)
-    shown = [each for each in diagnostics if each.is_shown_by_default]
-    files = {each.span.path for each in shown}
+        diagnostics, sources = places.point_into_python(diagnostics, sources)
+    shown = [finding for finding in diagnostics if finding.is_shown_by_default]
+    files = {finding.span.path for finding in shown}
     if shown:
         text = render_text(shown, sources, files=len(files), colour=wants_colour(sys.stderr))
         click.echo(text, nl=False, color=True, err=True)
@@ -83,34 +108,25 @@ def refuse_spec(error: SpecError) -> NoReturn:
     raise SystemExit(3 if is_internal else 1)
 
 
-def write_python_pipeline(target: str) -> str:
-    """The path of a target on the command line; the pipeline of `file.py:function` is written first.
-
-    Exits if it cannot be loaded or written.
-    """
-    return write_python_files(target)[0]
-
-
 def write_python_files(target: str) -> list[str]:
-    """The same, and the spec that such a pipeline was planned as."""
+    """The path of a target on the command line; `file.py:function` is written as a pipeline first.
+
+    The spec that such a pipeline was planned as follows. Exits if it cannot be loaded or written.
+    """
     if ".py" not in target:  # as nearly all targets
         return [target]
-    from worldsize.dsl.verbs import list_files
-
-    with exit_on_python_error():
-        return list(map(str, list_files(target)))
+    with exit_on_error():
+        return list(map(str, verbs.list_files(target)))
 
 
 @contextlib.contextmanager
-def exit_on_python_error() -> Iterator[None]:
-    """Turn what is wrong with a pipeline in Python into a message and an exit status."""
-    from worldsize.documents.errors import OutputError, PipelineError, SpecError
-
+def exit_on_error() -> Iterator[None]:
+    """Turn an error that says what to do into a message and an exit status."""
     try:
         yield
     except SpecError as error:
         refuse_spec(error)
-    except (OutputError, PipelineError) as error:
+    except HelpfulError as error:
         refuse(str(error), error.help)
 
 
@@ -126,7 +142,7 @@ class PipelinePath(_FilePath):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The path; click exits if there is no such file."""
-        target = write_python_pipeline(os.fspath(value))
+        target = write_python_files(os.fspath(value))[0]
         return super().convert(suggest_reference(target), param, ctx)
 
 
@@ -135,22 +151,11 @@ class FunctionOrFile(_FilePath):
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The path; exits if there is no such file."""
-        if ".py" in os.fspath(value):
-            from worldsize.dsl.load import is_reference
-
-            if is_reference(os.fspath(value)):
-                return Path(value)
-            write_python_pipeline(os.fspath(value))
-        return super().convert(suggest_reference(os.fspath(value)), param, ctx)
-
-
-def is_function(path: Path) -> bool:
-    """Whether what :class:`FunctionOrFile` gave names a function."""
-    if ".py" not in path.name:  # as nearly all
-        return False
-    from worldsize.dsl.load import is_reference
-
-    return is_reference(str(path))
+        path = os.fspath(value)
+        if load.is_reference(path):
+            return Path(path)
+        write_python_files(path)  # refuses a Python file without a function
+        return super().convert(suggest_reference(path), param, ctx)
 
 
 class SpecPath(_FilePath):
@@ -172,19 +177,32 @@ def require_path(path: str, command: str, kind: str, *, script: bool = False) ->
         return
     from worldsize import api
 
-    with exit_on_python_error():
+    with exit_on_error():
         api.require_path(path, command, kind)
 
 
 def suggest_reference(path: str) -> str:
     """The path as it is; exits if it is none, but may stand for `file.py:function`."""
     if not os.path.lexists(path) and (":" in path or "." in path):
-        from worldsize.dsl.load import name_reference
-
-        reference = name_reference(path)
+        reference = load.name_reference(path)
         if reference is not None:
             refuse(f"there is no file `{path}`", f"for a pipeline in Python write `{reference}`")
     return path
+
+
+def add_options(function: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
+    """A command with more options; its help lists them in this order."""
+    return functools.reduce(lambda command, option: option(command), reversed(options), function)
+
+
+_AGE = re.compile(r"(\d{1,6})\s*([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def parse_age(text: str) -> float | None:
+    """The seconds of an age such as ``30d``; None for another text."""
+    matched = _AGE.fullmatch(text.strip().lower())
+    return None if matched is None else float(int(matched[1]) * _UNITS[matched[2]])
 
 
 set_option = click.option(
@@ -207,45 +225,4 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:
-    """The spec with other values, None without settings; exits if a setting names no input."""
-    if not settings:
-        return None
-    from worldsize.documents import yaml
-    from worldsize.rules import engine
-    from worldsize.running.prepare import overrides
-
-    document, problems = overrides.override_spec(yaml.load(spec), parse_settings(settings))
-    if problems:
-        show_findings(list(engine.diagnose(problems)), {})
-        raise SystemExit(1)
-    return document
-
-
 json_option = click.option("--json", "as_json", is_flag=True, help="As JSON.")
-
-report_option = click.option("--no-report", is_flag=True, help="Do not write the run's page, report.html.")
-
-runs_dir = click.option(
-    "--runs-dir",
-    "home",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=".worldsize",
-    show_default=True,
-    help="Where runs are kept.",
-)
-
-
-def find_run(home: Path, text: str) -> Path:
-    """The folder of the run that the user names, by its id or its path; exits if there is no such run."""
-    from worldsize.running.record import history
-
-    try:
-        folder = Path(text).resolve() if "/" in text and Path(text).is_dir() else history.find_run(home, text)
-    except LookupError as error:
-        known = any(history.list_runs(home))
-        here = "`worldsize run` makes one, and `--runs-dir` names the folder of others"
-        refuse(str(error.args[0]), "`worldsize runs` lists them" if known else here)
-    if not any((folder / name).exists() for name in (history.RECORD, "events.jsonl", "steps")):
-        refuse(f"`{folder}` is not the folder of a run", "`worldsize runs` lists them")
-    return folder

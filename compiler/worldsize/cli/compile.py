@@ -13,11 +13,9 @@ import click
 
 from worldsize.api import compile_document
 from worldsize.base.wording import plural
-from worldsize.cli import common, measured_runs
+from worldsize.cli import common, spec_options
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.documents.errors import OutputError, SpecError
-from worldsize.dsl import verbs
-from worldsize.resolving.measured_case import UnusableRunError
+from worldsize.dsl import load, verbs
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -44,7 +42,7 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
     type=click.Path(path_type=Path),
     help="The folder to write. Only an earlier output of worldsize is replaced.",
 )
-@measured_runs.from_option
+@spec_options.from_option
 @common.set_option
 @common.json_option
 def command(
@@ -58,40 +56,25 @@ def command(
     as_json: bool,
 ) -> None:
     """Write the Azure ML pipeline of a spec, or of `file.py:function`, as a folder with all that it needs."""
-    if common.is_function(spec):
-        if settings or runs:
-            common.refuse(
-                f"`{'--set' if settings else '--from'}` is for specs, and `{spec}` is a pipeline in Python",
-                "change its function",
-            )
-        _report(_compile_function(str(spec), output), as_json=as_json)
-        return
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
-    try:
-        document = common.override_spec(spec, settings)
-        compiled = compile_document(spec, output, document, measured_runs.read_runs(runs, home, azure))
-    except UnusableRunError as error:
-        common.refuse(str(error))
-    except SpecError as error:
-        common.refuse_spec(error)
-    except OutputError as error:
-        common.refuse(str(error), error.help)
-    _report(compiled, as_json=as_json)
-
-
-def _compile_function(reference: str, output: Path) -> Compiled:
-    with common.exit_on_python_error():
-        return verbs.compile(reference, output)
-
-
-def _report(compiled: Compiled, *, as_json: bool) -> None:
+    if load.is_reference(str(spec)) and (settings or runs):
+        common.refuse(
+            f"`{'--set' if settings else '--from'}` is for specs, and `{spec}` is a pipeline in Python",
+            "change its function",
+        )
+    with spec_options.exit_on_error():
+        if load.is_reference(str(spec)):
+            compiled = verbs.compile(str(spec), output)
+        else:
+            document = spec_options.override_spec(spec, settings)
+            compiled = compile_document(spec, output, document, spec_options.read_runs(runs, home, azure))
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
     if as_json:
         places = {"folder": str(compiled.folder), "pipeline": str(compiled.pipeline)}
         click.echo(json.dumps({**places, "files": compiled.files}, indent=2))
-        return
-    common.say(_summary(compiled), nl=False)
+    else:
+        common.say(_summary(compiled), nl=False)
 
 
 def _summary(compiled: Compiled) -> str:
@@ -99,7 +82,7 @@ def _summary(compiled: Compiled) -> str:
     lines = [f"wrote {compiled.folder}"]
     lines += [f"  {name}" for name in compiled.files if not name.startswith("components/")]
     counts = Counter(name.split("/")[1] for name in compiled.files if name.startswith("components/"))
-    lines += [f"  components/{each}/  ({plural(count, 'file')})" for each, count in sorted(counts.items())]
+    lines += [f"  components/{name}/  ({plural(count, 'file')})" for name, count in sorted(counts.items())]
     lines += ["", "submit it:"]
     lines += [f"  {line}" for line in _commands(compiled)]
     return "\n".join(lines) + "\n"

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from worldsize.base.wording import plural, shorten
-from worldsize.cli import common, completion
-from worldsize.reporting.compare import compare_runs, find_shared_steps, show_value
+from worldsize.cli import common, run_folders
+from worldsize.reporting.compare import Difference, compare_runs, find_shared_steps, show_value
 from worldsize.running.record.history import list_runs, load_run
-
-if TYPE_CHECKING:
-    from worldsize.reporting.compare import Difference
 
 LONGEST_VALUE = 48
 EPILOG = """\b
@@ -29,52 +25,56 @@ tell that a step read other data, not which rows. The exit status is 0 whether o
 
 
 @click.command(epilog=EPILOG)
-@click.argument("first", metavar="[RUN]", required=False, shell_complete=completion.complete_runs)
+@click.argument("first", metavar="[RUN]", required=False, shell_complete=run_folders.complete_runs)
 @click.argument(
-    "second", metavar="[RUN]", required=False, default="last", shell_complete=completion.complete_runs
+    "second", metavar="[RUN]", required=False, default="last", shell_complete=run_folders.complete_runs
 )
-@common.runs_dir
+@run_folders.runs_dir
 @common.json_option
 def command(first: str | None, second: str, home: Path, *, as_json: bool) -> None:
     """Compare two runs: parameters, code, data, environment and metrics."""
     if first is None:
-        known = list_runs(home)
-        if len(known) < 2:
-            common.refuse(f"`{home}` has {plural(len(known), 'run')}, and two are compared")
-        first = known[-2].name
-    roots = common.find_run(home, first), common.find_run(home, second)
+        folders = list_runs(home)
+        if len(folders) < 2:
+            common.refuse(f"`{home}` has {plural(len(folders), 'run')}, and two are compared")
+        first = folders[-2].name
+    roots = run_folders.find_run(home, first), run_folders.find_run(home, second)
     if roots[0] == roots[1]:
         common.refuse(f"`{first}` and `{second}` are the same run, `{roots[0].name}`", "name two runs")
     runs = load_run(roots[0]), load_run(roots[1])
-    found = compare_runs(*runs)
+    differences = compare_runs(*runs)
     if as_json:
         ids = {"first": runs[0].id, "second": runs[1].id}
-        click.echo(json.dumps({**ids, "differences": [_document(each) for each in found]}, indent=2))
-    elif not found:
+        click.echo(
+            json.dumps(
+                {**ids, "differences": [_document(difference) for difference in differences]}, indent=2
+            )
+        )
+    elif not differences:
         common.say(f"{runs[0].id} and {runs[1].id} do not differ in anything that is recorded")
     else:
-        common.say("\n".join(_render(found, runs[0].id, runs[1].id)))
+        common.say("\n".join(_render(differences, runs[0].id, runs[1].id)))
         if not any(find_shared_steps(*runs)):
             common.say("The runs have no step in common: their parameters and metrics cannot be compared.")
 
 
-def _document(each: Difference) -> dict[str, object]:
-    document: dict[str, object] = {"section": each.section, "name": each.name}
-    document |= {"first": each.first, "second": each.second}
-    return document if each.change is None else {**document, "change": each.change}
+def _document(difference: Difference) -> dict[str, object]:
+    document: dict[str, object] = {"section": difference.section, "name": difference.name}
+    document |= {"first": difference.first, "second": difference.second}
+    return document if difference.change is None else {**document, "change": difference.change}
 
 
-def _render(found: list[Difference], first: str, second: str) -> list[str]:
+def _render(differences: list[Difference], first: str, second: str) -> list[str]:
     """One table for all sections, so that its columns are aligned."""
     rows: list[tuple[str, ...]] = []
     section = ""
-    for each in found:
-        if each.section != section:
-            section = each.section
+    for difference in differences:
+        if difference.section != section:
+            section = difference.section
             rows.append((section, "", "", ""))
-        change = "" if each.change is None else f"{each.change:+.4g}"
-        values = _shorten_values(show_value(each.first), show_value(each.second))
-        rows.append((f"  {shorten(each.name, LONGEST_VALUE)}", *values, change))
+        change = "" if difference.change is None else f"{difference.change:+.4g}"
+        values = _shorten_values(show_value(difference.first), show_value(difference.second))
+        rows.append((f"  {shorten(difference.name, LONGEST_VALUE)}", *values, change))
     return list(common.format_table(("", first, second, "change"), rows, right=frozenset({3})))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,8 @@ import click
 
 from worldsize import api
 from worldsize.api.forecast import describe_estimated
-from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
+from worldsize.cli import common, estimate_view, pictures, spec_options
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.documents.errors import SpecError
-from worldsize.facts.prices import PriceFileError
-from worldsize.resolving.measured_case import UnusableRunError
 
 if TYPE_CHECKING:
     from worldsize.api.forecast import Estimated
@@ -47,8 +43,8 @@ Exit status: 0 estimated, 1 faults in the file, 2 usage, 3 an internal error of 
 
 @click.command(epilog=EPILOG)
 @click.argument("file", type=common.SpecPath("the file of a workload"))
-@click.option("--region", metavar="REGION", help="The Azure region of the prices.")
-@measured_runs.from_option
+@spec_options.region_option
+@spec_options.from_option
 @common.json_option
 @pictures.plot_option
 def command(
@@ -62,22 +58,14 @@ def command(
     plot_file: Path | None,
 ) -> None:
     """Estimate how fast a workload trains on a cluster, and what an hour of it costs."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    try:
-        estimated = api.estimate(file, region, measured_runs.read_runs(runs, home, azure))
-    except UnusableRunError as error:
-        common.refuse(str(error))
-    except SpecError as error:
-        common.refuse_spec(error)
-    except PriceFileError as error:
-        common.refuse(str(error), price_commands.REMOVE_FILE)
+    with spec_options.exit_on_error():
+        estimated = api.estimate(file, region, spec_options.read_runs(runs, home, azure))
     if plot_file is not None:
         _draw(estimated, plot_file)
     if as_json:
         common.say(json.dumps(describe_estimated(estimated), indent=2, ensure_ascii=False))
-        return
-
-    common.say(estimate_table.render_estimated(estimated))
+    else:
+        common.say(estimate_view.render_estimated(estimated))
 
 
 def _draw(estimated: Estimated, file: Path) -> None:
@@ -85,5 +73,5 @@ def _draw(estimated: Estimated, file: Path) -> None:
     if estimated.estimate is None:
         common.refuse(f"there is nothing to draw: {estimated.unknown}")
     name = case.cluster.instance_type or case.cluster.gpu.name
-    picture = estimate_plot.make_picture([estimate_plot.Training(name, case, estimated.calibration)])
-    pictures.save_picture(picture, file)
+    training = estimate_view.Training(name, case, estimated.calibration)
+    pictures.save_picture(estimate_view.make_picture([training]), file)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
+from worldsize.azureml import cron
 from worldsize.base.suggest import did_you_mean
-from worldsize.cli import common, completion
+from worldsize.cli import common
 from worldsize.rules import pages, registry
-from worldsize.spec import cron
-
-if TYPE_CHECKING:
-    from worldsize.rules.registry import Rule
+from worldsize.rules.registry import Rule
 
 EPILOG = """\b
 Examples:
@@ -26,10 +25,19 @@ Examples:
 """
 
 
+def complete_rules(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The codes of rules, and their slugs once a slug is begun."""
+    begun = incomplete.lower()
+    return [
+        CompletionItem(name, help=rule.summary)
+        for rule in registry.rules()
+        for name in (rule.code, rule.slug)
+        if name.lower().startswith(begun) and (name == rule.code or begun)
+    ]
+
+
 @click.command(epilog=EPILOG)
-@click.argument(
-    "name", required=False, metavar="[CODE|FAMILY|SLUG|CRON]", shell_complete=completion.complete_rules
-)
+@click.argument("name", required=False, metavar="[CODE|FAMILY|SLUG|CRON]", shell_complete=complete_rules)
 @click.option(
     "--write", type=click.Path(file_okay=False, path_type=Path), help="Write all pages as Markdown."
 )
@@ -43,46 +51,42 @@ def command(name: str | None, write: Path | None, *, as_json: bool) -> None:
     if name is None or (registry.find(name) is None and registry.begins_code(name.upper())):
         _list_rules((name or "").upper(), as_json=as_json)
         return
-    if len(name.split()) > 1 and as_json:
-        raise click.UsageError("the times of a cron expression have no JSON: remove `--json`")
     if len(name.split()) > 1:
+        if as_json:
+            raise click.UsageError("the times of a cron expression have no JSON: remove `--json`")
         _fire_times(name)
         return
-    known = registry.find(name)
-    if known is None:
+    rule = registry.find(name)
+    if rule is None:
         advice = did_you_mean(name, registry.names()) or "`worldsize explain` lists all rules"
         raise click.UsageError(f"`{name}` is not the code or slug of a rule: {advice}")
     if as_json:
-        click.echo(json.dumps({**_document(known), "page": pages.render_plain(known)}, indent=2))
-        return
-    click.echo(pages.render_plain(known), nl=False)
+        click.echo(json.dumps({**_document(rule), "page": pages.render_plain(rule)}, indent=2))
+    else:
+        click.echo(pages.render_plain(rule), nl=False)
 
 
 def _list_rules(beginning: str, *, as_json: bool) -> None:
     """Print the rules whose codes begin so."""
     if as_json:
-        rules = [rule for rule in registry.rules() if rule.code.startswith(beginning)]
-        click.echo(json.dumps([_document(rule) for rule in rules], indent=2))
-        return
-    click.echo(pages.render_table(beginning), nl=False)
+        rules = [_document(rule) for rule in registry.rules() if rule.code.startswith(beginning)]
+        click.echo(json.dumps(rules, indent=2))
+    else:
+        click.echo(pages.render_table(beginning), nl=False)
 
 
 def _document(rule: Rule) -> dict[str, str]:
-    names = ("code", "slug", "family", "severity", "confidence", "summary")
-    return {name: str(getattr(rule, name)) for name in names}
+    return common.describe(rule, "code", "slug", "family", "severity", "confidence", "summary")
 
 
 def _fire_times(expression: str) -> None:
     """Print the next five times, or what is wrong with the expression."""
-    from datetime import datetime
-
     faults = cron.check_cron(expression)
     wrong = [fault for fault in faults if not fault.ignored]
     if wrong:
         raise click.UsageError("; ".join(f"{fault.message}: {fault.help}" for fault in wrong))
     for fault in faults:
         click.echo(f"note: {fault.message}")
-    now = datetime.now()
     click.echo(f"`{expression}` fires next, on the clock of the schedule's `time_zone`:")
-    for moment in cron.next_times(expression, now):
+    for moment in cron.next_times(expression, datetime.now()):
         click.echo(f"  {moment:%a %Y-%m-%d %H:%M}")

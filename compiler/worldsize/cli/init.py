@@ -16,7 +16,6 @@ from worldsize.base.wording import quoted_list
 from worldsize.cli import common
 from worldsize.cli.adopt import exit_on_refusal
 from worldsize.documents.diagnostics.text import is_terminal
-from worldsize.documents.errors import SpecError
 
 EPILOG = """\b
 Examples:
@@ -62,10 +61,6 @@ def command(folder: Path, *, source: str | None, yes: bool, **options: Any) -> N
     with exit_on_refusal():
         try:
             started = init(folder, source=source, ask=_ask if asks else None, **options)
-        except SpecError as error:
-            common.refuse_spec(error)
-        except StartError as error:
-            common.refuse(str(error), error.help)
         except click.Abort:  # Ctrl-C or the end of the input, at a question
             common.say("\nnothing is written", err=True)
             raise SystemExit(130) from None

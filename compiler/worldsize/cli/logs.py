@@ -6,26 +6,23 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple
 
 import click
 
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.cli import common, completion, workspace_options
+from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
-from worldsize.remote import jobs, logs
+from worldsize.remote import jobs
+from worldsize.remote.logs import RemoteLogs
+from worldsize.remote.rest import Rest
 from worldsize.running.launch.logs import Follower
 from worldsize.running.record import history
 from worldsize.running.record.folder import is_alive
 from worldsize.running.record.history import load_run
-
-if TYPE_CHECKING:
-    from worldsize.remote.logs import RemoteLogs
-    from worldsize.remote.rest import Rest
 
 TICK_SECONDS = 0.1
 AZURE_TICK_SECONDS = 2.0
@@ -42,32 +39,10 @@ RUN may be left out: it is the newest. STEP may be left out where the run has on
 """
 
 
-class _Follower(Protocol):
-    """Reads a growing log from its last position."""
-
-    def lines(self, *, final: bool = False) -> list[str]:
-        """The lines that were completed since the last call."""
-
-
-class _Logs(Protocol):
-    """The logs of one step."""
-
-    def followers(self) -> Mapping[str, _Follower]:
-        """The readers of all logs that there are now, by the name of their process."""
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the step had ended when the readers were asked for, so that the logs are complete."""
-
-    @property
-    def failure(self) -> str | None:
-        """Why there may be no log, where that is known."""
-
-
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs_and_steps)
-@click.argument("step", metavar="[STEP]", required=False, shell_complete=completion.complete_steps)
-@common.runs_dir
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=run_folders.complete_runs_and_steps)
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=run_folders.complete_steps)
+@run_folders.runs_dir
 @click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Only this rank.")
 @click.option("--process", metavar="NAME", help="Only this process: the name of its log, without `.log`.")
 @click.option(
@@ -98,15 +73,13 @@ def command(
         raise click.UsageError("give --rank or --process, not both")
     if attempt is not None and azure is not None:
         raise click.UsageError("`--attempt` is for runs here: Azure ML keeps the logs of the newest attempt")
-    wanted, what = _select_process(rank, process), _describe_selection(rank, process)
     with contextlib.ExitStack() as stack:
         if azure is None:
-            logs: _Logs = _open_local(*_find_local(home, run, step), attempt)
+            logs: _LocalLogs | RemoteLogs = _open_local(*_find_local(home, run, step), attempt)
         else:
             logs = _open_remote(stack.enter_context(azure.connect()), run, step)
         tick = TICK_SECONDS if azure is None else AZURE_TICK_SECONDS
-        selection = _Selection(wanted, what, lines, as_json=as_json)
-        _print(logs, selection, follow=tick if follow else None)
+        _print(logs, _Selection(rank, process, lines, as_json), follow=tick if follow else None)
 
 
 def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | None]:
@@ -117,18 +90,18 @@ def _find_local(home: Path, run: str, step: str | None) -> tuple[Path, str | Non
             is_run = any(root.name.startswith(run) for root in history.list_runs(home))
             if not is_run and run in history.load_run(newest).steps:
                 return newest, run
-    return common.find_run(home, run), step
+    return run_folders.find_run(home, run), step
 
 
 def _open_remote(rest: Rest, run: str, step: str | None) -> RemoteLogs:
     job = jobs.read_job(rest, run)
     record = job.record
-    if record.reason and not any(each.started for each in record.steps.values()):
+    if record.reason and not any(step.started for step in record.steps.values()):
         common.refuse(f"no step of `{job.name}` has started: {record.reason}")
     chosen = job.steps[_choose_step(job.name, step, list(job.steps))]
     if chosen.id is None:
         common.refuse(f"step `{chosen.name}` of `{job.name}` has not started")
-    return logs.RemoteLogs(rest, chosen.id)
+    return RemoteLogs(rest, chosen.id)
 
 
 def _open_local(root: Path, step: str | None, attempt: int | None) -> _LocalLogs:
@@ -160,30 +133,15 @@ def _choose_step(run: str, step: str | None, steps: list[str]) -> str:
     return step
 
 
-def _select_process(rank: int | None, process: str | None) -> Callable[[str], bool]:
-    """A test for the names of the wanted processes; TensorFlow's workers are ranks too."""
-    if process is not None:
-        return lambda name: name == process
-    if rank is not None:
-        return lambda name: name in (f"rank-{rank}", f"worker-{rank}")
-    return lambda _name: True
-
-
-def _describe_selection(rank: int | None, process: str | None) -> str:
-    if process is not None:
-        return f"process `{process}`"
-    return "this step" if rank is None else f"rank {rank}"
-
-
 class _LocalLogs:
     """The logs of a step of a run on this machine, those of one attempt in ``folder``."""
 
     def __init__(self, root: Path, step: str, folder: Path) -> None:
         self._root, self._step, self._folder = root, step, folder
-        self._followers: dict[str, _Follower] = {}
+        self._followers: dict[str, Follower] = {}
         self.has_ended, self.failure = False, None
 
-    def followers(self) -> Mapping[str, _Follower]:
+    def followers(self) -> Mapping[str, Follower]:
         """A reader of each file; read after the state, so that nothing before the end is missing."""
         self.has_ended = self._folder.name.startswith("attempt-") or self._read_end()
         for path in self._folder.glob("*.log"):
@@ -198,33 +156,45 @@ class _LocalLogs:
         return ended or not alive
 
 
-@dataclass(frozen=True, slots=True)
-class _Selection:
-    """Which processes and lines to print."""
+class _Selection(NamedTuple):
+    """Which processes and lines to print, and how."""
 
-    wanted: Callable[[str], bool]  # by the name of a process
-    what: str  # the same in words
+    rank: int | None
+    process: str | None
     last: int | None  # how many lines of each process; None for all
     as_json: bool
+
+    def wants(self, name: str) -> bool:
+        """Whether a process is printed; TensorFlow's workers are ranks too."""
+        if self.process is not None:
+            return name == self.process
+        return self.rank is None or name in (f"rank-{self.rank}", f"worker-{self.rank}")
+
+    def __str__(self) -> str:
+        if self.process is not None:
+            return f"process `{self.process}`"
+        return "this step" if self.rank is None else f"rank {self.rank}"
 
     def format(self, name: str, line: str, *, several: bool) -> str:
         """A line as it is printed."""
         if self.as_json:
             return json.dumps({"process": name, "line": line})
-        return _add_prefix(name, line, several=several)
+        return f"[{name.replace('-', ' ')}] {line}" if several else line
 
 
-def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:
+def _print(logs: _LocalLogs | RemoteLogs, selection: _Selection, *, follow: float | None) -> None:
     """Print the logs; ``follow`` is the time between two looks in seconds, None to look once."""
     seen: set[str] = set()
     while True:
         followers = logs.followers()
         over = logs.has_ended or follow is None
-        chosen = sorted(filter(selection.wanted, followers), key=_by_number)
+        chosen = sorted(filter(selection.wants, followers), key=_by_number)
         if not chosen and follow is None:
-            _refuse_missing(selection.what, sorted(followers, key=_by_number), logs.failure)
+            _refuse_missing(selection, sorted(followers, key=_by_number), logs.failure)
         for name in chosen:
-            for line in _read_lines(followers[name], None if name in seen else selection.last, final=over):
+            lines = followers[name].lines(final=over)
+            skipped = 0 if name in seen or selection.last is None else max(0, len(lines) - selection.last)
+            for line in lines[skipped:]:
                 click.echo(selection.format(name, line, several=len(followers) > 1))
         seen.update(chosen)
         if over or follow is None:
@@ -232,7 +202,7 @@ def _print(logs: _Logs, selection: _Selection, *, follow: float | None) -> None:
         time.sleep(follow)
 
 
-def _refuse_missing(what: str, available: list[str], failure: str | None) -> None:
+def _refuse_missing(what: _Selection, available: list[str], failure: str | None) -> None:
     if failure is not None and not available:
         common.refuse(f"there is no log of {what}: {failure}")
     common.refuse(
@@ -244,12 +214,3 @@ def _refuse_missing(what: str, available: list[str], failure: str | None) -> Non
 def _by_number(name: str) -> list[tuple[int, str]]:
     """Sorts `rank-10` behind `rank-9`."""
     return [(len(word), word) for word in re.split(r"(\d+)", name)]
-
-
-def _read_lines(follower: _Follower, last: int | None, *, final: bool) -> Iterator[str]:
-    lines = follower.lines(final=final)
-    yield from lines if last is None else lines[max(0, len(lines) - last) :]
-
-
-def _add_prefix(name: str, line: str, *, several: bool) -> str:
-    return f"[{name.replace('-', ' ')}] {line}" if several else line

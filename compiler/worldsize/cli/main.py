@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,6 +78,8 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         """As click does, but Ctrl-C exits with 130, as a shell reports it."""
         warnings.formatwarning = _format_warning
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal cannot show
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -90,7 +94,8 @@ class LazyGroup(click.Group):
 def _format_warning(message: Warning | str, *place: Any, **_: Any) -> str:
     """One line in the form of a diagnostic, for what a user's pipeline in Python causes."""
     if isinstance(message, UnreadWarning):
-        return f"warning: {''.join(each if each.isprintable() else '�' for each in str(message))}\n"
+        text = "".join(character if character.isprintable() else "�" for character in str(message))
+        return f"warning: {text}\n"
     _category, filename, line = place[:3]
     path = os.path.relpath(filename) if Path(filename).is_relative_to(Path.cwd()) else filename
     return f"{path}:{line}: warning: {message}\n"

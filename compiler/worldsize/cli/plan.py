@@ -7,30 +7,23 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from worldsize import api
+from worldsize import api, checking
+from worldsize.api.forecast import StepForecast
 from worldsize.base.wording import format_memory, plural
-from worldsize.cli import common, estimate_plot, estimate_table, measured_runs, pictures, price_commands
+from worldsize.checking import CheckedSpec
+from worldsize.cli import common, estimate_view, pictures, spec_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.text import wants_colour
-from worldsize.documents.errors import SpecError
 from worldsize.dsl import load, verbs
-from worldsize.facts.prices import PriceFileError
 from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.model import Plan
 from worldsize.planning.plan_text import list_blocks
 from worldsize.resolving.imported_model import ModelImportError
-from worldsize.resolving.measured_case import UnusableRunError
-from worldsize.resolving.step_costs import find_saving, read_tier
-
-if TYPE_CHECKING:
-    from worldsize.api.forecast import StepForecast
-    from worldsize.checking import CheckedSpec
-    from worldsize.planning.memory.step_memory import Need
+from worldsize.resolving.step_estimates import find_saving, read_tier
 
 EPILOG = """\b
 Examples:
@@ -62,9 +55,9 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
     is_flag=True,
     help="With --memory: run the code of your own models in a separate process, for their shapes.",
 )
-@click.option("--region", metavar="REGION", help="The Azure region of the prices.")
+@spec_options.region_option
 @pictures.plot_option
-@measured_runs.from_option
+@spec_options.from_option
 @common.set_option
 def command(
     spec: Path,
@@ -81,46 +74,36 @@ def command(
 ) -> None:
     """Print the plan of a spec: the formula behind each number, the time and the cost of its trainings."""
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    try:
+    with spec_options.exit_on_error():
         checked = _plan(spec, settings)
         needs = _memory(checked, import_model) if with_memory or import_model else None
-        forecasts = api.forecast_steps(checked, region, measured_runs.read_runs(runs, home, azure))
-    except UnusableRunError as error:
-        common.refuse(str(error))
-    except SpecError as error:
-        common.refuse_spec(error)
-    except PriceFileError as error:
-        common.refuse(str(error), price_commands.REMOVE_FILE)
+        forecasts = api.forecast_steps(checked, region, spec_options.read_runs(runs, home, azure))
     if checked.report.diagnostics:
         common.show_findings(checked.report.diagnostics, checked.report.sources)
     if plot_file is not None:
         _draw(checked, forecasts, plot_file)
     if as_json:
-        common.say(
-            json.dumps(api.plan_document(checked.plan, needs, forecasts), indent=2, ensure_ascii=False)
-        )
+        document = api.plan_document(checked.plan, needs, forecasts)
+        common.say(json.dumps(document, indent=2, ensure_ascii=False))
         return
 
     if wants_colour(sys.stdout):
-        show_plan(checked.plan)
+        _show_plan(checked.plan)
     else:
         common.say(str(checked.plan), nl=False)
     if forecasts:
-        common.say(f"\n{estimate_table.render_forecasts(forecasts)}", nl=False)
+        common.say(f"\n{estimate_view.render_forecasts(forecasts)}", nl=False)
     if needs is not None:
-        table = render_memory(checked, needs, imported=import_model)
-        common.say(f"\n{table}", nl=False)
+        common.say(f"\n{_render_memory(checked, needs, imported=import_model)}", nl=False)
 
 
 def _plan(spec: Path, settings: tuple[str, ...]) -> CheckedSpec:
     """The plan of a spec, or that which a function in Python makes."""
     if not load.is_reference(str(spec)):
-        return api.plan_spec(spec, common.override_spec(spec, settings))
+        return checking.check_spec(spec, spec_options.override_spec(spec, settings))
     if settings:
         raise click.UsageError(f"`--set` is for specs: give the values in `{spec}`")
-    with common.exit_on_python_error():
-        return verbs.read_planned(str(spec))
+    return verbs.read_planned(str(spec))
 
 
 def _memory(checked: CheckedSpec, import_models: bool) -> dict[str, Need]:
@@ -134,7 +117,7 @@ def _memory(checked: CheckedSpec, import_models: bool) -> dict[str, Need]:
 def _draw(checked: CheckedSpec, forecasts: dict[str, StepForecast], file: Path) -> None:
     planned, steps = checked.planned, checked.plan.steps
     trainings = [
-        estimate_plot.Training(
+        estimate_view.Training(
             name,
             forecast.time.case,
             forecast.time.calibration,
@@ -144,12 +127,12 @@ def _draw(checked: CheckedSpec, forecasts: dict[str, StepForecast], file: Path) 
         if forecast.time.case is not None and forecast.time.estimate is not None
     ]
     if not trainings:
-        reasons = "; ".join(f"`{name}`: {each.time.unknown}" for name, each in forecasts.items())
+        reasons = "; ".join(f"`{name}`: {forecast.time.unknown}" for name, forecast in forecasts.items())
         common.refuse(f"there is nothing to draw: {reasons or 'no step trains'}")
-    pictures.save_picture(estimate_plot.make_picture(trainings), file)
+    pictures.save_picture(estimate_view.make_picture(trainings), file)
 
 
-def renderables(plan: Plan) -> Iterator[object]:
+def _list_parts(plan: Plan) -> Iterator[object]:
     """The table as objects that rich prints."""
     from rich.padding import Padding  # plain output needs no rich
     from rich.table import Table
@@ -176,12 +159,12 @@ def renderables(plan: Plan) -> Iterator[object]:
             yield Padding(Text(f"advice: {advice}", "yellow"), (0, 0, 0, 2))
 
 
-def show_plan(plan: Plan) -> None:
+def _show_plan(plan: Plan) -> None:
     """Print the table with rich."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    for part in renderables(plan):
+    for part in _list_parts(plan):
         console.print(part)
 
 
@@ -196,16 +179,16 @@ _MEANING = {
 }
 
 
-def render_memory(checked: CheckedSpec, needs: Mapping[str, Need], *, imported: bool) -> str:
+def _render_memory(checked: CheckedSpec, needs: Mapping[str, Need], *, imported: bool) -> str:
     """A block for each training step, or a line that says why its memory is unknown.
 
     ``imported`` says whether users' models were imported.
     """
-    plan, job = checked.plan, checked.planned.job
     blocks = [_memory_block(name, need) for name, need in needs.items()]
-    unknown = [name for name, step in plan.steps.items() if step.training is not None and name not in needs]
-    reasons = ((name, explain_unknown(job, name, imported=imported)) for name in unknown)
-    blocks += [f"{name}  memory unknown: {reason}\n" for name, reason in reasons]
+    for name, step in checked.plan.steps.items():
+        if step.training is not None and name not in needs:
+            reason = explain_unknown(checked.planned.job, name, imported=imported)
+            blocks.append(f"{name}  memory unknown: {reason}\n")
     return "\n".join(blocks) if blocks else "no step trains\n"
 
 
@@ -217,13 +200,9 @@ def _memory_block(name: str, need: Need) -> str:
     lines = [f"{name}  memory of a process, `{need.network.name}` of {_describe_network(need)}"]
     for share, size, meaning in rows:
         shown = meaning if need.network.exact or share != "activations" else "unknown: not counted"
-        percent = _format_percent(size, need.available)
+        percent = common.show_share(size / need.available, 1) if need.available else ""
         lines.append(f"  {share:<11}  {format_memory(size):>9}  {percent:>5}  {shown}".rstrip())
     return "\n".join(lines) + "\n"
-
-
-def _format_percent(size: int, available: int | None) -> str:
-    return "" if not available else f"{size / available:.1%}".replace("%", " %")
 
 
 def _describe_available(need: Need) -> str:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from worldsize.base.wording import describe_os_error
-from worldsize.cli import common, completion, workspace_options
+from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.remote import jobs
 from worldsize.reporting.charts import can_draw
-from worldsize.reporting.page import NO_PICTURES, render_page
+from worldsize.reporting.model import RunFacts
+from worldsize.reporting.page import FILE, NO_PICTURES, render_page, write_page
 from worldsize.reporting.read_run import read_job, read_run
-from worldsize.reporting.write import FILE, write_page
 from worldsize.running.model.folder import show_path
-
-if TYPE_CHECKING:
-    from worldsize.reporting.model import RunFacts
 
 EPILOG = """\b
 Examples:
@@ -33,8 +29,8 @@ writes the page of each run as report.html into the run's folder, unless it is g
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
-@common.runs_dir
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=run_folders.complete_runs)
+@run_folders.runs_dir
 @click.option(
     "-o",
     "--output",
@@ -53,7 +49,7 @@ def command(
             facts = read_job(jobs.read_job(rest, run))
         target = output or Path(f"{facts.record.id}.html")
     else:
-        root = common.find_run(home, run)
+        root = run_folders.find_run(home, run)
         if output is None and root.is_symlink():
             common.refuse(f"the run's folder `{root}` is a link", "name the file: `-o report.html`")
         facts, target = read_run(root), output or root / FILE

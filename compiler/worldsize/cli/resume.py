@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from worldsize.cli import common, completion
+from worldsize.cli import common, run_folders
 from worldsize.cli import run as running_command
 from worldsize.dsl import run as verbs
 
@@ -27,8 +27,8 @@ Exit status: as for `worldsize run`.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="RUN", shell_complete=completion.complete_runs)
-@common.runs_dir
+@click.argument("run", metavar="RUN", shell_complete=run_folders.complete_runs)
+@run_folders.runs_dir
 @click.option(
     "--set",
     "settings",
@@ -36,14 +36,14 @@ Exit status: as for `worldsize run`.
     metavar="NAME=VALUE",
     help="A secret of the run, whose value is not stored. Without it, a terminal asks for the value.",
 )
-@common.report_option
-@click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
+@running_command.report_option
+@running_command.quiet_option
 @common.json_option
 def command(
     run: str, home: Path, *, settings: tuple[str, ...], no_report: bool, quiet: bool, as_json: bool
 ) -> None:
     """Continue an interrupted or failed run."""
-    root = common.find_run(home, run)
+    root = run_folders.find_run(home, run)
     secrets = common.parse_settings(settings)
     with running_command.exit_on_refusal():
         view = running_command.choose_view(quiet=quiet or as_json, home=home)

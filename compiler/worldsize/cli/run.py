@@ -14,18 +14,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from worldsize import running
-from worldsize.cli import common
+from worldsize.cli import common, run_folders
 from worldsize.cli.show import document
-from worldsize.documents.errors import OutputError, SpecError
 from worldsize.dsl import run as verbs
-from worldsize.reporting.write import write_report
-from worldsize.running.prepare.assets import parse_map_option
+from worldsize.reporting.page import write_report
+from worldsize.running.model.assets import parse_map_option
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import load_run
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.preview import render_preview
-from worldsize.running.show.summary import render_summary
-from worldsize.running.show.views import PlainView, QuietView, wants_table
+from worldsize.running.show.views import PlainView, QuietView, render_summary, wants_table
 
 if TYPE_CHECKING:
     from worldsize.running import RunResult
@@ -79,6 +77,10 @@ MLflow is incomplete, 2 usage, 3 an internal error of worldsize, 130 Ctrl-C, 143
 """
 
 
+report_option = click.option("--no-report", is_flag=True, help="Do not write the run's page, report.html.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
+
+
 @click.command(epilog=EPILOG)
 @click.argument("target", type=common.PipelinePath(), metavar="FILE")
 @click.option(
@@ -130,16 +132,10 @@ MLflow is incomplete, 2 usage, 3 an internal error of worldsize, 130 Ctrl-C, 143
 )
 @click.option("--chaos", type=int, metavar="SEED", help="Inject random failures, reproducible by the seed.")
 @click.option("--dry-run", is_flag=True, help="Print the command of each process, and run nothing.")
-@click.option(
-    "--runs-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    default=".worldsize",
-    show_default=True,
-    help="Where runs, MLflow's database and artifacts are kept.",
-)
+@run_folders.make_home_option("--runs-dir", "Where runs, MLflow's database and artifacts are kept.")
 @click.option("--no-track", is_flag=True, help="Do not record the run in MLflow.")
-@common.report_option
-@click.option("-q", "--quiet", is_flag=True, help="Print warnings and the summary only.")
+@report_option
+@quiet_option
 @common.json_option
 def command(
     target: Path,
@@ -147,7 +143,7 @@ def command(
     settings: tuple[str, ...],
     assets: tuple[str, ...],
     dry_run: bool,
-    runs_dir: Path,
+    home: Path,
     no_track: bool,
     no_report: bool,
     quiet: bool,
@@ -155,9 +151,11 @@ def command(
     **other_options: Any,
 ) -> None:
     """Run a spec's pipeline, or any pipeline or command job, on this machine."""
-    options = running.RunOptions(
-        settings=common.parse_settings(settings), assets=_parse_assets(assets), **other_options
-    )
+    try:
+        paths = dict(parse_map_option(text) for text in assets)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--map'") from None
+    options = running.RunOptions(settings=common.parse_settings(settings), assets=paths, **other_options)
     if dry_run and as_json:
         raise click.UsageError("`--dry-run` has no JSON: remove `--json`")
     if dry_run:
@@ -165,24 +163,20 @@ def command(
             common.say(render_preview(verbs.dry_run(target, options)), nl=False)
         return
     with exit_on_refusal():
-        view = choose_view(quiet=quiet or as_json, home=runs_dir)
-        result = verbs.run(target, options, runs_dir=runs_dir, track=not no_track, view=view)
+        view = choose_view(quiet=quiet or as_json, home=home)
+        result = verbs.run(target, options, runs_dir=home, track=not no_track, view=view)
     exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
 
 @contextlib.contextmanager
 def exit_on_refusal() -> Iterator[None]:
     """Turn errors that prevent a run from starting into a message and an exit status."""
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        yield
-    except SpecError as error:
-        common.refuse_spec(error)
+        with common.exit_on_error():
+            yield
     except running.RunError as error:
         click.echo(str(error), err=True)  # with lines of the file
         raise SystemExit(1) from None
-    except (OutputError, running.ResumeError) as error:
-        common.refuse(str(error), error.help)
     except OSError as error:
         if error.filename is None:  # not a file of the run: standard output, for example
             raise
@@ -197,12 +191,13 @@ def exit_with_result(
     """Write the page of a run, print how the run ended, and exit with its status."""
     page = _write_report(result) if report else None
     if as_json:
-        _print_document(result, page)
-        raise SystemExit(result.exit_code)
-
-    # The table of a terminal stays on the screen: its rows are not printed again.
-    text = render_summary(result, steps=quiet or not wants_table(sys.stdout), report=page)
-    click.echo(text, nl=False, err=result.exit_code != 0)
+        record = load_run(result.folder)
+        shown = {**document(record, LocalDetails(record)), "report": None if page is None else str(page)}
+        click.echo(json.dumps(shown, indent=2))
+    else:
+        # The table of a terminal stays on the screen: its rows are not printed again.
+        text = render_summary(result, steps=quiet or not wants_table(sys.stdout), report=page)
+        click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
 
 
@@ -213,21 +208,6 @@ def _write_report(result: RunResult) -> Path | None:
     except Exception as error:  # whatever is wrong with a page, the run has its result
         common.say_sentences(f"warning: the report could not be written: {error}", err=True)
         return None
-
-
-def _print_document(result: RunResult, page: Path | None) -> None:
-
-    record = load_run(result.folder)
-    shown = {**document(record, LocalDetails(record)), "report": str(page) if page is not None else None}
-    click.echo(json.dumps(shown, indent=2))
-
-
-def _parse_assets(texts: tuple[str, ...]) -> dict[str, str]:
-    """Parse ``--map REF=PATH`` options into paths by reference."""
-    try:
-        return dict(parse_map_option(text) for text in texts)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--map'") from None
 
 
 def choose_view(*, quiet: bool, home: Path | None = None) -> View:

@@ -6,28 +6,27 @@ import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from worldsize.base.wording import format_duration, plural
-from worldsize.cli import common, completion, speed_view, sweep_table, workspace_options
+from worldsize.base.wording import format_duration, plural, shorten, show_number
+from worldsize.cli import common, run_folders, speed_view, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import SPEED
 from worldsize.remote import jobs
-from worldsize.reporting.sweeps import read_sweeps
+from worldsize.reporting.sweeps import rank_trials, read_sweeps
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import load_run
-from worldsize.running.show.summary import describe_registration
+from worldsize.running.show.views import describe_registration
 
 if TYPE_CHECKING:
+    from worldsize.planning.estimates.measured_case import ComparedSpeed
     from worldsize.reporting.model import SweepFacts
-    from worldsize.resolving.compared_speed import ComparedSpeed
     from worldsize.running.record.details import RunDetails
     from worldsize.running.record.history import RunRecord, StepRecord
 
@@ -35,6 +34,8 @@ DEEPEST = 8  # levels of indentation: a chain of a thousand steps must fit the p
 LONGEST_VALUE = 80
 LAST_LINES = 5
 MOST_METRICS = 60  # of one step, as text
+MAX_TRIALS = 100  # that are printed
+LONGEST_TRIAL_VALUE = 30
 EPILOG = """\b
 Examples:
   worldsize show                 the graph of the newest run
@@ -47,8 +48,8 @@ A step is indented below the steps that it needs, which follow `<-`.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("run", metavar="[RUN]", default="last", shell_complete=completion.complete_runs)
-@common.runs_dir
+@click.argument("run", metavar="[RUN]", default="last", shell_complete=run_folders.complete_runs)
+@run_folders.runs_dir
 @common.json_option
 @workspace_options.of_azure
 def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: bool) -> None:
@@ -56,37 +57,23 @@ def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: boo
     if azure is not None:
         with azure.connect() as rest:
             job = jobs.read_job(rest, run)
-            _show(job.record, job, as_json=as_json)
+            _show(job.record, job, {}, as_json=as_json)
         return
-
-    record = load_run(common.find_run(home, run))
-    _show(record, LocalDetails(record), as_json=as_json, sweeps=_read_sweeps(record))
-
-
-def _read_sweeps(run: RunRecord) -> dict[str, SweepFacts]:
-    """The sweeps of a run of this machine, by their steps."""
-    events, _ = scan_events(run.root / "events.jsonl")
-    return {sweep.step: sweep for sweep in read_sweeps(run.root, run.steps, events)}
+    record = load_run(run_folders.find_run(home, run))
+    events, _ = scan_events(record.root / "events.jsonl")
+    sweeps = {sweep.step: sweep for sweep in read_sweeps(record.root, record.steps, events)}
+    _show(record, LocalDetails(record), sweeps, as_json=as_json)
 
 
-def _show(
-    run: RunRecord,
-    details: RunDetails,
-    *,
-    as_json: bool,
-    sweeps: Mapping[str, SweepFacts] = MappingProxyType({}),
-) -> None:
+def _show(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts], *, as_json: bool) -> None:
     if as_json:
-        shown = document(run, details)
-        shown |= {"sweeps": {name: sweep_table.document(sweep) for name, sweep in sweeps.items()}}
-        click.echo(json.dumps(shown, indent=2))
+        shown = {name: _describe_sweep(sweep) for name, sweep in sweeps.items()}
+        click.echo(json.dumps({**document(run, details), "sweeps": shown}, indent=2))
     else:
-        common.say("\n".join(render(run, details, sweeps)))
+        common.say("\n".join(_render(run, details, sweeps)))
 
 
-def render(
-    run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts] = MappingProxyType({})
-) -> Iterator[str]:
+def _render(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts]) -> Iterator[str]:
     """The run as lines; the trials of a sweep as a table below their step."""
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
@@ -95,33 +82,26 @@ def render(
     ]
     rows += [(name, _show_place(place)) for name, place in details.links().items()]
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
-    rows.append(("note", _describe_damage(run.damaged)))
+    if run.damaged:
+        lines, are = plural(run.damaged, "line"), "is" if run.damaged == 1 else "are"
+        rows.append(("note", f"of its event log {lines} cannot be read and {are} left out"))
     margin = max((len(name) for name, text in rows if text), default=0)
     yield from (f"  {name:<{margin}}  {text}" for name, text in rows if text)
     yield from (f"  ! {line}" for line in (run.reason or "").splitlines())
-    yield from (f"  model  {describe_registration(each)}" for each in details.registrations())
+    yield from (f"  model  {describe_registration(model)}" for model in details.registrations())
     for name, place in details.outputs().items():
         yield f"  output {name}  {_show_place(place)}"
     if not run.steps:
         yield "  its steps are unknown"
     shown = {name: step for name, step in run.steps.items() if name.rpartition(".")[0] not in sweeps}
-    depths = levels(shown)
+    depths = _find_depths(shown)
     width = max((len(name) + 2 * depths[name] for name in shown), default=0)
     speeds = speed_view.compare_speeds(details.speeds())
     for name, step in shown.items():
         yield ""
         yield from _step(details, step, speeds.get(name), depths[name], width)
         if name in sweeps:
-            yield from sweep_table.render(sweeps[name], "  " * depths[name] + "    ")
-
-
-def _describe_damage(count: int) -> str:
-    lines = plural(count, "line")
-    return (
-        f"of its event log {lines} cannot be read and {'is' if count == 1 else 'are'} left out"
-        if count
-        else ""
-    )
+            yield from _render_sweep(sweeps[name], "  " * depths[name] + "    ")
 
 
 def _show_place(place: str) -> str:
@@ -173,7 +153,7 @@ def _shorten_value(value: str) -> str:
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
-def levels(steps: Mapping[str, StepRecord]) -> dict[str, int]:
+def _find_depths(steps: Mapping[str, StepRecord]) -> dict[str, int]:
     """Count how many steps precede each step, up to :data:`DEEPEST`.
 
     Steps in a cycle, which only a damaged record contains, get the maximum.
@@ -202,10 +182,7 @@ def document(run: RunRecord, details: RunDetails) -> dict[str, Any]:
         "failure": run.reason,
         **details.links(),
         "outputs": dict(details.outputs()),
-        "models": [
-            {"name": each.name, "version": each.version, "reason": each.reason}
-            for each in details.registrations()
-        ],
+        "models": [common.describe(model, "name", "version", "reason") for model in details.registrations()],
         "resumed": run.resumed,
         "damaged_lines": run.damaged,
         "steps": {name: _describe_step(details, step, speeds.get(name)) for name, step in run.steps.items()},
@@ -226,4 +203,38 @@ def _describe_step(details: RunDetails, step: StepRecord, speed: ComparedSpeed |
         "speed": None if speed is None else speed_view.describe_speed(speed),
         "outputs": dict(details.step_outputs(step)),
         "failure": step.reason,
+    }
+
+
+def _render_sweep(sweep: SweepFacts, margin: str) -> Iterator[str]:
+    """The lines of the table."""
+    trials = rank_trials(sweep)
+    names = list(dict.fromkeys(name for trial in trials for name in trial.values))
+    rows = [
+        (
+            "*" if trial.name == sweep.best else "",
+            trial.name.rpartition(".")[2],
+            trial.state,
+            "" if trial.value is None else show_number(trial.value),
+            *(shorten(trial.values.get(name, ""), LONGEST_TRIAL_VALUE) for name in names),
+        )
+        for trial in trials[:MAX_TRIALS]
+    ]
+    headings = ("", "trial", "state", sweep.metric or "value", *names)
+    right = frozenset(range(3, len(headings)))
+    yield from (f"{margin}{line}".rstrip() for line in common.format_table(headings, rows, right=right))
+    if len(trials) > MAX_TRIALS:
+        yield f"{margin}and {plural(len(trials) - MAX_TRIALS, 'more trial')}"
+    if sweep.best:
+        yield f"{margin}* the best of {plural(len(trials), 'trial')}: {sweep.goal or 'best'} {sweep.metric}"
+
+
+def _describe_sweep(sweep: SweepFacts) -> dict[str, Any]:
+    """The sweep as plain data."""
+    return {
+        **common.describe(sweep, "metric", "goal", "best"),
+        "trials": [
+            {**common.describe(trial, "name", "state", "value"), "parameters": dict(trial.values)}
+            for trial in sweep.trials
+        ],
     }

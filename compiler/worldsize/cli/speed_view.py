@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from worldsize.base.wording import plural, show_digits
-from worldsize.cli.quantities import show_share
-from worldsize.resolving.compared_speed import compare_speed
+from worldsize.cli import common
+from worldsize.cli.common import show_share
+from worldsize.planning.estimates.measured_case import compare_speed
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.calibration import Speed
+    from worldsize.planning.estimates.measured_case import ComparedSpeed
     from worldsize.planning.estimates.prediction import Prediction
-    from worldsize.resolving.compared_speed import ComparedSpeed
 
 HEADINGS = ("samples/s", "predicted")
 _FAR_BELOW, _FAR_ABOVE = 0.1, 2.0  # ratios that are said as factors
@@ -52,10 +53,10 @@ def describe_difference(ratio: float) -> str:
     return f"measured {show_share(abs(1 - ratio))} {'below' if ratio < 1 else 'above'} the prediction"
 
 
-def render_cells(compared: Mapping[str, ComparedSpeed]) -> tuple[str, str]:
+def _make_cells(compared: Mapping[str, ComparedSpeed]) -> tuple[str, str]:
     """The two cells of a run, one value for each step that trained."""
-    measured = [show_digits(each.measured) for each in compared.values()]
-    predicted = [_show_predicted(each) for each in compared.values() if each.prediction is not None]
+    measured = [show_digits(speed.measured) for speed in compared.values()]
+    predicted = [_show_predicted(speed) for speed in compared.values() if speed.prediction is not None]
     return ", ".join(measured), ", ".join(predicted)
 
 
@@ -72,29 +73,21 @@ def add_columns(
     """The table of runs with the columns of speeds, if any run has one."""
     if not any(speeds):
         return list(headings), [list(row) for row in rows]
-    added = (render_cells(each) for each in speeds)
+    added = map(_make_cells, speeds)
     return [*headings, *HEADINGS], [[*row, *cells] for row, cells in zip(rows, added, strict=True)]
-
-
-def describe_speeds(compared: Mapping[str, ComparedSpeed]) -> dict[str, Any]:
-    """The speeds of a run as plain data, by step."""
-    return {name: describe_speed(each) for name, each in compared.items()}
 
 
 def describe_speed(compared: ComparedSpeed) -> dict[str, Any]:
     """The speed of a step as plain data; null where nothing was predicted, or on other hardware."""
-    prediction = compared.prediction
-    speed = prediction.samples_per_second if prediction is not None else None
+    prediction, predicted, predicted_for = compared.prediction, None, None
+    if prediction is not None:
+        predicted = common.describe(prediction.samples_per_second, "low", "expected", "high")
+        predicted_for = common.describe(prediction, "instance_type", "instance_count")
+        predicted_for["gpus"] = prediction.world_size
     return {
         "samples_per_second": float(f"{compared.measured:.5g}"),
-        "predicted": {"low": speed.low, "expected": speed.expected, "high": speed.high} if speed else None,
-        "predicted_for": {
-            "instance_type": prediction.instance_type,
-            "instance_count": prediction.instance_count,
-            "gpus": prediction.world_size,
-        }
-        if prediction is not None
-        else None,
+        "predicted": predicted,
+        "predicted_for": predicted_for,
         "ratio": None if compared.ratio is None else float(f"{compared.ratio:.4g}"),
         "inside": compared.is_inside,
     }

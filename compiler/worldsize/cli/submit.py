@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from worldsize.azureml import cron
 from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.run import choose_view, exit_on_refusal
 from worldsize.cli.show import document
@@ -19,10 +20,10 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.diagnostics.text import is_terminal
 from worldsize.remote import watch
 from worldsize.remote.jobs import RemoteJob, find_studio
-from worldsize.remote.states import run_state
+from worldsize.remote.logs import run_state
 from worldsize.remote.submit import FollowInterruptError, SubmitOptions, Submitted, preview, submit
 from worldsize.remote.targets import Target
-from worldsize.spec import cron
+from worldsize.serving.errors import ServiceError
 
 EPILOG = """\b
 Examples:
@@ -93,7 +94,7 @@ def command(
         raise click.UsageError("`--download` needs a job that is followed to its end")
 
     show = partial(_show_stage, quiet=quiet, as_json=as_json)
-    with workspace_options.exit_on_remote_error(), exit_on_refusal():
+    with exit_on_refusal():
         if dry_run:
             click.echo(json.dumps(preview(spec, options, show=show), indent=2, ensure_ascii=False))
             return
@@ -144,8 +145,7 @@ def show_schedule(submitted: Submitted, *, as_json: bool) -> None:
 
 def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
     """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
-    from worldsize.serving.errors import ServiceError  # with starlette, which not all have installed
-    from worldsize.serving.schedules import triggers
+    from worldsize.serving.schedules import triggers  # with starlette, which not all have installed
 
     now = datetime.now(timezone.utc)
     try:
@@ -181,15 +181,12 @@ def _say_interrupted(interrupt: FollowInterruptError) -> None:
 
 
 def _show_result(job: RemoteJob, *, quiet: bool) -> None:
+    """How the job ended, and the measured speed of each training step beside the predicted one."""
     succeeded = job.record.state == "succeeded"
     text = watch.render_result(job, steps=quiet or not is_terminal(sys.stdout))
     common.say(text, err=not succeeded)
-    if succeeded:
-        _show_speeds(job)
-
-
-def _show_speeds(job: RemoteJob) -> None:
-    """The measured speed of each training step beside the predicted one."""
+    if not succeeded:
+        return
     for name, compared in speed_view.compare_speeds(job.predicted_speeds()).items():
         for line in speed_view.render_speed(compared):
             common.say(f"  {name}  {line}")

@@ -7,6 +7,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,15 +43,23 @@ from wssources.unpack_limits import open_archive, read_npy_header
 
 def read_sample(request: Request, kind: str) -> Sample:
     """Read data up to its first fault, or the bounds of this module."""
-    sample = Sample()
+    return _read_into(Sample(), _READERS[kind], request)
+
+
+def read_texts(request: Request, kind: str) -> Sample:
+    """Read documents of text up to the first fault, or the bounds of this module."""
+    return _read_into(Sample(slug="data-column-missing"), partial(_read_texts, kind=kind), request)
+
+
+def _read_into(sample: Sample, read: Callable[[Request, Sample], None], request: Request) -> Sample:
     try:
-        _READERS[kind](request, sample)
+        read(request, sample)
     except InputError as error:
         sample.fault, sample.slug, sample.blamed = error, error.slug, error.blamed
     except UserError as error:
         sample.fault = error
-    except OSError:
-        sample.complete = False  # no permission, here
+    except (ImportError, OSError):  # Parquet without pyarrow, which is not installed with the checker
+        sample.complete = False  # or no permission, here
     return sample
 
 
@@ -91,11 +100,8 @@ def _read_table(request: Request, sample: Sample, kind: str) -> None:
 
 def _read_parquet(request: Request, sample: Sample) -> None:
     """Compare the footers of the files, which list the columns and the number of missing values in each."""
-    try:
-        from pyarrow import parquet  # not installed with the checker
-    except ImportError:
-        sample.complete = False
-        return
+    from pyarrow import parquet  # not installed with the checker
+
     columns: list[str] = []
     for file in list_tables(request, sample):
         sample.slug = "data-format-wrong"
@@ -308,23 +314,7 @@ def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
         sample.rows = len(labels.values)
 
 
-def read_texts(request: Request, kind: str) -> Sample:
-    """Read documents of text up to the first fault, or the bounds of this module."""
-    sample = Sample(slug="data-column-missing")
-    try:
-        _read_texts(request, kind, sample)
-    except InputError as error:
-        sample.fault, sample.slug, sample.blamed = error, error.slug, error.blamed
-    except UserError as error:
-        sample.fault = error
-    except ImportError:
-        sample.complete = False  # Parquet, without pyarrow
-    except OSError:
-        sample.complete = False  # no permission, here
-    return sample
-
-
-def _read_texts(request: Request, kind: str, sample: Sample) -> None:
+def _read_texts(request: Request, sample: Sample, kind: str) -> None:
     if kind == "text":
         check_without_columns(request.split, request.name, "text")
     parts = find_given_parts(request)

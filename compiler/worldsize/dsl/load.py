@@ -10,11 +10,16 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from worldsize.base import untrusted
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.errors import PipelineError, SpecError
+
+PLANNED = "worldsize_planned"  # the attribute of a job with what was planned
+
+if TYPE_CHECKING:
+    from worldsize.checking import CheckedSpec
 
 _MODULE = "worldsize_pipeline"
 INSTALL = "pip install 'worldsize[azure]'"
@@ -33,6 +38,11 @@ _WORD = re.compile(r"[:.](\w+)$")
 def is_job(target: object) -> bool:
     """Whether ``target`` is a pipeline job of azure-ai-ml."""
     return hasattr(type(target), "jobs") and hasattr(target, "dump")  # other nodes have every attribute
+
+
+def find_planned(job: Any) -> CheckedSpec | None:
+    """What was planned of a pipeline job."""
+    return getattr(job, PLANNED, None)
 
 
 def is_reference(target: object) -> bool:
@@ -193,15 +203,14 @@ def _import_file(path: Path) -> ModuleType:
 
 def _call(function: Any, reference: str, file: Path) -> Any:
     required = [
-        parameter.name
+        f"`{parameter.name}`"
         for parameter in inspect.signature(function).parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if required:
-        named = ", ".join(f"`{name}`" for name in required)
         raise PipelineError(
-            f"`{reference}` needs a value for {named}",
+            f"`{reference}` needs a value for {', '.join(required)}",
             "give its parameters defaults, or name a function that calls it with values",
         )
     try:

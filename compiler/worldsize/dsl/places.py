@@ -17,15 +17,15 @@ from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.checking import Report
+from worldsize.checking.selection import read_suppressions
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
-from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions, parse_suppressions
+from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions
 from worldsize.documents.secrecy.masking import mask_findings
 from worldsize.documents.yaml.load import Comment
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node
-from worldsize.rules import registry
 from worldsize.scripts.module import parse_text
 
 PYTHON = "python.txt"  # beside a pipeline that was written as a file: its Python file and function
@@ -65,8 +65,7 @@ def point_into_python(
 
 
 def _read_suppressions(file: PythonFile) -> list[Suppression]:
-    rules = registry.names()
-    return parse_suppressions([*file.list_comments()], rules.__contains__, registry.names)[0]
+    return read_suppressions(file.list_comments())[0]
 
 
 def _spans(finding: Diagnostic) -> Iterator[Span]:
@@ -186,10 +185,10 @@ class PythonFile:
             return self._find_planned("instance_types", rest)
         if rest[0] == "scale":
             return self._find_planned("scale", [step, *rest[1:]])
-        found = self._find_step(step)
-        if found is None:
+        called = self._find_step(step)
+        if called is None:
             return None
-        function, call, variable = found
+        function, call, variable = called
         for key in reversed([key for key in rest if key not in _CONTAINERS]):
             for name, value in self._list_settings(function, call, variable):
                 if name == key:
@@ -262,30 +261,27 @@ def _name_called(call: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _list_arguments(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
-    yield from ((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None)
+def _list_arguments(call: ast.Call) -> list[tuple[str, ast.expr]]:
+    return [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None]
 
 
 def _starts_with(node: ast.expr, variable: str) -> bool:
     """Whether this is an attribute of a variable, such as `train.resources.instance_count`."""
-    if not isinstance(node, ast.Attribute):
-        return False
-    inner: ast.expr = node
+    inner = node
     while isinstance(inner, ast.Attribute):
         inner = inner.value
-    return isinstance(inner, ast.Name) and inner.id == variable
+    return inner is not node and isinstance(inner, ast.Name) and inner.id == variable
 
 
 def _descend(node: ast.expr, keys: Sequence[str]) -> ast.expr | None:
     """The value of nested dictionaries below keys, as far as they are written; None without the first."""
-    for place, key in enumerate(keys):
-        if not isinstance(node, ast.Dict):
-            return node if place else None
-        pairs = zip(node.keys, node.values, strict=True)
-        value = next(
-            (value for name, value in pairs if isinstance(name, ast.Constant) and name.value == key), None
-        )
-        if value is None:
-            return node if place else None
-        node = value
-    return node
+    inner: ast.expr | None = node
+    best = None if keys else node
+    for key in keys:
+        pairs = zip(inner.keys, inner.values, strict=True) if isinstance(inner, ast.Dict) else ()
+        values = (value for name, value in pairs if isinstance(name, ast.Constant) and name.value == key)
+        inner = next(values, None)
+        if inner is None:
+            break
+        best = inner
+    return best

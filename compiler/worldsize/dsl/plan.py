@@ -9,16 +9,16 @@ from typing import Any
 
 import yaml
 
-from worldsize import api
 from worldsize.azureml.model import Literal, Step
 from worldsize.base import untrusted
-from worldsize.checking import settings
+from worldsize.base.resources import built_in_files
+from worldsize.checking import check_spec, settings
 from worldsize.documents.errors import PipelineError, SpecError
+from worldsize.dsl.load import PLANNED
 from worldsize.dsl.places import point_into_python
-from worldsize.dsl.write import PIPELINE, PLAN, PLANNED, find_folder, find_source, write_files, write_pipeline
-from worldsize.emit import plan_file
+from worldsize.dsl.write import PIPELINE, PLAN, find_folder, find_source, write_files, write_pipeline
+from worldsize.planning import plan_file
 from worldsize.planning.model import Plan, StepPlan
-from worldsize.resolving.components import built_in_files
 
 SPEC = "spec.yml"
 _INLINE = "{}.component.yml"
@@ -63,7 +63,7 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
     written = yaml.safe_load(untrusted.read_bytes(write_pipeline(job, folder)))
     document = _make_spec(job, written, instance_types, scale)
     try:
-        checked = api.plan_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
+        checked = check_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
     except SpecError as error:
         raise SpecError(*point_into_python(error.diagnostics, error.sources)) from None
     for name, step in checked.plan.steps.items():

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from worldsize.documents.errors import PipelineError
+from worldsize.dsl import load
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
     from worldsize.base.problem import Confidence
     from worldsize.checking import CheckedSpec, Report
-    from worldsize.documents.diagnostics import Severity
+    from worldsize.documents.diagnostics.diagnostic import Severity
+    from worldsize.planning.estimates.measured_case import MeasuredRun
     from worldsize.planning.model import Plan
     from worldsize.remote.submit import SubmitOptions, Submitted
-    from worldsize.resolving.measured_case import MeasuredRun
     from worldsize.running.model.results import View
 
 _EXAMPLE = "`digits()` in place of `digits`"
@@ -60,10 +61,10 @@ def check(
             folder holds more files than can be meant; or the baseline cannot be read.
     """
     from worldsize import checking
-    from worldsize.dsl.load import is_of_client
-    from worldsize.dsl.places import point_report_into_python
 
-    single = isinstance(paths, str | os.PathLike) or is_of_client(paths) or not isinstance(paths, Iterable)
+    single = (
+        isinstance(paths, str | os.PathLike) or load.is_of_client(paths) or not isinstance(paths, Iterable)
+    )
     targets = [paths] if single else list(paths)
     report = checking.check(
         [file for target in targets for file in list_files(target)],
@@ -75,7 +76,7 @@ def check(
         baseline=baseline,
         texts=texts,
     )
-    return point_report_into_python(leave_out_repeated(report))
+    return point_into_python(report)
 
 
 def submit(target: Target, options: SubmitOptions | None = None, *, view: View | None = None) -> Submitted:
@@ -113,7 +114,6 @@ def plan(
         PipelineError: ``scale`` or ``instance_types`` names what the job does not have.
     """
     from worldsize import api
-    from worldsize.dsl import load
 
     if load.is_reference(target):
         return read_planned(target).plan
@@ -151,7 +151,6 @@ def compile(  # noqa: A001
         UnusableRunError: A run tells nothing of the step that it trained.
     """
     from worldsize import api
-    from worldsize.dsl import load
 
     if isinstance(target, str | os.PathLike) and not load.is_reference(target):
         return api.compile(find_file(target), out, text=text, runs=runs)
@@ -159,7 +158,7 @@ def compile(  # noqa: A001
         raise PipelineError(
             "`text` and `runs` are for specs, not for pipelines in Python", "leave them out of `compile`"
         )
-    from worldsize.dsl.compile import compile_job
+    from worldsize.dsl.write import compile_job
 
     reference = target if isinstance(target, str) else None
     job = load.load_job(reference) if reference else load.require_job(target, "what is given", _EXAMPLE)
@@ -176,15 +175,9 @@ def read_planned(reference: str) -> CheckedSpec:
         PipelineError: The job cannot be loaded, or its function does not plan it.
         SpecError: The numbers do not fit.
     """
-    from worldsize.dsl import load
-    from worldsize.dsl.write import PLANNED
-
-    checked: CheckedSpec | None = getattr(load.load_job(reference), PLANNED, None)
+    checked = load.find_planned(load.load_job(reference))
     if checked is None:
-        raise PipelineError(
-            f"`{reference}` does not plan its job",
-            load.suggest_planning(reference),
-        )
+        raise PipelineError(f"`{reference}` does not plan its job", load.suggest_planning(reference))
     return checked
 
 
@@ -205,8 +198,6 @@ def list_files(target: Target) -> list[str | os.PathLike[str]]:
     Raises:
         PipelineError: As :func:`find_file`.
     """
-    from worldsize.dsl import load
-
     if load.is_reference(target):
         return list_written(load.load_job(target), target)
     if not isinstance(target, str | os.PathLike):
@@ -221,23 +212,26 @@ def list_files(target: Target) -> list[str | os.PathLike[str]]:
 
 def list_written(job: Any, reference: str | None) -> list[str | os.PathLike[str]]:
     """Write a job, which a reference names or nothing does, and return as :func:`list_files` does."""
-    from worldsize.dsl.write import PLANNED, find_folder, write_pipeline  # which need the writer of YAML
+    from worldsize.dsl.write import find_folder, write_pipeline
 
     stem, _, function = (reference or "").rpartition(".py")
     name = f"{Path(stem).name}-{function.lstrip(':')}" if reference else None
     pipeline = write_pipeline(job, find_folder(job, name), reference)
-    checked: CheckedSpec | None = getattr(job, PLANNED, None)
+    checked = load.find_planned(job)
     spec = None if checked is None else checked.planned.spec.path
     return [pipeline] if spec is None or not spec.is_file() else [pipeline, spec]
 
 
-def leave_out_repeated(report: Report) -> Report:
-    """A report in which the spec of a planned job does not repeat what is said of the job itself."""
+def point_into_python(report: Report) -> Report:
+    """A report whose findings on written pipelines point into their Python files.
+
+    The spec of a planned job does not repeat what is said of the job itself.
+    """
     from msgspec.structs import replace
 
+    from worldsize.dsl.places import point_report_into_python
+
     specs = {path for path in report.files if _is_planned_spec(path)}
-    if not specs:
-        return report
     said = {
         (diagnostic.code, diagnostic.message)
         for diagnostic in report.diagnostics
@@ -248,7 +242,7 @@ def leave_out_repeated(report: Report) -> Report:
         for diagnostic in report.diagnostics
         if diagnostic.span.path not in specs or (diagnostic.code, diagnostic.message) not in said
     ]
-    return replace(report, diagnostics=tuple(kept))
+    return point_report_into_python(replace(report, diagnostics=tuple(kept)))
 
 
 def _is_planned_spec(path: str) -> bool:

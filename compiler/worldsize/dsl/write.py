@@ -13,18 +13,27 @@ from typing import Any
 
 import yaml
 
+from worldsize import checking
+from worldsize.api import Compiled
 from worldsize.azureml import yaml_dump
+from worldsize.azureml.job import read_job
 from worldsize.base import untrusted
+from worldsize.base.span import Span
 from worldsize.base.whole_file import write_whole
-from worldsize.documents.errors import OutputError, PipelineError
+from worldsize.checking import Report, boundary
+from worldsize.checking.specs import make_spec_error
+from worldsize.documents.errors import OutputError, PipelineError, SpecError
+from worldsize.dsl.load import find_planned
 from worldsize.dsl.places import PYTHON
-from worldsize.emit import plan_file
+from worldsize.emit import output_folder
+from worldsize.emit.portable import lay_out_pipeline
+from worldsize.planning import plan_file
+from worldsize.planning.model import Plan
 from worldsize.running.model.folder import REFERENCE, ignore_in_git, show_path
 
 WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each
 PIPELINE = "pipeline.yml"
 PLAN = "worldsize_plan"  # the attribute of a job with the content of its plan file
-PLANNED = "worldsize_planned"  # the attribute of a job with what was planned
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"
 _ANONYMOUS = "CliV2AnonymousEnvironment"  # of the client, for an environment without a name
 _EXPRESSION = "Expression: "  # how the client titles the component that it makes of `inputs.epochs * 2`
@@ -58,9 +67,9 @@ def write_pipeline(job: Any, folder: Path, reference: str | None = None) -> Path
     document["jobs"] = {name: _write_node(node, nodes[name], files) for name, node in job.jobs.items()}
     files[PIPELINE] = document
     write_files(folder, files)
-    write_whole(folder / REFERENCE, f"{reference or ''}\n".encode(), follow=False, flush=False)
-    _write_plan(job, folder / plan_file.NAME)
-    _write_place(job, folder / PYTHON)
+    _write_if_any(folder / REFERENCE, f"{reference or ''}\n".encode())
+    _write_if_any(folder / plan_file.NAME, getattr(job, PLAN, None))
+    _write_if_any(folder / PYTHON, _find_place(job))
     return folder / PIPELINE
 
 
@@ -84,21 +93,19 @@ def write_files(folder: Path, files: Mapping[str, Any]) -> Path:
     return folder
 
 
-def _write_plan(job: Any, path: Path) -> None:
-    plan: bytes | None = getattr(job, PLAN, None)
-    if plan is None:
-        path.unlink(missing_ok=True)  # of another job of this name
-    else:
-        write_whole(path, plan, follow=False, flush=False)
-
-
-def _write_place(job: Any, path: Path) -> None:
-    """Write which function of which file a job comes from, as far as the client knows it."""
-    file = str(getattr(job.component, "_source_path", None) or "")
-    if file.endswith(".py") and Path(file).is_file():
-        write_whole(path, f"{show_path(file)}:{job.component.name}\n".encode(), follow=False, flush=False)
-    else:
+def _write_if_any(path: Path, content: bytes | None) -> None:
+    """Write a file, or remove that of another job of this name."""
+    if content is None:
         path.unlink(missing_ok=True)
+    else:
+        write_whole(path, content, follow=False, flush=False)
+
+
+def _find_place(job: Any) -> bytes | None:
+    """Which function of which file a job comes from, as far as the client knows it."""
+    file = str(getattr(job.component, "_source_path", None) or "")
+    is_python = file.endswith(".py") and Path(file).is_file()
+    return f"{show_path(file)}:{job.component.name}\n".encode() if is_python else None
 
 
 def _dump(job: Any) -> dict[str, Any]:
@@ -221,3 +228,39 @@ def _without_warnings() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+def compile_job(job: Any, path: Path, report: Report, out: Path, name: str) -> Compiled:
+    """Write a job as a folder.
+
+    Args:
+        job: The job, which may be planned.
+        path: The pipeline that it was written as.
+        report: The findings of its check.
+        out: The folder.
+        name: What people call the job.
+
+    Raises:
+        SpecError: The pipeline has errors, or names files that may not be copied. Nothing was written.
+        OutputError: The folder holds what we did not write, or cannot be written. It is unchanged.
+    """
+    allowed = boundary.find_allowed(path)
+    checking.refuse_incomplete(report)
+    refused = report.errors or boundary.raise_to_errors(report.diagnostics, allowed)
+    if refused:
+        raise SpecError(list(refused), report.sources)
+    output_folder.check_target(out)
+    checked = find_planned(job)
+    plan = checked.plan if checked is not None else Plan(path.parent.name, {})
+    files = boundary.make_files(path)
+    with checking.in_budget(path, report.sources):
+        graph, problems = read_job(path, files)
+        if graph is None or problems:
+            raise make_spec_error(problems, report.sources)
+        header = f"Compiled by worldsize from {name}: change that, not this file."
+        templates = checked.planned.templates if checked is not None else {}
+        contents, faults = lay_out_pipeline(graph, (plan, templates), files.gate, out, header)
+        if faults := faults or boundary.report_refused(contents, allowed, Span(str(path), 1, 1, 1, 1)):
+            raise make_spec_error(faults, report.sources)
+    output_folder.write_folder(contents, out)
+    return Compiled(out, tuple(contents), plan, report.diagnostics, report.sources, graph, None)

@@ -1,4 +1,4 @@
-"""One component as a self-contained folder: its YAML, its merged code, its environment's files.
+"""Components as self-contained folders: their YAML, merged code and environment files; equal ones share one.
 
 Nothing in it points outside: ``additional_includes`` are merged, the files of the environment are
 copied, and the components of a pipeline component become folders beside it.
@@ -84,11 +84,6 @@ def hash_content(document: Mapping[str, Any], code: Snapshot | None) -> str:
     return total.hexdigest()
 
 
-def render_component(bundle: Bundle) -> str:
-    """The ``component.yml`` of a bundle."""
-    return yaml_dump.dump(bundle.document)
-
-
 def _document(component: Component) -> dict[str, Any]:
     """The YAML of the component as plain values, in its order."""
     if component.raw is None:
@@ -99,7 +94,6 @@ def _document(component: Component) -> dict[str, Any]:
 
 
 def _name(component: Component) -> str:
-    """The component's name as a folder name."""
     value = component.name.value if component.name else None
     fallback = component.path.parent.name if component.path else "step"
     name = value if isinstance(value, str) and value else fallback
@@ -221,3 +215,75 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(part) for key, part in value.items()}
     return [_plain(part) for part in value] if isinstance(value, list) else value
+
+
+Content = dict[str, Path | bytes | Archive]
+
+
+class Shelf(Struct):
+    """The component folders so far; equal components share one."""
+
+    gate: CopyAccess
+    out: Path  # the folder of the pipeline
+    folders: dict[str, str] = field(default_factory=dict)  # digest -> folder name
+    taken: set[str] = field(default_factory=set)
+    files: Content = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    placed: dict[tuple[int, int], tuple[str, Component, object]] = field(default_factory=dict)
+
+
+def shelve(shelf: Shelf, bundle: Bundle, step: str, variant: str | None, at: Span) -> str:
+    """Give a bundle a folder, after its inner components; the name of the folder."""
+    shelf.problems += bundle.problems
+    for node in (bundle.document.get("jobs") or {}).values():
+        relocate_inputs(node, bundle.folder, shelf.out / "components" / bundle.name)
+    for inner_step, component in bundle.inner.items():
+        inner = bundle_component(component, at, shelf.gate)
+        name = shelve(shelf, inner, inner_step, None, at)
+        key = "trial" if "trial" in bundle.document["jobs"][inner_step] else "component"
+        bundle.document["jobs"][inner_step][key] = f"../{name}/{FILE}"
+    text = yaml_dump.dump(bundle.document).encode()
+    digest = _digest({**bundle.files, FILE: text})
+    folder = shelf.folders.get(digest)
+    if folder is not None:
+        return folder
+    name = f"{bundle.name}__{variant}" if variant else bundle.name
+    if name in shelf.taken:
+        name = f"{bundle.name}__{step}"
+    number = 2
+    while name in shelf.taken:
+        name, number = f"{bundle.name}__{step}_{number}", number + 1
+    shelf.folders[digest] = name
+    shelf.taken.add(name)
+    shelf.files[f"components/{name}/{FILE}"] = text
+    shelf.files.update({f"components/{name}/{path}": source for path, source in bundle.files.items()})
+    return name
+
+
+def _digest(contents: Mapping[str, Path | bytes | Archive]) -> str:
+    """Equal for equal folders. Of a file to copy only the path counts: reading it would double the work."""
+    total = hashlib.sha256()
+    for name in sorted(contents):
+        source = contents[name]
+        total.update(os.fsencode(name) + b"\0")
+        identity = source.identity() if isinstance(source, Archive) else source
+        total.update(identity if isinstance(identity, bytes) else os.fsencode(identity))
+        total.update(b"\0")
+    return total.hexdigest()
+
+
+def relocate_inputs(block: Any, folder: Path, out: Path) -> None:
+    """Make the paths of local data that a job or step is given relative to a folder of the output."""
+    inputs = block.get("inputs") if isinstance(block, dict) else None
+    for value in inputs.values() if isinstance(inputs, dict) else ():
+        if isinstance(value, dict) and isinstance(value.get("path"), str):
+            value["path"] = find_relative(value["path"], folder, out) or value["path"]
+
+
+def find_relative(text: str, folder: Path, out: Path) -> str | None:
+    """A local path relative to the output folder, from one relative to ``folder``; None for other places."""
+    path = local_path(text, folder)
+    if path is None:
+        return None
+    from_out = Path(os.path.relpath(os.path.realpath(path), os.path.realpath(out))).as_posix()
+    return from_out if from_out.startswith("../") else f"./{from_out}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,24 +11,25 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import write
+from worldsize.azureml import binding, literals, write
 from worldsize.azureml.component import load_component
+from worldsize.azureml.fields import read_field
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.emit import plan_file, sweep_trial
-from worldsize.emit.bundle import FILE, Bundle, bundle_component
-from worldsize.emit.shelf import Content, Shelf, find_relative, shelve
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
+from worldsize.emit.bundle import FILE, Bundle, Content, Shelf, bundle_component, find_relative, shelve
+from worldsize.planning import plan_file
 from worldsize.planning.estimates import prediction
+from worldsize.planning.estimates.measured_case import MeasuredRun, choose_runs
 from worldsize.planning.memory import step_memory
 from worldsize.planning.memory.workload import PREDICTION, literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.resolving import rows, step_settings
-from worldsize.resolving.measured_case import MeasuredRun, choose_runs
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import StepEstimate, estimate_step
-from worldsize.spec.model import ComputeProfile, Spec
+from worldsize.spec.model import ComputeProfile
 from wstrain_deepspeed import config as deepspeed_config
 
 PIPELINE = "pipeline.yml"
@@ -51,13 +53,13 @@ def lay_out_files(planned: Planned, plan: Plan, out: Path, runs: Sequence[Measur
         name: _place_step(planned, step, shelf, out)
         for name, step in add_predictions(planned, plan, runs).items()
     }
-    given = {name: _relative(each, spec.path.parent, out) for name, each in planned.job.inputs.items()}
-    job = replace(planned.job, path=out / PIPELINE, inputs=given, steps=steps, keys=AZURE_ML, clusters=None)
+    inputs = {name: _relative(value, spec.path.parent, out) for name, value in planned.job.inputs.items()}
+    job = replace(planned.job, path=out / PIPELINE, inputs=inputs, steps=steps, keys=AZURE_ML, clusters=None)
     header = f"Compiled by worldsize from {spec.path.name}: change that file, not this one."
     files: Content = {**shelf.files, PIPELINE: write.dump(job, header=header).encode()}
     if spec.schedule is not None:
-        files["schedule.yml"] = _schedule(spec).encode()
-    files.update(_clusters(spec, plan))
+        files["schedule.yml"] = _schedule(planned).encode()
+    files.update(_clusters(planned, plan))
     for name, step in planned.job.steps.items():
         config = render_deepspeed_config(step, plan.steps[name])
         if config is not None:
@@ -87,7 +89,7 @@ def _place_step(planned: Planned, step: Step, shelf: Shelf, out: Path) -> Step:
         return replace(step, inputs=inputs)
     trial = step.component
     if step.type == "sweep":
-        trial, step = sweep_trial.make_trial(step, trial), sweep_trial.make_node(step)
+        trial, step = make_trial(step, trial), make_node(step)
     name, component = _place_component(planned, step, trial, shelf, out)
     return replace(step, inputs=inputs, component=component, reference=Field(f"./components/{name}/{FILE}"))
 
@@ -98,15 +100,15 @@ def _place_component(
     """Give the component of a step a folder, shared by all steps that use it; the name and the component."""
     at = step.span or planned.spec.span
     added = planned.added.get(step.name)
-    own = added if added is not None and added.files else None
-    key = (id(component), id(own))
+    extra = added if added is not None and added.files else None
+    key = (id(component), id(extra))
     if key not in shelf.placed:  # both are kept, so that their ids are not reused
         changed = component is not planned.job.steps[step.name].component
-        bundle = bundle_component(component, at, shelf.gate, own, changed=changed)
-        name = shelve(shelf, bundle, step.name, step.name if own is not None else None, at)
+        bundle = bundle_component(component, at, shelf.gate, extra, changed=changed)
+        name = shelve(shelf, bundle, step.name, step.name if extra is not None else None, at)
         if component.path is None:
             component = _written_component(component, bundle, out / "components" / name / FILE)
-        shelf.placed[key] = (name, component, (step.component, own))
+        shelf.placed[key] = (name, component, (step.component, extra))
     return shelf.placed[key][:2]
 
 
@@ -137,8 +139,8 @@ def _relative(argument: Field[Argument], folder: Path, out: Path) -> Field[Argum
     return replace(argument, value=replace(value, path=replace(value.path, value=text)))
 
 
-def _schedule(spec: Spec) -> str:
-    schedule = spec.schedule
+def _schedule(planned: Planned) -> str:
+    spec, schedule = planned.spec, planned.spec.schedule
     assert schedule is not None
     if schedule.cron is not None:
         trigger: dict[str, Any] = {"type": "cron", "expression": schedule.cron.value}
@@ -153,41 +155,40 @@ def _schedule(spec: Spec) -> str:
         trigger,
         "./pipeline.yml",
         display_name=spec.display_name.value if spec.display_name else None,
-        force_rerun=True,
         inputs={name: located.value for name, located in schedule.inputs.items()},
     )
 
 
-def _clusters(spec: Spec, plan: Plan) -> Content:
+def _clusters(planned: Planned, plan: Plan) -> Content:
     """One file per cluster; all profiles of a cluster say the same about it."""
     together: dict[str, list[ComputeProfile]] = {}
-    for profile in spec.compute.values():
+    for profile in planned.spec.compute.values():
         together.setdefault(step_settings.cluster_of(profile), []).append(profile)
     sized = {name: group for name, group in together.items() if _first_setting(group, "instance_type")}
     return {
-        f"compute/{name}.yml": _cluster(spec, plan, name, group).encode() for name, group in sized.items()
+        f"compute/{name}.yml": _cluster(planned, plan, name, group).encode() for name, group in sized.items()
     }
 
 
-def _cluster(spec: Spec, plan: Plan, name: str, profiles: list[ComputeProfile]) -> str:
+def _cluster(planned: Planned, plan: Plan, name: str, profiles: list[ComputeProfile]) -> str:
+    first_setting = partial(_first_setting, profiles)
     names = {profile.name for profile in profiles}
     users = [
         plan.steps[step.name].topology.instance_count
-        for step in spec.steps.values()
+        for step in planned.spec.steps.values()
         if step.compute and step.compute.value in names and step.name in plan.steps
     ]
     return write.compute(
         name,
-        _first_setting(profiles, "instance_type"),
-        tier=_first_setting(profiles, "tier") or "dedicated",
-        min_instances=_first_setting(profiles, "min_instances") or 0,
-        max_instances=_first_setting(profiles, "max_instances") or max(users, default=1),
-        idle_time_before_scale_down=_first_setting(profiles, "idle_time_before_scale_down"),
+        first_setting("instance_type"),
+        tier=first_setting("tier") or "dedicated",
+        min_instances=first_setting("min_instances") or 0,
+        max_instances=first_setting("max_instances") or max(users, default=1),
+        idle_time_before_scale_down=first_setting("idle_time_before_scale_down"),
     )
 
 
 def _first_setting(profiles: list[ComputeProfile], key: str) -> Any:
-    """The value of the first profile that has one."""
     values = (getattr(profile, key) for profile in profiles)
     return next((located.value for located in values if located is not None), None)
 
@@ -237,34 +238,106 @@ def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = 
     Raises:
         UnusableRunError: A run tells nothing of the step that it trained.
     """
-    read_table = partial(rows.read_table_samples, planned.files, planned.spec.path.parent)
+    read_table = rows.read_tables_of(planned)
     needs = step_memory.estimate_steps(planned.job, plan, read_table=read_table, learned=planned.vm_sizes)
     trainings = [name for name, step in plan.steps.items() if step.training is not None]
     steps = {}
     for name, step in planned.job.steps.items():
-        asked = step.component.inputs if step.component is not None and step.type != "sweep" else {}
-        found: dict[str, Field[Argument]] = {}
-        if name in needs and PREDICTION in asked:
-            found |= _predict_memory(needs[name])
-        if prediction.SPEED in asked and plan.steps[name].training is not None:
-            own = choose_runs(runs, name, trainings)
-            speed = estimate_step(planned, name, plan.steps[name], own, read_table)
-            found |= {key: value for key, value in _predict_speed(speed).items() if key in asked}
-        steps[name] = replace(step, inputs={**step.inputs, **found, **step.inputs}) if found else step
+        ports = step.component.inputs if step.component is not None and step.type != "sweep" else {}
+        inputs: dict[str, Field[Argument]] = {}
+        if name in needs and PREDICTION in ports:
+            comment = "bytes a process, see worldsize plan --memory"
+            inputs[PREDICTION] = Field(Literal(needs[name].breakdown.total), comment=comment)
+        if prediction.SPEED in ports and plan.steps[name].training is not None:
+            its_runs = choose_runs(runs, name, trainings)
+            speed = estimate_step(planned, name, plan.steps[name], its_runs, read_table)
+            inputs |= {key: value for key, value in _predict_speed(speed).items() if key in ports}
+        steps[name] = replace(step, inputs={**step.inputs, **inputs, **step.inputs}) if inputs else step
     return steps
 
 
-def _predict_memory(need: step_memory.Need) -> dict[str, Field[Argument]]:
-    comment = "bytes a process, see worldsize plan --memory"
-    return {PREDICTION: Field[Argument](Literal(need.breakdown.total), comment=comment)}
-
-
-def _predict_speed(found: StepEstimate) -> dict[str, Field[Argument]]:
-    if found.case is None or found.estimate is None:
+def _predict_speed(speed: StepEstimate) -> dict[str, Field[Argument]]:
+    if speed.case is None or speed.estimate is None:
         return {}
-    values = prediction.write_inputs(found.case, found.estimate.samples_per_second)
-    comment = f"{found.estimate.basis}, see worldsize plan"
+    values = prediction.write_inputs(speed.case, speed.estimate.samples_per_second)
+    comment = f"{speed.estimate.basis}, see worldsize plan"
     return {
         name: Field[Argument](Literal(value), comment=comment if name == prediction.SPEED else None)
         for name, value in values.items()
     }
+
+
+_SPACE = "search_space"
+
+
+def make_trial(step: Step, component: Component) -> Component:
+    """The component of a sweep step, with the step's processes, instances and variables."""
+    command = component.command
+    if command is not None and isinstance(command.value, str):
+        text = f"{_set_variables(step)}{_name_inputs(command.value)}"
+        command = Field(text) if text != command.value else command
+    base = component.resources.value if component.resources is not None else {}
+    resources = {
+        **(base if isinstance(base, dict) else {}),
+        **(step.resources.value if step.resources else {}),
+    }
+    return replace(
+        component,
+        command=command,
+        distribution=step.distribution or component.distribution,
+        resources=Field(resources) if resources else None,
+        is_deterministic=component.is_deterministic,
+        raw=_with_entries(component.raw, step, command, resources),
+    )
+
+
+def make_node(step: Step) -> Step:
+    """The step without what only its trials have, and with the limits of the sweep, as it is written."""
+    limits = read_field(step.raw, "limits") if isinstance(step.raw, Mapping) else None
+    return replace(step, distribution=None, environment_variables=None, limits=limits)
+
+
+def _name_inputs(command: str) -> str:
+    """The command with ``${{inputs.x}}`` for ``${{search_space.x}}``: the trial's component declares it."""
+    for expression in reversed(binding.find_expressions(command)):
+        if expression.scope == _SPACE and expression.port:
+            written = f"${{{{inputs.{expression.port}}}}}"
+            command = f"{command[: expression.start]}{written}{command[expression.end :]}"
+    return command
+
+
+def _set_variables(step: Step) -> str:
+    variables = step.environment_variables.value if step.environment_variables is not None else {}
+    words = [f"{name}={shlex.quote(literals.render_literal(value))}" for name, value in variables.items()]
+    return f"export {' '.join(words)} && " if words else ""
+
+
+def _with_entries(
+    raw: Node | None, step: Step, command: Field[Any] | None, resources: dict[str, Any]
+) -> Node | None:
+    """The component's file with the changed keys, in the order that it has."""
+    if not isinstance(raw, Mapping):
+        return raw
+    changed: dict[str, Any] = {}
+    if step.distribution is not None:
+        changed["distribution"] = step.distribution.value
+    if resources:
+        changed["resources"] = resources
+    if command is not None and command.node is None:
+        changed["command"] = command.value
+    nodes = {name: _to_node(raw, value) for name, value in changed.items()}
+    entries = [(key, nodes.pop(key.text, node)) for key, node in raw.entries]
+    at = next((place for place, (key, _) in enumerate(entries) if key.text == "command"), len(entries))
+    entries[at:at] = [(_scalar(raw, name), node) for name, node in nodes.items()]
+    return Mapping(raw.source, raw.start, raw.end, entries, raw.flow)
+
+
+def _to_node(at: Mapping, value: Any) -> Node:
+    if isinstance(value, dict):
+        entries = [(_scalar(at, name), _to_node(at, part)) for name, part in value.items()]
+        return Mapping(at.source, at.start, at.end, entries)
+    return _scalar(at, value)
+
+
+def _scalar(at: Mapping, value: Any) -> Scalar:
+    return Scalar(at.source, at.start, at.end, str(value), "", None, [], value)

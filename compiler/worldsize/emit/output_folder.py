@@ -20,7 +20,7 @@ from typing import IO
 from worldsize.azureml.copying import Archive, copy_listed
 from worldsize.base.wording import describe_os_error
 from worldsize.documents.errors import OutputError
-from worldsize.emit import plan_file
+from worldsize.planning import plan_file
 
 _SHOWN = 3
 _TRIES = 100  # of a swap that others are in the middle of

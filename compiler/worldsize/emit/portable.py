@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component, Job, Step
@@ -15,20 +13,12 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.documents import yaml
-from worldsize.emit import plan_file
-from worldsize.emit.bundle import FILE, bundle_component
-from worldsize.emit.shelf import Content, Shelf, relocate_inputs, shelve
+from worldsize.emit.bundle import FILE, Content, Shelf, bundle_component, relocate_inputs, shelve
+from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 
 PIPELINE = "pipeline.yml"
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}Component.schema.json"
-
-
-class Portable(Struct, frozen=True):
-    """The files of the folder, and why some of them cannot be copied."""
-
-    files: Content
-    problems: list[Problem]
 
 
 def lay_out_pipeline(
@@ -37,8 +27,8 @@ def lay_out_pipeline(
     gate: CopyAccess,
     out: Path,
     header: str,
-) -> Portable:
-    """Everything that the folder of a pipeline holds, by path inside it.
+) -> tuple[Content, list[Problem]]:
+    """Everything that the folder of a pipeline holds, by path inside it; and why some files cannot be copied.
 
     Args:
         job: The pipeline, read from its file.
@@ -64,7 +54,7 @@ def lay_out_pipeline(
         PIPELINE: yaml_dump.dump(document, header=header, paragraphs="jobs").encode(),
     }
     files[plan_file.NAME] = plan_file.dump(*planned, list(files))
-    return Portable({name: files[name] for name in sorted(files)}, shelf.problems)
+    return {name: files[name] for name in sorted(files)}, shelf.problems
 
 
 def _place(step: Step, component: Component, shelf: Shelf, job: Job) -> str:

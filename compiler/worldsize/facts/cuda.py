@@ -34,11 +34,11 @@ class Build(Struct, frozen=True):
 
     def may_run_on(self, capability: Capability) -> bool:
         """Whether a GPU can run it: machine code within its major version, portable code on newer ones."""
-        major, minor = capability
-        has_machine_code = any(
-            kernel_major == major and kernel_minor <= minor for kernel_major, kernel_minor in self.kernels
-        )
-        return has_machine_code or (self.ptx is not None and self.ptx <= capability)
+        return self.has_machine_code(capability) or (self.ptx is not None and self.ptx <= capability)
+
+    def has_machine_code(self, capability: Capability) -> bool:
+        """Whether it holds code for the major version of a GPU."""
+        return any(major == capability[0] and minor <= capability[1] for major, minor in self.kernels)
 
 
 class NodeDriver(Struct, frozen=True):
@@ -61,8 +61,8 @@ def find_builds(package: str, version: str) -> tuple[Build, ...]:
 
 def newest_running(package: str, capability: Capability) -> Build | None:
     """The newest default build with machine code for a GPU, among those that need the oldest driver."""
-    default_builds = [build for build in _builds() if build.package == package and build.default]
-    running = [build for build in default_builds if _has_machine_code(build, capability)]
+    defaults = [build for build in _builds() if build.package == package and build.default]
+    running = [build for build in defaults if build.has_machine_code(capability)]
     return max(
         running,
         key=lambda build: (-_version_numbers(build.cuda)[0], _version_numbers(build.version)),
@@ -79,10 +79,6 @@ def minimum_driver(cuda: str) -> int | None:
 def node_driver(series: str) -> NodeDriver | None:
     """The driver of Azure ML's nodes of a series, None if it is unknown."""
     return _node_drivers().get(series)
-
-
-def _has_machine_code(build: Build, capability: Capability) -> bool:
-    return any(major == capability[0] and minor <= capability[1] for major, minor in build.kernels)
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:

@@ -12,14 +12,14 @@ from worldsize.facts import table
 ScalingRule = Literal["linear", "sqrt"]
 
 
-class Optimizer(Struct, frozen=True):
+class Optimizer(Struct, frozen=True, kw_only=True):
     """One optimizer. Betas and epsilon are PyTorch's defaults, None if it has none."""
 
     name: str
     rule: ScalingRule
-    beta1: float | None
-    beta2: float | None
-    epsilon: float | None
+    beta1: float | None = None
+    beta2: float | None = None
+    epsilon: float | None = None
     source: str
 
 
@@ -35,15 +35,4 @@ def names() -> list[str]:
 
 @cache
 def _all() -> dict[str, Optimizer]:
-    number = table.parse_cell
-    return {
-        row["name"]: Optimizer(
-            name=row["name"],
-            rule="linear" if row["rule"] == "linear" else "sqrt",
-            beta1=number(row["beta1"]),
-            beta2=number(row["beta2"]),
-            epsilon=number(row["epsilon"]),
-            source=row["source"],
-        )
-        for row in table.read_rows("optimizers")
-    }
+    return {row["name"]: table.convert_row(row, Optimizer) for row in table.read_rows("optimizers")}

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 _FOLDER = Path(__file__).resolve().parent
+_SWITCHES = {"yes": "true", "no": "false"}
+T = TypeVar("T")
 
 
 def read_rows(name: str) -> list[dict[str, str]]:
@@ -14,6 +20,7 @@ def read_rows(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def parse_cell(text: str) -> float | None:
-    """A cell as a number, None if it is empty."""
-    return float(text) if text else None
+def convert_row(row: Mapping[str, str], kind: type[T]) -> T:
+    """A row as a class whose fields are columns; an empty cell leaves the field its default."""
+    cells = {name: _SWITCHES.get(cell, cell) for name, cell in row.items() if cell}
+    return msgspec.convert(cells, kind, strict=False)

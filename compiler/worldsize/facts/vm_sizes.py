@@ -26,31 +26,31 @@ AS_OF = date(2026, 11, 21)
 LEARNED = "worldsize.yml"  # the source of a size that a project describes
 
 
-class VmSize(Struct, frozen=True):
+class VmSize(Struct, frozen=True, kw_only=True):
     """One size. None is "not found", never zero; units are in README.md beside the data."""
 
     name: str
-    family: str
-    series: str
-    gpu_model: str
+    family: str = ""
+    series: str = ""
+    gpu_model: str = ""
     gpus: float  # Azure's own fractions for shared cards: 0.1667 is one sixth
-    gpu_memory_gib: float | None  # per GPU
-    vcpus: int | None
-    ram_gib: float | None
-    temp_disk_gib: float | None
-    intra_node_link: str
-    intra_node_gbps_per_gpu: float | None
-    rdma: bool | None
-    ib_gbps_per_gpu: float | None
-    ib_gbps_per_node: float | None
-    ethernet_gbps: float | None
-    peak_tflops_fp16_dense_per_gpu: float | None
-    peak_tflops_bf16_dense_per_gpu: float | None
-    peak_tflops_fp32_per_gpu: float | None
-    gpu_memory_bandwidth_gigabytes_per_s: float | None
-    status: Status  # as of AS_OF
-    retirement_date: date | None
-    capacity: Capacity
+    gpu_memory_gib: float | None = None  # per GPU
+    vcpus: int | None = None
+    ram_gib: float | None = None
+    temp_disk_gib: float | None = None
+    intra_node_link: str = ""
+    intra_node_gbps_per_gpu: float | None = None
+    rdma: bool | None = None
+    ib_gbps_per_gpu: float | None = None
+    ib_gbps_per_node: float | None = None
+    ethernet_gbps: float | None = None
+    peak_tflops_fp16_dense_per_gpu: float | None = None
+    peak_tflops_bf16_dense_per_gpu: float | None = None
+    peak_tflops_fp32_per_gpu: float | None = None
+    gpu_memory_bandwidth_gigabytes_per_s: float | None = None
+    status: Status = "current"  # as of AS_OF
+    retirement_date: date | None = None
+    capacity: Capacity = ""
     source: str
 
     @property
@@ -77,31 +77,7 @@ NOT_LEARNED: Learned = MappingProxyType({})
 
 def make_learned(name: str, gpus: int, vcpus: int | None = None, ram_gib: float | None = None) -> VmSize:
     """A size whose counts are known, but neither the model of its GPUs nor its network."""
-    return VmSize(
-        name=name,
-        family="",
-        series="",
-        gpu_model="",
-        gpus=gpus,
-        gpu_memory_gib=None,
-        vcpus=vcpus,
-        ram_gib=ram_gib,
-        temp_disk_gib=None,
-        intra_node_link="",
-        intra_node_gbps_per_gpu=None,
-        rdma=None,
-        ib_gbps_per_gpu=None,
-        ib_gbps_per_node=None,
-        ethernet_gbps=None,
-        peak_tflops_fp16_dense_per_gpu=None,
-        peak_tflops_bf16_dense_per_gpu=None,
-        peak_tflops_fp32_per_gpu=None,
-        gpu_memory_bandwidth_gigabytes_per_s=None,
-        status="current",
-        retirement_date=None,
-        capacity="",
-        source=LEARNED,
-    )
+    return VmSize(name=name, gpus=gpus, vcpus=vcpus, ram_gib=ram_gib, source=LEARNED)
 
 
 def collect_learned(sizes: Iterable[VmSize]) -> Learned:
@@ -137,42 +113,7 @@ def _rows() -> dict[str, dict[str, str]]:
 
 @cache
 def _size(name: str) -> VmSize:
-    row = _rows()[name.lower()]
-    number = table.parse_cell
-    retirement = row["retirement_date"]
-    return VmSize(
-        name=name,
-        family=row["family"],
-        series=row["series"],
-        gpu_model=row["gpu_model"],
-        gpus=float(row["gpus"]),
-        gpu_memory_gib=number(row["gpu_memory_gib"]),
-        vcpus=int(row["vcpus"]),
-        ram_gib=number(row["ram_gib"]),
-        temp_disk_gib=number(row["temp_disk_gib"]),
-        intra_node_link=row["intra_node_link"],
-        intra_node_gbps_per_gpu=number(row["intra_node_gbps_per_gpu"]),
-        rdma={"yes": True, "no": False}.get(row["rdma"]),
-        ib_gbps_per_gpu=number(row["ib_gbps_per_gpu"]),
-        ib_gbps_per_node=number(row["ib_gbps_per_node"]),
-        ethernet_gbps=number(row["ethernet_gbps"]),
-        peak_tflops_fp16_dense_per_gpu=number(row["peak_tflops_fp16_dense_per_gpu"]),
-        peak_tflops_bf16_dense_per_gpu=number(row["peak_tflops_bf16_dense_per_gpu"]),
-        peak_tflops_fp32_per_gpu=number(row["peak_tflops_fp32_per_gpu"]),
-        gpu_memory_bandwidth_gigabytes_per_s=number(row["gpu_memory_bandwidth_gigabytes_per_s"]),
-        status=_status(row["status"]),
-        retirement_date=date.fromisoformat(retirement) if retirement else None,
-        capacity=_capacity(row["capacity"]),
-        source=row["source"],
-    )
-
-
-def _status(text: str) -> Status:
-    return "retired" if text == "retired" else "retiring" if text == "retiring" else "current"
-
-
-def _capacity(text: str) -> Capacity:
-    return "no-growth" if text == "no-growth" else "no-new-capacity" if text == "no-new-capacity" else ""
+    return table.convert_row(_rows()[name.lower()], VmSize)
 
 
 # GPUs that NVLink joins across instances: 18 VMs of 4 in one rack (`vm_sizes.csv`, intra_node_link).

@@ -5,9 +5,9 @@ have no names. Open descriptors of the runner, and the processes in them, keep t
 even by SIGKILL, the kernel removes the namespaces with their links and mounts. They are not visible in the
 network of this machine.
 
-``emulation`` reads the options, ``network`` plans the links, ``maker.py`` makes the nodes and ``enter.py``
-starts a program in one (both are separate programs), and ``namespaces`` holds them while a step runs.
-``node_faults`` kills nodes and cuts links on request, and ``rehearsal`` draws faults from a seed.
+``emulation`` reads the options, ``namespaces`` plans the links of nodes and holds these while a step runs.
+``maker.py`` makes nodes and ``enter.py`` starts a program in one; both are separate programs. ``faults``
+kills nodes and cuts links on request, and draws faults from a seed.
 """
 
 from __future__ import annotations

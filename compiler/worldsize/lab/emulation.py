@@ -10,10 +10,29 @@ from msgspec import Struct
 
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.lab.namespaces import Abilities, Namespaces, preview_nodes, probe_namespaces
-from worldsize.lab.network import MAX_NODES, Link, OptionError, fit_link, parse_link
-from worldsize.lab.node_faults import FaultInjector, Kind, NodeFault, assign_step, parse_fault
-from worldsize.lab.rehearsal import PlannedFault, Rehearsal, count_restarts, describe_schedule, draw_faults
+from worldsize.lab.faults import (
+    FaultInjector,
+    NodeFault,
+    NodeFaultKind,
+    PlannedFault,
+    Rehearsal,
+    assign_step,
+    count_restarts,
+    describe_schedule,
+    draw_faults,
+    parse_fault,
+)
+from worldsize.lab.namespaces import (
+    MAX_NODES,
+    Abilities,
+    Link,
+    Namespaces,
+    OptionError,
+    fit_link,
+    parse_link,
+    preview_nodes,
+    probe_namespaces,
+)
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.emulation import Emulation, Networks, Say
 from worldsize.running.model.options import RunOptions
@@ -39,11 +58,11 @@ def read_emulation(
     able = reader.abilities(spread)
     shaped, notices = {}, []
     for name, task in spread.items():
-        fitted = fit_link(link, networks.get(name), can_shape=not able.rate, can_delay=not able.delay)
-        shaped[name] = fitted.link
-        notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {fitted.said}")
+        network = networks.get(name)
+        shaped[name], links = fit_link(link, network, can_shape=not able.rate, can_delay=not able.delay)
+        notices.append(f"{name}: {task.instance_count} nodes that reach only each other, by {links}")
     namespaces = Namespaces(shaped)
-    emulation = Emulation(namespaces, preview_nodes, tuple(notices), partial(plan_faults, namespaces))
+    emulation = Emulation(namespaces.place, preview_nodes, tuple(notices), partial(plan_faults, namespaces))
     return emulation, reader.problems
 
 
@@ -84,8 +103,6 @@ class RunFaults:
 
 
 class _Reader(Struct, frozen=True):
-    """Reads the options and collects their problems."""
-
     options: RunOptions
     tasks: Mapping[str, Task]
     problems: list[Problem]
@@ -96,28 +113,24 @@ class _Reader(Struct, frozen=True):
 
     def faults(self) -> tuple[NodeFault, ...]:
         """The requested faults, each with its step."""
-        ordered: list[tuple[Kind, str]] = [("kill", text) for text in self.options.kill]
+        ordered: list[tuple[NodeFaultKind, str]] = [("kill", text) for text in self.options.kill]
         ordered += [("drop-link", text) for text in self.options.drop_link]
         if self.options.kill and sys.platform != "linux":
             self.refuse("`--kill` finds a node's processes in `/proc`, which only Linux has", "leave it out")
         if self.options.drop_link and self.options.nodes != "namespaces":
-            self.refuse(
-                "`--drop-link` cuts a node's link, and instances that are only processes have none",
-                "add `--nodes namespaces`",
-            )
-        faults = []
-        for kind, text in ordered:
-            try:
-                faults.append(self._read_fault(kind, text))
-            except OptionError as error:  # noqa: PERF203 - each is reported
-                self.refuse(str(error), error.help)
-        return tuple(faults)
+            message = "`--drop-link` cuts a node's link, and instances that are only processes have none"
+            self.refuse(message, "add `--nodes namespaces`")
+        return tuple(fault for kind, text in ordered if (fault := self._read_fault(kind, text)) is not None)
 
-    def _read_fault(self, kind: Kind, text: str) -> NodeFault:
-        fault = assign_step(parse_fault(kind, text), self.tasks)
+    def _read_fault(self, kind: NodeFaultKind, text: str) -> NodeFault | None:
+        try:
+            fault = assign_step(parse_fault(kind, text), self.tasks)
+        except OptionError as error:
+            self.refuse(str(error), error.help)
+            return None
         if kind == "drop-link" and self.tasks[fault.step or ""].instance_count == 1:
             message = f"`{fault.option}`: step `{fault.step}` has one instance, so it has no link"
-            raise OptionError(message, "give it several instances, or use `--kill`")
+            self.refuse(message, "give it several instances, or use `--kill`")
         return fault
 
     def rehearsal(self) -> None:
@@ -135,10 +148,8 @@ class _Reader(Struct, frozen=True):
         if self.options.link is None:
             return None
         if self.options.nodes != "namespaces":
-            self.refuse(
-                "`--link` shapes links between nodes, and instances that are only processes have none",
-                "add `--nodes namespaces`",
-            )
+            message = "`--link` shapes links between nodes, and instances that are only processes have none"
+            self.refuse(message, "add `--nodes namespaces`")
         try:
             return parse_link(self.options.link)
         except OptionError as error:

@@ -18,11 +18,7 @@ import signal
 import sys
 from typing import NoReturn
 
-KINDS = {
-    "net": 0x40000000,
-    "uts": 0x04000000,
-    "mnt": 0x00020000,
-}  # linux/sched.h; mnt is last because it hides paths
+KINDS = {"net": 0x40000000, "uts": 0x04000000, "mnt": 0x00020000}  # linux/sched.h; mnt, last, hides paths
 DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)  # Python ignores or handles these; exec keeps that
 
 

@@ -114,17 +114,11 @@ def look() -> dict[str, str | None]:
         return {**reasons, "nodes": str(error)}
     bucket = ["tbf", "rate", "1gbit", "burst", "131072b", "latency", "50ms"]
     for part, words in (("rate", bucket), ("delay", ["netem", "delay", "1ms"])):
-        reasons[part] = trial(words)
+        try:
+            run("tc", [["qdisc", "replace", "dev", "eth0", "root", *words]])
+        except MakeError as error:  # noqa: PERF203 - one for each part
+            reasons[part] = str(error)
     return reasons
-
-
-def trial(words: Sequence[str]) -> str | None:
-    """Try to shape a device; None if that works, else the reason why not."""
-    try:
-        run("tc", [["qdisc", "replace", "dev", "eth0", "root", *words]])
-    except MakeError as error:
-        return str(error)
-    return None
 
 
 def run(program: str, commands: Sequence[Sequence[str]]) -> None:
@@ -149,13 +143,9 @@ def run(program: str, commands: Sequence[Sequence[str]]) -> None:
             f"`{program}` {getattr(error, 'strerror', None) or 'does not answer'}".lower()
         ) from None
     if done.returncode != 0:
-        raise MakeError(f"`{program}` says: {complaint(done.stderr)}")
-
-
-def complaint(stderr: str) -> str:
-    """The first line of an error output, without its prefix."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return (lines[0] if lines else "nothing").removeprefix("RTNETLINK answers: ").removeprefix("Error: ")
+        first = done.stderr.strip().partition("\n")[0].rstrip() or "nothing"
+        complaint = first.removeprefix("RTNETLINK answers: ").removeprefix("Error: ")
+        raise MakeError(f"`{program}` says: {complaint}")
 
 
 def unshare(kinds: int) -> None:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 from lsprotocol import types
 
 from worldsize.base.problem import Fix
 from worldsize.base.source import Source
+from worldsize.checking.fixing import apply_fixes, apply_script_fixes, fix
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.suppress import UNSUPPRESSABLE
-from worldsize.fixing.apply import apply_fixes, apply_script_fixes, fix
 from worldsize.lsp.analysis import Analysis
 from worldsize.lsp.buffers import Buffer, Buffers, Session
 from worldsize.lsp.positions import find_difference
 
 FIX_ALL = "source.fixAll.worldsize"
-KINDS = [types.CodeActionKind.QuickFix, FIX_ALL]
 _SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\]")
-SOURCE = "worldsize"
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
@@ -39,28 +37,24 @@ def list_actions(session: Session, buffer: Buffer, params: types.CodeActionParam
     wanted = params.context.only
     actions: list[types.CodeAction] = []
     real = os.path.realpath(buffer.path)
-    if _is_wanted(types.CodeActionKind.QuickFix, wanted):
-        seen: set[tuple[object, ...]] = set()
+    if _is_wanted(types.CodeActionKind.QuickFix.value, wanted):
+        findings: dict[object, tuple[Diagnostic, Analysis]] = {}
         for analysis in analyses:
             for finding in _find_in_range(analysis, buffers, real, params.range):
-                key = (*finding.sort_key, finding.span)
-                if key not in seen:
-                    seen.add(key)
-                    actions += _fix(finding, analysis, buffers)
-                    actions += _suppress(finding, analysis, buffers)
+                findings.setdefault((*finding.sort_key, finding.span), (finding, analysis))
+        for finding, analysis in findings.values():
+            actions += _fix(finding, analysis, buffers)
+            actions += _suppress(finding, analysis, buffers)
     if _is_wanted(FIX_ALL, wanted):
         current = next((analysis for analysis in analyses if os.path.realpath(analysis.path) == real), None)
         actions += _fix_all(current, buffers) if current is not None else []
     return sorted(actions, key=lambda action: not action.is_preferred)
 
 
-def _is_wanted(kind: str, only: object) -> bool:
+def _is_wanted(kind: str, only: Sequence[str] | None) -> bool:
     """Whether a kind, or one that contains it, was asked for."""
-    if not isinstance(only, list | tuple) or not only:
-        return True
-    names = [kind.value if isinstance(kind, types.CodeActionKind) else str(kind) for kind in only]
-    text = kind.value if isinstance(kind, types.CodeActionKind) else kind
-    return any(not name or text == name or text.startswith(f"{name}.") for name in names)
+    names = [str(getattr(name, "value", name)) for name in only or ()]
+    return not names or any(not name or f"{kind}.".startswith(f"{name}.") for name in names)
 
 
 def _find_in_range(
@@ -72,12 +66,8 @@ def _find_in_range(
         place = buffers.positions.span_to_range(
             find_source(finding.span.path, analysis, buffers), finding.span
         )
-        if _pair(place.start) <= _pair(range_.end) and _pair(range_.start) <= _pair(place.end):
+        if place.start <= range_.end and range_.start <= place.end:
             yield finding
-
-
-def _pair(position: types.Position) -> tuple[int, int]:
-    return position.line, position.character
 
 
 def _fix(finding: Diagnostic, analysis: Analysis, buffers: Buffers) -> Iterator[types.CodeAction]:
@@ -180,14 +170,8 @@ def _fix_all(analysis: Analysis, buffers: Buffers) -> list[types.CodeAction]:
         return []
     source = buffers.read(analysis.path)
     fixed = fix([analysis.path], write=False, texts=analysis.texts)
-    change = next(
-        (
-            change
-            for change in fixed.changes
-            if os.path.realpath(change.path) == os.path.realpath(analysis.path)
-        ),
-        None,
-    )
+    real = os.path.realpath(analysis.path)
+    change = next((change for change in fixed.changes if os.path.realpath(change.path) == real), None)
     if source is None or change is None:
         return []
     edit = make_edit(buffers, source, change.after.decode("utf-8-sig"))
@@ -223,7 +207,7 @@ def convert_finding(finding: Diagnostic, analysis: Analysis, buffers: Buffers) -
         severity=_SEVERITIES[finding.severity],
         code=finding.code,
         code_description=types.CodeDescription(finding.docs) if finding.docs else None,
-        source=SOURCE,
+        source="worldsize",
         tags=_list_tags(finding) or None,
         related_information=related or None,
         data={"slug": finding.slug, "confidence": finding.confidence, "fix": finding.fix_safety},
@@ -242,13 +226,3 @@ def _list_tags(finding: Diagnostic) -> list[types.DiagnosticTag]:
     if any(word in finding.slug for word in _DEPRECATED):
         return [types.DiagnosticTag.Deprecated]
     return []
-
-
-def merge_unique(groups: Iterable[list[types.Diagnostic]]) -> list[types.Diagnostic]:
-    """The diagnostics of one file from the checks of several, each once."""
-    unique: dict[object, types.Diagnostic] = {}
-    for finding in (diagnostic for group in groups for diagnostic in group):
-        start, end = finding.range.start, finding.range.end
-        key = (start.line, start.character, end.line, end.character, finding.code, finding.message)
-        unique.setdefault(key, finding)
-    return list(unique.values())

@@ -6,7 +6,6 @@ import gc
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -18,7 +17,7 @@ from worldsize.checking.selection import EVERYTHING
 from worldsize.checking.stages import CheckRun
 from worldsize.documents import yaml
 from worldsize.documents.yaml import Document
-from worldsize.planning.model import Plan
+from worldsize.planning.model import Plan, StepPlan
 
 NOT_OURS = Report((), {}, ())
 
@@ -43,6 +42,10 @@ class Analysis(Struct, eq=False):
         """The plan of a spec without errors."""
         planned = self.run.planned.get(self.document.path) if self.run is not None else None
         return planned.plan if planned is not None else None
+
+    def find_plan(self, step: str | None) -> StepPlan | None:
+        """The plan of a step."""
+        return self.plan.steps.get(step) if self.plan is not None and step is not None else None
 
     def has_read(self, real: str) -> bool:
         """Whether a file, its links resolved, had a part in the result."""
@@ -75,7 +78,8 @@ def is_ours(document: Document) -> bool:
     if discover.recognise_kind(document, named=False) is not None:
         return True
     first = root.items[0] if isinstance(root, yaml.Sequence) and root.items else None
-    return isinstance(first, yaml.Mapping) and "azureml" in str(_text(first.get("$schema")))
+    schema = first.get("$schema") if isinstance(first, yaml.Mapping) else None
+    return isinstance(schema, yaml.Scalar) and "azureml" in schema.text
 
 
 def is_excluded(path: str) -> bool:
@@ -90,7 +94,3 @@ def is_excluded(path: str) -> bool:
         if excluded is not None and excluded.covers(discover.find_location(path)):
             return True
     return False
-
-
-def _text(node: Any) -> str | None:
-    return node.text if isinstance(node, yaml.Scalar) else None

@@ -13,11 +13,12 @@ from msgspec import Struct
 
 from worldsize.azureml.model import Port
 from worldsize.azureml.references import is_file, local_path
+from worldsize.base.resources import built_in_files
+from worldsize.base.source import Source
 from worldsize.checking.discover import SETTINGS
 from worldsize.data.tables import read_table
 from worldsize.facts import curated, vm_sizes
 from worldsize.lsp import hover
-from worldsize.lsp.analysis import Analysis
 from worldsize.lsp.buffers import YAML, Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Outline, find_parent, measure_indent, read_outline
@@ -25,7 +26,6 @@ from worldsize.lsp.outline import Path as KeyPath
 from worldsize.lsp.positions import find_line
 from worldsize.lsp.schemas import SchemaView, open_schema
 from worldsize.planning import quantities
-from worldsize.resolving.components import built_in_files
 from worldsize.rules import registry
 from wsshards.errors import UserError
 from wssources.formats import TABLES
@@ -48,7 +48,6 @@ _ENDINGS = {"uses": YAML, "component": YAML, "trial": YAML, "code": (), "conda_f
 _WORD_AFTER = re.compile(r"[\w.$/:@-]*")
 _KEY_AFTER = re.compile(r"[\w$-]*")
 _EXPRESSION = re.compile(r"\$\{\{\s*(?P<name>[^\s{}]*)\Z")
-_INDENT = re.compile(r"[ \t]*")
 _DASHES = re.compile(r"(?:-[ \t]+)*")
 
 
@@ -61,34 +60,28 @@ def complete(session: Session, buffer: Buffer, params: types.CompletionParams) -
     cursor = find_cursor(text, offset)
     if cursor.kind == "comment":
         return _complete_code(session, buffer, cursor, offset)
-    names = Names(buffer.path, _without_line(text, offset), session.buffers)
-    if not names.kind:
-        names = Names(buffer.path, text, session.buffers)
+    whole = Names(session, buffer, buffer.source)
+    without_line = Names(session, buffer, Source(buffer.path, _without_line(text, offset)))
+    names = without_line if without_line.kind else whole
     if not names.kind:
         return None
-    schema = open_schema(names.kind, Names(buffer.path, text, session.buffers).outline)
+    schema = open_schema(names.kind, whole.outline)
     if cursor.in_expression:
         items = list(_complete_expression(names, cursor, text[cursor.end :]))
     elif cursor.kind == "key":
         items = list(_complete_key(names, schema, cursor, text))
     else:
         line = text[find_line(text, offset)[0] : offset]
-        items, length = complete_script(names, cursor, line) if _is_command(cursor) else ([], 0)
+        items, length = complete_script(names, cursor, line) if cursor.path[-1:] == ("command",) else ([], 0)
         if items:
             return _place(items, session, buffer, offset - length, cursor.end)
-        items = list(_complete_value(session, buffer, names, schema, cursor))
+        items = list(_complete_value(names, schema, cursor))
     return _place(items, session, buffer, cursor.start, cursor.end)
-
-
-def _is_command(cursor: Cursor) -> bool:
-    return bool(cursor.path) and cursor.path[-1] == "command"
 
 
 def _without_line(text: str, offset: int) -> str:
     """The text without the line that is typed, if it is only a part of an entry."""
-    start = text.rfind("\n", 0, offset) + 1
-    end = text.find("\n", offset)
-    end = len(text) if end < 0 else end
+    start, end = find_line(text, offset)
     return f"{text[:start]}{text[end:]}" if "{" not in text[start:end] else text
 
 
@@ -136,8 +129,7 @@ def _complete_expression(names: Names, cursor: Cursor, after: str) -> Iterator[t
     step = names.find_step(cursor.path)
     closing = "" if after.lstrip().startswith("}}") else "}}"
     targets: dict[str, str] = {}
-    is_own_scope = not cursor.path or cursor.path[-1] in ("command", "environment_variables")
-    is_own_scope = is_own_scope or "environment_variables" in cursor.path
+    is_own_scope = cursor.path[-1:] in ((), ("command",)) or "environment_variables" in cursor.path
     if is_own_scope or names.kind.endswith("-component") or names.kind == "command-job":
         targets |= dict(names.list_own_ports(step))
     if not is_own_scope or names.is_spec:
@@ -154,8 +146,8 @@ def _complete_key(
     path, step = cursor.path, names.find_step(cursor.path)
     written = set(names.outline.children(path))
     colon = "" if text[cursor.end : cursor.end + 1] == ":" else ": "
-    if step is not None and len(path) == 3 and path[2] in (names.inputs_key, "outputs"):
-        side = "outputs" if path[2] == "outputs" else "inputs"
+    side = names.find_side(path) if len(path) == 3 else None
+    if step is not None and side is not None:
         ports = names.list_ports(step, side)
         for name, port in sorted(ports.items(), key=lambda item: _is_given_anyway(item[1])):
             if port is not None and name not in written and not name.startswith(_TOLD):
@@ -198,13 +190,13 @@ def _describe_port_item(port: Port, colon: str) -> types.CompletionItem:
 
 
 def _complete_value(
-    session: Session, buffer: Buffer, names: Names, schema: SchemaView | None, cursor: Cursor
+    names: Names, schema: SchemaView | None, cursor: Cursor
 ) -> Iterator[types.CompletionItem]:
     path, step = cursor.path, names.find_step(cursor.path)
     key = path[-1] if path else ""
     yield from complete_path(names, cursor)
     if key in _SIZE_KEYS:
-        yield from _list_sizes(session, buffer)
+        yield from _list_sizes(names)
     elif key == "uses" and names.is_spec:
         for name in built_in_files():
             yield types.CompletionItem(name, kind=Kind.Module, detail="built-in component")
@@ -215,7 +207,7 @@ def _complete_value(
     elif key == "environment" and names.kind != "settings":
         yield from _list_environments()
     elif step is not None and len(path) == 4 and path[2] == names.inputs_key:
-        yield from complete_column(names, session.recall_resolved(buffer), step, cursor)
+        yield from _complete_column(names, step, cursor)
         yield from _complete_input(names, step, str(key), cursor)
     elif schema is not None:
         for word in schema.list_values(path):
@@ -242,11 +234,8 @@ def _list_environments() -> Iterator[types.CompletionItem]:
     for name in curated.names():
         reference = f"azureml://registries/azureml/environments/{name}"
         environment = curated.lookup(reference)
-        packages = (
-            ", ".join(f"`{requirement}`" for requirement in environment.requirements)
-            if environment is not None
-            else ""
-        )
+        requirements = environment.requirements if environment is not None else ()
+        packages = ", ".join(f"`{requirement}`" for requirement in requirements)
         yield types.CompletionItem(
             f"{reference}/versions/",
             kind=Kind.Module,
@@ -255,8 +244,8 @@ def _list_environments() -> Iterator[types.CompletionItem]:
         )
 
 
-def _list_sizes(session: Session, buffer: Buffer) -> Iterator[types.CompletionItem]:
-    run = session.recall_resolved(buffer).run
+def _list_sizes(names: Names) -> Iterator[types.CompletionItem]:
+    run = names.session.recall_resolved(names.buffer).run
     learned = run.context.vm_sizes if run is not None else vm_sizes.NOT_LEARNED
     for name in vm_sizes.names(learned):
         size = vm_sizes.lookup(name, learned)
@@ -277,24 +266,23 @@ def _markdown(text: str | None) -> types.MarkupContent | None:
 _ONE, _MANY = frozenset({"split_by", "split_time", "text"}), frozenset({"features", "label"})
 
 
-def complete_column(
-    names: Names, analysis: Analysis, step: str, cursor: Cursor
-) -> Iterator[types.CompletionItem]:
+def _complete_column(names: Names, step: str, cursor: Cursor) -> Iterator[types.CompletionItem]:
     """The columns that an input may name; in a list, for the one that is being typed."""
     key = str(cursor.path[-1])
     is_of_table = names.outline.value(names.steps_key, step, "uses") == "shard_data"
-    if analysis.run is None or not is_of_table or (key not in _ONE and key not in _MANY):
+    run = names.session.recall_resolved(names.buffer).run
+    if run is None or not is_of_table or (key not in _ONE and key not in _MANY):
         return
     data = (names.steps_key, step, names.inputs_key, "data")
     place = names.outline.value(*data, "path") or names.outline.value(*data)
-    path = local_path(place, Path(names.path).parent) if place else None
-    if path is None or path.suffix.lower() not in TABLES or not analysis.run.context.inside(path):
+    path = local_path(place, names.folder) if place else None
+    if path is None or path.suffix.lower() not in TABLES or not run.context.inside(path):
         return
     before = cursor.typed[: cursor.typed.rfind(",") + 1] if key in _MANY else ""
     columns = before.split(",")
     for name in _list_columns(path)[:_MOST]:
         if name not in columns and _PLAIN.fullmatch(name):
-            yield types.CompletionItem(before + name, kind=types.CompletionItemKind.Field, detail="column")
+            yield types.CompletionItem(before + name, kind=Kind.Field, detail="column")
 
 
 def _list_columns(path: Path) -> tuple[str, ...]:
@@ -316,9 +304,8 @@ def complete_path(names: Names, cursor: Cursor) -> Iterator[types.CompletionItem
     key = str(cursor.path[-1]) if cursor.path else ""
     if key in _ENDINGS and (cursor.typed.startswith((".", "/")) or (key == "code" and not cursor.typed)):
         no_components = (f"./{Path(names.path).name}", *(f"./{name}" for name in SETTINGS))
-        for item in _list_entries(
-            Path(names.path).parent, cursor.typed or "./", _ENDINGS[key], key == "code"
-        ):
+        folder, typed = names.folder, cursor.typed or "./"
+        for item in _list_entries(folder, typed, _ENDINGS[key], only_folders=key == "code"):
             if item.label not in no_components:
                 yield item
 
@@ -332,14 +319,15 @@ def complete_script(names: Names, cursor: Cursor, line: str) -> tuple[list[types
     word = match.group() if match is not None else ""
     if not _LAUNCHER.search(line[: len(line) - len(word)]):
         return [], 0
-    folder = Path(names.path).parent
+    folder = names.folder
     code = names.outline.value(*cursor.path[:-1], "code")
     place = local_path(code, folder) if code else folder
-    return list(_list_entries(place, word, _SCRIPTS, False)) if place is not None else [], len(word)
+    entries = _list_entries(place, word, _SCRIPTS, only_folders=False) if place is not None else ()
+    return list(entries), len(word)
 
 
 def _list_entries(
-    folder: Path, typed: str, endings: tuple[str, ...], only_folders: bool
+    folder: Path, typed: str, endings: tuple[str, ...], *, only_folders: bool
 ) -> Iterator[types.CompletionItem]:
     """The entries of the folder that a typed path leads to; folders go on with a slash."""
     start = typed[: typed.rfind("/") + 1]
@@ -353,12 +341,9 @@ def _list_entries(
     for name in [entry for entry in entries if not entry.startswith((".", "__"))][:_MOST_FILES]:
         is_folder = not is_file(place / name)
         if is_folder or (not only_folders and name.lower().endswith(endings)):
-            kind = types.CompletionItemKind.Folder if is_folder else types.CompletionItemKind.File
+            kind = Kind.Folder if is_folder else Kind.File
             text = f"{start}{name}{'/' if is_folder and not only_folders else ''}"
             yield types.CompletionItem(text, kind=kind)
-
-
-Half = Literal["key", "value", "comment"]
 
 
 class Cursor(Struct, frozen=True):
@@ -390,17 +375,12 @@ def find_cursor(text: str, offset: int) -> Cursor:
         return Cursor("comment", (), line_start + comment, offset, line[comment:])
     path, start, is_key = _find_token(outline, line, line_start, offset)
     if expression is not None:
-        end = _end(text, offset, is_key=False)
+        end = _match_end(_WORD_AFTER, text, offset)
         start = line_start + expression.start("name")
         return Cursor("value", path, start, end, text[start:offset], in_expression=True)
-    end = _end(text, offset, is_key=is_key)
+    end = _match_end(_KEY_AFTER if is_key else _WORD_AFTER, text, offset)
     kind: Literal["key", "value"] = "key" if is_key else "value"
     return Cursor(kind, path, start, end, text[start:offset], in_flow=bool(outline.brackets))
-
-
-def _end(text: str, offset: int, *, is_key: bool) -> int:
-    match = (_KEY_AFTER if is_key else _WORD_AFTER).match(text, offset)
-    return offset if match is None else match.end()
 
 
 def _find_comment_start(line: str) -> int | None:
@@ -423,12 +403,11 @@ def _find_token(outline: Outline, line: str, line_start: int, offset: int) -> tu
         start = bracket.start
         while start < offset and outline.text[start] in " \t\r\n\"'":
             start += 1
-        if bracket.value_path is None:
-            return bracket.path, start, True
-        return bracket.value_path, start, False
+        is_key = bracket.value_path is None
+        return bracket.value_path or bracket.path, start, is_key
     if outline.block is not None and line_start > outline.block[2]:
         return outline.block[1], offset - len(line.rsplit(" ", maxsplit=1)[-1]), False
-    indent = _match_end(_INDENT, line, 0)
+    indent = len(line) - len(line.lstrip(" \t"))
     content = _match_end(_DASHES, line, indent)
     last = next(reversed(outline.entries.values()), None)
     if last is not None and last.key_end > last.key_start >= line_start and last.value_start <= offset:

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from lsprotocol import types
 
+from worldsize.azureml import cron
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Port
 from worldsize.base.wording import plural, show_number
@@ -23,7 +24,6 @@ from worldsize.planning.model import Derivation, StepPlan
 from worldsize.planning.plan_text import list_rows
 from worldsize.rules import pages, registry
 from worldsize.rules.registry import Rule
-from worldsize.spec import cron
 
 _CRON = frozenset({("schedule", "cron"), ("trigger", "expression")})  # in a spec, and in a schedule
 
@@ -32,22 +32,19 @@ def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.
     """Describe the word at a position; None if nothing is known about it."""
     if not buffer.is_yaml:
         return None
-    text = buffer.source.text
+    names = Names(session, buffer, buffer.source)
     offset = session.buffers.positions.to_offset(buffer.source, params.position)
-    code = find_code(text, offset)
+    code = find_code(names.text, offset)
     if code is not None:
-        rule = registry.find(code.text)
-        return None if rule is None else _show(session, buffer, describe_rule(rule), code.start, code.end)
-    names = Names(buffer.path, text, session.buffers)
-    described = _describe_place(session, buffer, names, offset) if names.kind else None
-    return _show(session, buffer, *described) if described is not None else None
+        rule = registry.find(code.group())
+        return None if rule is None else _show(names, describe_rule(rule), *code.span())
+    described = _describe_place(names, offset) if names.kind else None
+    return _show(names, *described) if described is not None else None
 
 
-def _describe_place(
-    session: Session, buffer: Buffer, names: Names, offset: int
-) -> tuple[str, int, int] | None:
+def _describe_place(names: Names, offset: int) -> tuple[str, int, int] | None:
     """The description of a place, and its range."""
-    analysis = session.recall_resolved(buffer)
+    analysis = names.session.recall_resolved(names.buffer)
     entry = names.outline.at(offset)
     expression = find_expression(names.text, offset)
     if expression is not None:
@@ -64,9 +61,8 @@ def _describe_place(
     return (content, start, end) if content else None
 
 
-def _show(session: Session, buffer: Buffer, text: str, start: int, end: int) -> types.Hover:
-    content = types.MarkupContent(types.MarkupKind.Markdown, text)
-    return types.Hover(content, session.buffers.positions.to_range(buffer.source, start, end))
+def _show(names: Names, text: str, start: int, end: int) -> types.Hover:
+    return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), names.to_range(start, end))
 
 
 def _describe_value(names: Names, analysis: Analysis, entry: Entry) -> str | None:
@@ -106,26 +102,24 @@ def _describe_key(names: Names, analysis: Analysis, path: Path) -> str | None:
     step = names.find_step(path)
     parts = []
     if step is not None and len(path) == 2:
-        plan = analysis.plan.steps.get(step) if analysis.plan is not None else None
+        plan = analysis.find_plan(step)
         parts += [describe_step(plan)] if plan is not None else []
         component = names.read_component(step) if plan is None else None
         parts += [describe_component(component, step)] if component is not None else []
-    elif step is not None and len(path) == 4 and path[2] in (names.inputs_key, "outputs"):
-        side = "outputs" if path[2] == "outputs" else "inputs"
-        port = names.list_ports(step, side).get(str(path[3]))
-        parts += [describe_port(port)] if port is not None else []
+    elif (port := names.find_port(path)) is not None:
+        parts.append(describe_port(port))
     if not parts:
         schema = open_schema(names.kind, names.outline)
         text = schema.describe(path) if schema is not None else None
         parts += [f"**{path[-1]}**\n\n{text}"] if text else []
-    rows = _find_derivations(analysis, step, str(path[-1])) if step is not None and len(path) > 2 else []
+    rows = _find_derivations(analysis, step, str(path[-1])) if len(path) > 2 else []
     parts += [describe_derivations(rows)] if rows else []
     return "\n\n---\n\n".join(parts) or None
 
 
-def _find_derivations(analysis: Analysis, step: str, quantity: str) -> list[Derivation]:
+def _find_derivations(analysis: Analysis, step: str | None, quantity: str) -> list[Derivation]:
     """The rows of a step's plan for a quantity."""
-    plan = analysis.plan.steps.get(step) if analysis.plan is not None else None
+    plan = analysis.find_plan(step)
     return [row for row in plan.derivations if row.quantity == quantity] if plan is not None else []
 
 
@@ -134,7 +128,7 @@ def _describe_expression(names: Names, analysis: Analysis, expression: Expressio
     if expression.scope == "plan" and step is not None:
         quantity = expression.parts[-1]
         rows = _find_derivations(analysis, step, quantity)
-        plan = analysis.plan.steps.get(step) if analysis.plan is not None else None
+        plan = analysis.find_plan(step)
         if rows:
             return describe_derivations(rows)
         if plan is not None and quantity in plan.inputs:

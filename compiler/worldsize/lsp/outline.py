@@ -7,7 +7,6 @@ style and brackets in flow style, skips what it does not understand, and never f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -103,18 +102,11 @@ def unquote(text: str) -> str:
 def read_outline(text: str) -> Outline:
     """Read the keys of a text."""
     outline = Outline(text)
-    for start, end in _lines(text):
-        _read_line(outline, start, end)
-    return outline
-
-
-def _lines(text: str) -> Iterator[tuple[int, int]]:
     start = 0
-    while start <= len(text):
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        yield start, end
-        start = end + 1
+    for line in text.split("\n"):
+        _read_line(outline, start, start + len(line))
+        start += len(line) + 1
+    return outline
 
 
 def _read_line(outline: Outline, start: int, end: int) -> None:
@@ -296,8 +288,6 @@ def _finish_entry(outline: Outline, position: int) -> None:
 
 
 def _strip(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start] in " \t\r\n":
-        start += 1
-    while end > start and text[end - 1] in " \t\r\n":
-        end -= 1
-    return start, end
+    content = text[start:end].lstrip(" \t\r\n")
+    start = end - len(content)
+    return start, start + len(content.rstrip(" \t\r\n"))

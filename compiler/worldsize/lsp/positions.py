@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+import sys
+from collections.abc import Iterator
 
 from lsprotocol import types
 from msgspec import Struct
@@ -79,14 +80,6 @@ def find_difference(before: str, after: str) -> tuple[int, int, str]:
     return start, len(before) - tail, after[start : len(after) - tail]
 
 
-class Place(NamedTuple):
-    """A word with its range in the text."""
-
-    text: str
-    start: int
-    end: int
-
-
 def find_line(text: str, offset: int) -> tuple[int, int]:
     """Start and end of the line of an offset."""
     start = text.rfind("\n", 0, offset) + 1
@@ -96,28 +89,23 @@ def find_line(text: str, offset: int) -> tuple[int, int]:
 
 def find_expression(text: str, offset: int) -> tuple[Expression, int] | None:
     """The ``${{…}}`` around an offset, and the index of its dotted part there."""
-    start, end = find_line(text, offset)
-    for match in _EXPRESSION.finditer(text, start, end):
-        if match.start() <= offset <= match.end():
-            expression = Expression(match["name"], match.start(), match.end(), match.start("name"))
-            position = min(max(offset, match.start("name")), match.end("name"))
-            return expression, match["name"].count(".", 0, position - match.start("name"))
+    for expression in list_expressions(text, *find_line(text, offset)):
+        if expression.start <= offset <= expression.end:
+            position = min(max(offset - expression.name_start, 0), len(expression.name))
+            return expression, expression.name.count(".", 0, position)
     return None
 
 
-def find_code(text: str, offset: int) -> Place | None:
+def find_code(text: str, offset: int) -> re.Match[str] | None:
     """The code in ``# worldsize: ignore[…]`` at an offset."""
-    start, end = find_line(text, offset)
-    for match in _CODES.finditer(text, start, end):
+    for match in _CODES.finditer(text, *find_line(text, offset)):
         for word in _WORD.finditer(text, *match.span("codes")):
             if word.start() <= offset <= word.end():
-                return Place(word.group(), *word.span())
+                return word
     return None
 
 
-def list_expressions(text: str) -> list[Expression]:
-    """All ``${{…}}`` of a text."""
-    return [
-        Expression(match["name"], match.start(), match.end(), match.start("name"))
-        for match in _EXPRESSION.finditer(text)
-    ]
+def list_expressions(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[Expression]:
+    """All ``${{…}}`` of a text, or of a part of it."""
+    for match in _EXPRESSION.finditer(text, start, end):
+        yield Expression(match["name"], match.start(), match.end(), match.start("name"))

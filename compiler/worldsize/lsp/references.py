@@ -10,7 +10,7 @@ from pygls.exceptions import JsonRpcException
 
 from worldsize.azureml.binding import Expression
 from worldsize.lsp.buffers import Buffer, Session
-from worldsize.lsp.names import Names
+from worldsize.lsp.names import Names, open_names
 from worldsize.lsp.outline import Path
 from worldsize.lsp.positions import find_expression, list_expressions
 
@@ -36,7 +36,7 @@ def find_uses(names: Names, offset: int) -> Uses | None:
     """The name at an offset, as a key or in a binding; None where none is defined in this document."""
     path = _find_path(names, offset)
     entry = names.outline.entries.get(path) if path is not None else None
-    if path is None or entry is None or not names.kind:
+    if path is None or entry is None:
         return None
     quoted = names.text[entry.key_start] in "\"'"
     ranges = [(entry.key_start + quoted, entry.key_end - quoted)]
@@ -44,12 +44,6 @@ def find_uses(names: Names, offset: int) -> Uses | None:
         ranges += [span for target, span in _list_targets(names, expression) if target == path]
     here = next((place for place in ranges if place[0] <= offset <= place[1]), None)
     return Uses(path, here, ranges) if here is not None else None
-
-
-def find_owner(names: Names, path: Path) -> str | None:
-    """The component that an input or output of a step belongs to, as the step names it."""
-    reference = names.find_reference(str(path[1])) if len(path) == 4 else None
-    return reference[0] if reference is not None else None
 
 
 def _find_path(names: Names, offset: int) -> Path | None:
@@ -66,8 +60,8 @@ def _find_path(names: Names, offset: int) -> Path | None:
 
 def _is_name(names: Names, path: Path) -> bool:
     """Whether a key is the name of a step, or of an input or output of the document or a step."""
-    if len(path) == 4 and path[0] == names.steps_key:
-        return path[2] in (names.inputs_key, "outputs")
+    if len(path) == 4:
+        return names.find_side(path) is not None
     return len(path) == 2 and path[0] in (names.steps_key, "inputs", "outputs")
 
 
@@ -80,19 +74,15 @@ def _list_targets(names: Names, expression: Expression) -> list[tuple[Path, tupl
             ((names.steps_key, expression.step), expression.part_range(2))
         ]
         if side is not None and port is not None and last == 4:
-            key = names.inputs_key if side == "inputs" else "outputs"
-            targets.append(((names.steps_key, expression.step, key, port), expression.part_range(4)))
+            path = (names.steps_key, expression.step, names.key_of(side), port)
+            targets.append((path, expression.part_range(4)))
         return targets
     if side is None or port is None or "." in port:
         return []
-    if expression.scope == f"parent.{side}":
-        return [((side, port), expression.part_range(last))]
-    place = names.outline.at(expression.start)
+    place = names.outline.at(expression.start) if expression.scope != f"parent.{side}" else None
     step = names.find_step(place[0].path) if place is not None else None
-    if step is None:
-        return [((side, port), expression.part_range(last))]
-    key = names.inputs_key if side == "inputs" else "outputs"
-    return [((names.steps_key, step, key, port), expression.part_range(last))]
+    target: Path = (side, port) if step is None else (names.steps_key, step, names.key_of(side), port)
+    return [(target, expression.part_range(last))]
 
 
 class RefusedError(JsonRpcException):
@@ -102,10 +92,10 @@ class RefusedError(JsonRpcException):
     MESSAGE = "the name cannot be changed"
 
 
-def _find(session: Session, buffer: Buffer, position: types.Position) -> tuple[Names, Uses | None]:
-    names = Names(buffer.path, buffer.source.text, session.buffers)
-    offset = session.buffers.positions.to_offset(buffer.source, position)
-    return names, find_uses(names, offset) if buffer.is_yaml else None
+def _find(session: Session, buffer: Buffer, position: types.Position) -> tuple[Names, Uses] | None:
+    opened = open_names(session, buffer, position)
+    uses = find_uses(*opened) if opened is not None else None
+    return (opened[0], uses) if opened is not None and uses is not None else None
 
 
 def prepare_rename(
@@ -116,12 +106,12 @@ def prepare_rename(
     Raises:
         RefusedError: The name belongs to a component.
     """
-    names, uses = _find(session, buffer, params.position)
-    if uses is None:
+    named = _find(session, buffer, params.position)
+    if named is None:
         return None
+    names, uses = named
     _refuse_name_of_component(names, uses)
-    range_ = session.buffers.positions.to_range(buffer.source, *uses.here)
-    return types.PrepareRenamePlaceholder(range_, uses.name)
+    return types.PrepareRenamePlaceholder(names.to_range(*uses.here), uses.name)
 
 
 def rename(session: Session, buffer: Buffer, params: types.RenameParams) -> types.WorkspaceEdit | None:
@@ -130,24 +120,22 @@ def rename(session: Session, buffer: Buffer, params: types.RenameParams) -> type
     Raises:
         RefusedError: The name is none that it can have, is taken, or belongs to a component.
     """
-    names, uses = _find(session, buffer, params.position)
-    if uses is None:
+    named = _find(session, buffer, params.position)
+    if named is None:
         raise RefusedError(
             "there is no name to change here: put the cursor on that of a step, input or output"
         )
+    names, uses = named
     _refuse_name_of_component(names, uses)
     _refuse_new_name(names, uses, params.new_name)
-    positions = session.buffers.positions
-    edits = [
-        types.TextEdit(positions.to_range(buffer.source, *place), params.new_name) for place in uses.ranges
-    ]
+    edits = [types.TextEdit(names.to_range(*place), params.new_name) for place in uses.ranges]
     return types.WorkspaceEdit(changes={buffer.uri: edits})
 
 
 def _refuse_name_of_component(names: Names, uses: Uses) -> None:
-    owner = find_owner(names, uses.path)
-    if owner is not None:
-        raise RefusedError(f"`{uses.name}` is a name of the component `{owner}`: change it there")
+    reference = names.find_reference(str(uses.path[1])) if len(uses.path) == 4 else None
+    if reference is not None:
+        raise RefusedError(f"`{uses.name}` is a name of the component `{reference}`: change it there")
 
 
 def _refuse_new_name(names: Names, uses: Uses, new: str) -> None:
@@ -167,9 +155,79 @@ def find_references(
     session: Session, buffer: Buffer, params: types.ReferenceParams
 ) -> list[types.Location] | None:
     """Where a step, an input or an output is named."""
-    uses = _find(session, buffer, params.position)[1]
-    if uses is None:
+    named = _find(session, buffer, params.position)
+    if named is None:
         return None
+    names, uses = named
     ranges = uses.ranges if params.context.include_declaration else uses.ranges[1:]
-    positions = session.buffers.positions
-    return [types.Location(buffer.uri, positions.to_range(buffer.source, *place)) for place in ranges]
+    return [types.Location(buffer.uri, names.to_range(*place)) for place in ranges]
+
+
+_SECTIONS = {
+    "compute": types.SymbolKind.Object,
+    "inputs": types.SymbolKind.Field,
+    "outputs": types.SymbolKind.Interface,
+    "steps": types.SymbolKind.Function,
+    "jobs": types.SymbolKind.Function,
+}
+
+
+def list_symbols(
+    session: Session, buffer: Buffer, _params: types.DocumentSymbolParams
+) -> list[types.DocumentSymbol] | None:
+    """Steps with their inputs and outputs, those of the document, and compute profiles."""
+    names = Names(session, buffer, buffer.source)
+    return _Outline(names).list_sections() if buffer.is_yaml and names.kind else None
+
+
+class _Outline:
+    """One request."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.ends: dict[Path, int] = {}  # of a key with all that is below it
+        self.below: dict[Path, list[Path]] = {}
+        for path, entry in names.outline.entries.items():
+            self.below.setdefault(path[:-1], []).append(path)
+            for depth in range(1, min(len(path), 4) + 1):
+                above = path[:depth]
+                self.ends[above] = max(self.ends.get(above, 0), entry.value_end)
+
+    def list_sections(self) -> list[types.DocumentSymbol]:
+        return [
+            self.make(path, types.SymbolKind.Namespace, self.list_names(path, _SECTIONS[str(path[0])]))
+            for path in self.below.get((), [])
+            if path[0] in _SECTIONS and self.below.get(path)
+        ]
+
+    def list_names(self, section: Path, kind: types.SymbolKind) -> list[types.DocumentSymbol]:
+        return [
+            self.make(path, kind, self.list_ports(path) if kind == types.SymbolKind.Function else [])
+            for path in self.below.get(section, [])
+        ]
+
+    def list_ports(self, step: Path) -> list[types.DocumentSymbol]:
+        keys = ((self.names.inputs_key, types.SymbolKind.Field), ("outputs", types.SymbolKind.Interface))
+        return [self.make(path, kind, []) for key, kind in keys for path in self.below.get((*step, key), [])]
+
+    def make(
+        self, path: Path, kind: types.SymbolKind, children: list[types.DocumentSymbol]
+    ) -> types.DocumentSymbol:
+        entry = self.names.outline.entries[path]
+        start, end = entry.key_start, max(entry.key_end, self.ends[path])
+        return types.DocumentSymbol(
+            str(path[-1]) or "-",  # an editor refuses a symbol without a name
+            kind,
+            self.names.to_range(start, end),
+            self.names.to_range(start, max(start, entry.key_end)),
+            detail=self.describe(path),
+            children=children,
+        )
+
+    def describe(self, path: Path) -> str | None:
+        """The most useful detail of a name: its component, VM size, type or value."""
+        value = self.names.outline.value(*path) or ""
+        keys = ("uses", "component", "trial", "command", "instance_type", "type")
+        values = (self.names.outline.value(*path, key) for key in keys if len(path) == 2)
+        text = next((text for text in values if text), "" if value[:1] in ("{", "[", "|", ">") else value)
+        return " ".join(text.split())[:80] or None

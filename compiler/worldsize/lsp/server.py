@@ -10,7 +10,7 @@ import asyncio
 import importlib
 import logging
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -28,6 +28,16 @@ from worldsize.lsp.positions import Positions
 
 T = TypeVar("T")
 DELAY = 0.02  # seconds after a keystroke: keys that follow each other sooner are checked once
+
+
+def _call_feature(method: str) -> Any:
+    """A method of the protocol that only calls the feature of the server."""
+
+    @lsp_method(method)
+    def call(self: Any, params: Any) -> Generator[Any, Any, None]:
+        yield self.fm.features[method], (params,), None
+
+    return call
 
 
 class Protocol(LanguageServerProtocol):
@@ -55,20 +65,9 @@ class Protocol(LanguageServerProtocol):
         """Whether the client has said `shutdown`."""
         return bool(self._shutdown)
 
-    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(self, params: Any) -> Generator[Any, Any, None]:
-        """Only call the feature of the server."""
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_OPEN], (params,), None
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(self, params: Any) -> Generator[Any, Any, None]:
-        """Only call the feature of the server."""
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_CHANGE], (params,), None
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(self, params: Any) -> Generator[Any, Any, None]:
-        """Only call the feature of the server."""
-        yield self.fm.features[types.TEXT_DOCUMENT_DID_CLOSE], (params,), None
+    lsp_text_document__did_open = _call_feature(types.TEXT_DOCUMENT_DID_OPEN)
+    lsp_text_document__did_change = _call_feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    lsp_text_document__did_close = _call_feature(types.TEXT_DOCUMENT_DID_CLOSE)
 
 
 class Server(LanguageServer):
@@ -159,10 +158,8 @@ class Server(LanguageServer):
         return group_by_file(self.session.analyse(buffer), self.buffers)
 
     def _send(self, file: str) -> None:
-        from worldsize.lsp.actions import merge_unique  # as above
-
         buffer = self.buffers.at_path(file)
-        diagnostics = merge_unique(self.published[file].values())
+        diagnostics = _merge_unique(self.published[file].values())
         if not any(self.published[file].values()):
             self.published[file] = {key: [] for key in self.published[file] if key == file}
         self.text_document_publish_diagnostics(
@@ -172,6 +169,16 @@ class Server(LanguageServer):
                 version=buffer.version if buffer is not None else None,
             )
         )
+
+
+def _merge_unique(groups: Iterable[list[types.Diagnostic]]) -> list[types.Diagnostic]:
+    """The diagnostics of one file from the checks of several, each once."""
+    unique: dict[object, types.Diagnostic] = {}
+    for finding in (diagnostic for group in groups for diagnostic in group):
+        start, end = finding.range.start, finding.range.end
+        key = (start.line, start.character, end.line, end.character, finding.code, finding.message)
+        unique.setdefault(key, finding)
+    return list(unique.values())
 
 
 def make_server() -> Server:
@@ -287,7 +294,7 @@ _REQUESTS: dict[str, tuple[str, str, Any]] = {  # the module and function that a
     types.TEXT_DOCUMENT_CODE_ACTION: ("actions", "list_actions", _CODE_ACTION),
     types.TEXT_DOCUMENT_COMPLETION: ("completion", "complete", _COMPLETION),
     types.TEXT_DOCUMENT_DEFINITION: ("definition", "find_definition", None),
-    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: ("symbols", "list_symbols", None),
+    types.TEXT_DOCUMENT_DOCUMENT_SYMBOL: ("references", "list_symbols", None),
     types.TEXT_DOCUMENT_HOVER: ("hover", "hover", None),
     types.TEXT_DOCUMENT_PREPARE_RENAME: ("references", "prepare_rename", None),
     types.TEXT_DOCUMENT_REFERENCES: ("references", "find_references", None),

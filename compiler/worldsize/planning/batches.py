@@ -1,4 +1,8 @@
-"""Plans the batches of a training step from pinned values and what worked on the reference device."""
+"""Plans the batches of a training step from pinned values and what worked on the reference device.
+
+With ``b`` samples per device, ``a`` micro-batches and ``W`` replicas the global batch is ``G = b·a·W``.
+Source: DeepSpeed's identity, train_batch_size = micro_batch_per_gpu × gradient_accumulation_steps × GPUs.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from msgspec import Struct
 
 from worldsize.base.problem import Related
 from worldsize.base.wording import plural
-from worldsize.planning import batch
 from worldsize.planning.model import Notes
 from worldsize.spec.model import Located, Scale
+from wstrain.data import step_counts
 from wstrain.scaling import split_batch
 
 
@@ -53,7 +57,7 @@ def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
     total, gpus = scale.reference_batch_size, scale.reference_gpus
     if gpus is None or total.value % gpus.value == 0:
         return total.value // (gpus.value if gpus else 1)
-    near = " or ".join(str(value) for value in batch.nearest_multiples(total.value, gpus.value))
+    near = " or ".join(str(value) for value in nearest_multiples(total.value, gpus.value))
     message = f"reference `batch_size` {total.value} is not a multiple of {gpus.value} reference GPUs"
     help_ = f"write {near}, the batch of all reference GPUs together; or pin `batch_size_per_device`"
     notes.report(
@@ -65,7 +69,7 @@ def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
 def _forwards(scale: Scale, per_device: int, replicas: Replicas) -> Batches:
     pinned = scale.gradient_accumulation_steps
     accumulation = pinned.value if pinned else 1
-    return Batches(per_device, accumulation, batch.global_batch(per_device, accumulation, replicas.number))
+    return Batches(per_device, accumulation, global_batch(per_device, accumulation, replicas.number))
 
 
 def _backwards(
@@ -92,7 +96,7 @@ def _backwards(
 def _verify(
     pinned: Located[int], b: Located[int], a: Located[int], replicas: Replicas, notes: Notes
 ) -> tuple[int, int] | None:
-    product = batch.global_batch(b.value, a.value, replicas.number)
+    product = global_batch(b.value, a.value, replicas.number)
     if product == pinned.value:
         return b.value, a.value
     message = (
@@ -117,7 +121,7 @@ def _does_not_factor(
         related.append(Related(a.span, "accumulation"))
     unit = replicas.number * (b.value if b else a.value if a else 1)
     product = " × ".join(parts) + (f" = {unit}" if len(parts) > 1 else "")
-    near = " or ".join(str(value) for value in batch.nearest_multiples(pinned.value, unit))
+    near = " or ".join(str(value) for value in nearest_multiples(pinned.value, unit))
     message = f"`global_batch_size` is {pinned.value}, which is not a multiple of {product}"
     plural_ = "the nearest valid ones" if " or " in near else "the smallest valid one"
     notes.report("global-batch-does-not-factor", pinned.span, message, f"write {near}, {plural_}", *related)
@@ -130,7 +134,7 @@ def _warn_small(
     per_device, accumulation = shared
     if per_device * 2 > min(start, per_device * accumulation):
         return
-    near = " or ".join(str(value) for value in batch.nearest_multiples(pinned.value, start * replicas.number))
+    near = " or ".join(str(value) for value in nearest_multiples(pinned.value, start * replicas.number))
     message = (
         f"`global_batch_size` {pinned.value} leaves {per_device} per device in {accumulation} micro-batches:"
         f" {per_device * accumulation} per process has no larger divisor up to {start}"
@@ -167,3 +171,48 @@ def _explain(scale: Scale, batches: Batches, start: int, replicas: Replicas, not
         notes.given("scale.global_batch_size") if pinned else f"per device × accumulation × {replicas.name}"
     )
     notes.derive("global_batch_size", batches.global_batch, formula, source)
+
+
+def global_batch(per_device: int, accumulation: int, world_size: int) -> int:
+    """``G = b·a·W``, the samples behind one optimizer step."""
+    return per_device * accumulation * world_size
+
+
+def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
+    """The multiples of ``unit`` next to ``wanted``: below and above it, or only above if none is below."""
+    below = wanted // unit * unit
+    above = below + unit
+    if below == wanted:
+        return (wanted,)
+    return (below, above) if below else (above,)
+
+
+class Steps(Struct, frozen=True):
+    """Optimizer steps; None if rows or epochs are unknown."""
+
+    per_epoch: int | None
+    total: int | None
+    warmup: int | None
+
+
+def count_steps(
+    rows: int | None,
+    global_batch: int,
+    epochs: float | None,
+    warmup_epochs: float,
+    *,
+    drop_last: bool = True,
+) -> Steps:
+    """Count the steps per epoch, in total, and of the warm-up; what is None is unknown before the run."""
+    if rows is None:
+        return Steps(None, None, 0 if warmup_epochs == 0 else None)
+    counted = rows if drop_last else rows + global_batch - 1  # the incomplete batch is a step too
+    per_epoch = step_counts.steps_per_epoch(counted, global_batch)
+    total = None if epochs is None else step_counts.total_steps(epochs, per_epoch)
+    return Steps(per_epoch, total, step_counts.warmup_steps(warmup_epochs, per_epoch))
+
+
+def count_shards_per_rank(world_size: int, loader_workers: int, rows: int | None) -> int:
+    """Count the shards of each rank: one per loader worker, fewer if there are few rows, at least one."""
+    wanted = max(loader_workers, 1)
+    return wanted if rows is None else max(1, min(wanted, rows // world_size))

@@ -9,7 +9,6 @@ from worldsize.azureml import literals
 from worldsize.base.problem import Related
 from worldsize.base.wording import plural, show_number
 from worldsize.planning import degrees, options
-from worldsize.planning.fine_tuning import check_fine_tuning
 from worldsize.planning.model import Interface, Notes, Topology
 from worldsize.planning.topology import pinned_count
 from worldsize.spec.model import Located, Step
@@ -44,7 +43,6 @@ def check_conflicts(step: Step, interface: Interface | None, topology: Topology,
 
 
 def _foreign_counts(step: Step, interface: Interface | None, topology: Topology, notes: Notes) -> None:
-    """Report counts of workers and parameter servers in a step that TensorFlow does not start."""
     if topology.launcher == "tensorflow" or step.uses is None or interface is None:
         return
     for name in ("worker_count", "parameter_server_count"):
@@ -57,7 +55,6 @@ def _foreign_counts(step: Step, interface: Interface | None, topology: Topology,
 
 
 def _resilience(step: Step, interface: Interface | None, notes: Notes) -> None:
-    """Report ``resilience:`` of a step that writes no checkpoints."""
     if step.resilience is None or interface is None or "checkpoints" in interface.outputs:
         return
     message = f"step `{step.name}` has `resilience:` but no output `checkpoints` to continue from"
@@ -77,14 +74,14 @@ def _heads(step: Step, interface: Interface, notes: Notes) -> None:
         or not all(literals.accepts_literal("integer", value) for value in values)
     ):
         return  # reported as no count
-    if width % (2 * heads) == 0 or any(found.slug == _SPLIT for found in notes.problems):
+    if width % (2 * heads) == 0 or any(problem.slug == _SPLIT for problem in notes.problems):
         return  # the tensor degree's fault names the same number to change
     near = [degrees.divisor_near(width // 2, heads + way, way) for way in (-1, 1)] if width % 2 == 0 else []
     written = " or ".join(f"`gpt_heads: {number}`" for number in near if number is not None)
     multiple = f"make `gpt_width` a multiple of {2 * heads}"
-    given = [(name, step.with_[name]) for name in ("gpt_heads", "gpt_width") if name in step.with_]
-    span = given[0][1].span if given else options.option_span(step, "model")
-    related = [Related(found.span, f"`{name}`") for name, found in given[1:]]
+    settings = [(name, step.with_[name]) for name in ("gpt_heads", "gpt_width") if name in step.with_]
+    span = settings[0][1].span if settings else options.option_span(step, "model")
+    related = [Related(setting.span, f"`{name}`") for name, setting in settings[1:]]
     message = f"`gpt_width` is {width}, not a multiple of twice `gpt_heads` {heads}"
     help_ = f"write {written}, or {multiple}" if written else multiple
     notes.report("heads-do-not-divide-width", span, message, help_, *related)
@@ -145,7 +142,6 @@ def _refused_precision(step: Step, who: str, why: str, notes: Notes) -> None:
 
 
 def _without_effect(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
-    """Report options that belong to another strategy than the step's."""
     strategy = topology.strategy or options.read_option(step, interface, "strategy")
     if not isinstance(strategy, str) or "${{" in strategy:
         return
@@ -251,3 +247,66 @@ def _check_loss_scale(step: Step, interface: Interface, notes: Notes) -> None:
         message = f"`loss_scale` is {show_number(scale)}, but only `fp16` scales the loss, not `{precision}`"
         help_ = "write `precision: fp16`, or remove `loss_scale`"
         notes.report("strategy-option-refused", options.option_span(step, "loss_scale"), message, help_)
+
+
+HUGGING_FACE = "hf:"  # what the `model` of a Hugging Face folder begins with
+_MODEL_PARALLEL = ("tensor_parallel", "pipeline_parallel")
+_SLUG = "strategy-option-refused"
+_LORA = ("lora_targets", "lora_alpha", "lora_dropout")
+
+
+def check_fine_tuning(step: Step, interface: Interface, topology: Topology, notes: Notes) -> None:
+    """Report the inputs of fine-tuning that the trainer refuses."""
+    model = options.read_option(step, interface, "model")
+    is_literal = isinstance(model, str) and "${{" not in model
+    if is_literal and model.startswith(HUGGING_FACE):
+        _hugging_face(step, interface, topology, model, notes)
+    for name in ("freeze", "lora_targets"):
+        _check_patterns(step, name, notes)
+    if "lora_rank" not in interface.inputs:
+        return
+    rank = literals.parse_number(options.read_option(step, interface, "lora_rank"))
+    if rank and is_literal and not model.startswith(HUGGING_FACE):
+        message = (
+            f"`lora_rank` is {show_number(rank)}, but LoRA adapts a Hugging Face model,"
+            f" and `model` is `{model}`"
+        )
+        help_ = "write `model: hf:path/of/the/folder`, or remove `lora_rank`"
+        notes.report(_SLUG, options.option_span(step, "lora_rank"), message, help_)
+    for name in _LORA:
+        if name in step.with_ and rank == 0:
+            message = f"`{name}` has no effect, because `lora_rank` is 0"
+            help_ = f"write `lora_rank: 8`, or remove `{name}`"
+            notes.report("option-without-effect", step.with_[name].span, message, help_)
+            return
+
+
+def _hugging_face(step: Step, interface: Interface, topology: Topology, model: str, notes: Notes) -> None:
+    span = options.option_span(step, "model")
+    if "lora_rank" not in interface.inputs:
+        message = f"`{model}` is a Hugging Face model, which only the PyTorch components train"
+        notes.report(_SLUG, span, message, "write `uses: train_ddp`")
+        return
+    strategy = topology.strategy or options.read_option(step, interface, "strategy")
+    if strategy in _MODEL_PARALLEL and topology.world_size > 1:
+        message = f"`strategy: {strategy}` cannot divide the Hugging Face model `{model}`"
+        help_ = "write `strategy: fsdp`, which shards any model, or `strategy: ddp`"
+        notes.report(_SLUG, options.option_span(step, "strategy"), message, help_)
+    if model == HUGGING_FACE and "initial_model" not in step.with_:
+        message = "`model` is `hf:`, the Hugging Face model of `initial_model`, which is not given"
+        help_ = "bind `initial_model`, or name a folder: `hf:path/of/the/folder`"
+        notes.report(_SLUG, span, message, help_)
+
+
+def _check_patterns(step: Step, name: str, notes: Notes) -> None:
+    setting = step.with_.get(name)
+    if setting is None or not isinstance(setting.value, str) or "${{" in setting.value:
+        return
+    patterns = [part.strip() for part in setting.value.split(",")]
+    spaced = next((pattern for pattern in patterns if len(pattern.split()) > 1), None)
+    if spaced is not None:
+        message = f"`{spaced}` in `{name}` has a blank in it"
+        notes.report(_SLUG, setting.span, message, "separate patterns by commas")
+    elif any(patterns) and not all(patterns):
+        message = f"`{name}` is `{setting.value}`, with nothing between two commas"
+        notes.report(_SLUG, setting.span, message, "remove one of the commas")

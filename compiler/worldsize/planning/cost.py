@@ -16,40 +16,27 @@ from msgspec import Struct
 
 from worldsize.facts.prices import Price
 from worldsize.planning.resilience import LOW_PRIORITY_SECONDS
+from wstrain.checkpoint import save_policy
 
 _LARGEST_EXPONENT = 700.0  # of e; a float overflows just above
 
 
 class Evictions(Struct, frozen=True):
-    """How often a step is interrupted, and what it saves.
+    """How often a step is interrupted, and what it saves."""
 
-    Attributes:
-        mean_seconds: mean seconds between two interruptions of the whole step, ``M``; finite.
-        checkpoint_seconds: seconds that the training waits for one checkpoint; None if it saves none.
-        interval_seconds: seconds of training between checkpoints; None for the best interval.
-        restart_seconds: seconds from the start of the instances to the first new step, ``R``.
-    """
-
-    mean_seconds: float
-    checkpoint_seconds: float | None = None
-    interval_seconds: float | None = None
-    restart_seconds: float = 0.0
+    mean_seconds: float  # between two interruptions of the whole step, ``M``; finite
+    checkpoint_seconds: float | None = None  # that the training waits for one; None if it saves none
+    interval_seconds: float | None = None  # of training between checkpoints; None for the best interval
+    restart_seconds: float = 0.0  # from the start of the instances to the first new step, ``R``
 
 
 class Cost(Struct, frozen=True):
-    """What a training is expected to take and to cost on one tier.
+    """What a training is expected to take and to cost on one tier; None if the price is unknown."""
 
-    Attributes:
-        seconds: expected seconds that its instances are billed; infinite if it does not finish.
-        amount: expected cost of all instances; None if the price is unknown.
-        currency: of the amount, ISO 4217; None if the price is unknown.
-        expected_loss: the part of the seconds that evictions and checkpoints take, from 0 to 1.
-    """
-
-    seconds: float
-    amount: float | None
-    currency: str | None
-    expected_loss: float
+    seconds: float  # that its instances are billed; infinite if it does not finish
+    amount: float | None  # of all instances
+    currency: str | None  # of the amount, ISO 4217
+    expected_loss: float  # the part of the seconds that evictions and checkpoints take, from 0 to 1
 
     @property
     def hours(self) -> float:
@@ -96,11 +83,8 @@ def expected_seconds(seconds: float, evictions: Evictions) -> float:
     Raises:
         ValueError: A number of ``evictions`` is out of range.
     """
-    between, saving, interval = (
-        evictions.mean_seconds,
-        evictions.checkpoint_seconds,
-        evictions.interval_seconds,
-    )
+    between, saving = evictions.mean_seconds, evictions.checkpoint_seconds
+    interval = evictions.interval_seconds
     if not (0 < between < math.inf) or evictions.restart_seconds < 0 or (saving is not None and saving < 0):
         raise ValueError("the time between evictions must be above 0 and finite, other times not negative")
     if interval is not None and not interval > 0:
@@ -109,8 +93,6 @@ def expected_seconds(seconds: float, evictions: Evictions) -> float:
     whole = restart * _segment_seconds(seconds, between)
     if saving is None:
         return whole
-    from wstrain.checkpoint import save_policy  # few steps ask for it
-
     every = interval or save_policy.best_interval(saving or save_policy.ASSUMED_COST_SECONDS, between)
     if seconds <= every:
         return whole

@@ -81,11 +81,11 @@ def suggest_divisors(tensor: int, pipeline: int, world_size: int) -> str:
     name, value, other = ("tensor", tensor, pipeline) if tensor > 1 else ("pipeline", pipeline, tensor)
     room, rest = divmod(world_size, other)
     near = [divisor_near(room, min(value - 1, room), -1), divisor_near(room, value + 1, 1)]
-    known = [str(number) for number in near if number is not None]
-    if rest or not known:
+    fitting = [str(number) for number in near if number is not None]
+    if rest or not fitting:
         return f"choose degrees whose product divides {world_size}, or run more processes"
     beside = f" with pipeline {other}" if other > 1 else ""
-    return f"write a {name} degree of {join_words(known)}{beside}"
+    return f"write a {name} degree of {join_words(fitting)}{beside}"
 
 
 def bubble_share(stages: int, micro_batches: int) -> float:
@@ -108,10 +108,10 @@ def shrink_degrees(tensor: int, pipeline: int, processes: int) -> tuple[int, int
     A divisor still divides heads, width and layers, so the model is the same. The degree that the strategy is
     named after, pipeline before tensor, stays above 1; where that does not fit, nothing is split: ``(1, 1)``.
     """
-    own = 1 if pipeline > 1 else 0
+    named = 1 if pipeline > 1 else 0
     pairs = [
         pair
         for pair in ((t, p) for t in divisors(tensor) for p in divisors(pipeline))
-        if pair[0] * pair[1] <= processes and pair[own] > 1
+        if pair[0] * pair[1] <= processes and pair[named] > 1
     ]
     return max(pairs, key=lambda pair: (pair[0] * pair[1], pair[0]), default=(1, 1))

@@ -12,6 +12,7 @@ from worldsize.base.wording import round_noise
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize, lookup
 from worldsize.planning import conflicts, sweeps
 from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
+from worldsize.planning.options import Settings
 from worldsize.planning.parallelism import plan_mesh
 from worldsize.planning.resilience import note_early_stopping, plan_resilience
 from worldsize.planning.shared_memory import plan_shared_memory
@@ -57,7 +58,7 @@ def derive(
         profile = spec.profile_of(name)
         typed = profile.instance_type if profile is not None else None
         size = lookup(typed.value, vm_sizes) if typed is not None else None
-        placed = plan_topology(step, profile, interface, notes, size=size)
+        placed = plan_topology(step, profile, interface, size, notes)
         step_plan = None
         if placed is not None:
             topologies[name] = placed
@@ -92,7 +93,7 @@ def _step(
     conflicts.check_conflicts(step, interface, topology, notes)
     training = None
     if step.scale is not None:
-        training = plan_training(step, step.scale, topology, interface, counted=counted, notes=notes)
+        training = plan_training(Settings(step, step.scale, interface), topology, counted, notes)
         if training is None:
             return None
     plan_shared_memory(step, interface, topology, size, notes)

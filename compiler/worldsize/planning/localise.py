@@ -52,9 +52,9 @@ def _spread(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
     limit = max(processes, count)
     while limit >= count:
         here = _step(step, limit, grow=grow)
-        each, left = divmod(here.topology.world_size, count)
+        ranks, left = divmod(here.topology.world_size, count)
         if not left:
-            topology = here.topology.with_ranks(count, each)
+            topology = here.topology.with_ranks(count, ranks)
             derivations = _derivations(step, topology, here.training)
             inputs = {**here.inputs, **planned_inputs(topology, here.training)}
             return replace(here, topology=topology, derivations=derivations, inputs=inputs)

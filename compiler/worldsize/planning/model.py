@@ -48,15 +48,15 @@ class Topology(Struct, frozen=True):
         """Whether several processes may train together."""
         return self.launcher != "none" or self.command_launcher is not None
 
-    def with_ranks(self, instances: int, each: int) -> Topology:
+    def with_ranks(self, instances: int, ranks: int) -> Topology:
         """The same with other numbers of instances and of ranks on each."""
         inside = self.command_launcher is not None
         return replace(
             self,
             instance_count=instances,
-            process_count_per_instance=1 if inside else each,
-            world_size=instances * each,
-            local_world_size=None if self.local_world_size is None else each,
+            process_count_per_instance=1 if inside else ranks,
+            world_size=instances * ranks,
+            local_world_size=None if self.local_world_size is None else ranks,
         )
 
     @property

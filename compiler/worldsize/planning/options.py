@@ -1,13 +1,23 @@
-"""Reads inputs, strategy and degrees of a step, and finds the spans to report them at."""
+"""Reads inputs, strategy and degrees of a step, and finds the spans to report them at.
+
+The settings of a training besides its batches (optimizer, betas, epochs) are under ``scale:`` for the user's
+own scripts, under ``with:`` for components, or component defaults.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from msgspec import Struct
+
 from worldsize.azureml import literals
+from worldsize.base.problem import Related
 from worldsize.base.span import Span
-from worldsize.planning.model import Interface
-from worldsize.spec.model import Located, Step
+from worldsize.base.wording import show_number
+from worldsize.facts import optimizers
+from worldsize.facts.optimizers import Optimizer
+from worldsize.planning.model import Interface, Notes
+from worldsize.spec.model import Located, Scale, Step
 
 
 def read_option(step: Step, interface: Interface | None, name: str) -> Any:
@@ -20,7 +30,12 @@ def read_option(step: Step, interface: Interface | None, name: str) -> Any:
 
 def read_count(step: Step, interface: Interface | None, name: str) -> int | None:
     """An input that counts something, at least 1; None if it is unknown or not such a number."""
-    number = literals.parse_number(read_option(step, interface, name))
+    return parse_count(read_option(step, interface, name))
+
+
+def parse_count(value: Any) -> int | None:
+    """The whole number from 1 on that a literal stands for; None for another value."""
+    number = literals.parse_number(value)
     return int(number) if number is not None and number >= 1 and number == int(number) else None
 
 
@@ -53,3 +68,76 @@ def option_span(step: Step, name: str) -> Span:
     if setting is not None:
         return setting.span
     return step.uses.span if step.uses is not None else step.span
+
+
+class Setting(Struct, frozen=True):
+    """A value, its span, and its source for the table."""
+
+    value: Any
+    span: Span
+    source: str
+
+
+class Settings(Struct, frozen=True):
+    """The settings of a training step; None means that a setting is not given."""
+
+    step: Step
+    scale: Scale
+    interface: Interface | None
+
+    def find(self, name: str) -> Setting | None:
+        """A setting by the name it has in ``scale:`` and as an input."""
+        scaled: Located[Any] | None = getattr(self.scale, name, None)
+        if scaled is not None:
+            return Setting(scaled.value, scaled.span, f"given as {self.step.name}.scale.{name}")
+        setting = self.step.with_.get(name)
+        if setting is not None:
+            return Setting(setting.value, setting.span, f"given as {self.step.name}.with.{name}")
+        default = self.interface.inputs.get(name) if self.interface else None
+        if default is None:
+            return None
+        declared = self.step.uses or self.step.command
+        source = f"default of {declared.value}" if self.step.uses and declared else "default"
+        return Setting(default, declared.span if declared else self.step.span, source)
+
+    def number(self, name: str) -> tuple[float, str] | None:
+        """A setting that is a number, and its source; other rules report other values."""
+        setting = self.find(name)
+        value = literals.parse_number(setting.value) if setting else None
+        return None if setting is None or value is None else (float(value), setting.source)
+
+    def optimizer(self) -> tuple[str | None, Optimizer | None]:
+        """The optimizer's name as given, and the facts about it."""
+        setting = self.find("optimizer")
+        if setting is None or not isinstance(setting.value, str) or "${{" in setting.value:
+            return None, None
+        return setting.value, optimizers.lookup(setting.value)
+
+
+_TOLD_TWICE = ("optimizer", "beta1", "beta2", "epsilon", "epochs")
+
+
+def verify_settings(settings: Settings, notes: Notes) -> None:
+    """Report settings with different values under ``scale:`` and in the component's inputs."""
+    defaults = settings.interface.inputs if settings.interface is not None else {}
+    for name in _TOLD_TWICE:
+        scaled: Located[Any] | None = getattr(settings.scale, name)
+        setting = settings.step.with_.get(name)
+        # `epochs` left open is filled from the plan; the others are not.
+        value = setting.value if setting is not None else defaults.get(name) if name != "epochs" else None
+        if scaled is None or (setting is None and value is None) or _agree(scaled.value, value):
+            continue
+        here, where = show_number(scaled.value), "by default" if setting is None else "under `with:`"
+        message = f"`{name}` is {here} under `scale:` but {show_number(value)} {where}"
+        help_ = f"give it once: write `{name}: {here}` under `with:` and remove it here"
+        related = () if setting is None else (Related(setting.span, "the component's input"),)
+        notes.report("scale-disagrees-with-input", scaled.span, message, help_, *related)
+
+
+def _agree(left: Any, right: Any) -> bool:
+    if isinstance(right, str) and "${{" in right:
+        return True
+    first, second = literals.parse_number(left), literals.parse_number(right)
+    if first is not None and second is not None:
+        return first == second
+    return str(left).lower() == str(right).lower()

@@ -61,9 +61,9 @@ def _tensor(step: Step, topology: Topology, interface: Interface | None, notes: 
     processes = topology.local_world_size or topology.process_count_per_instance
     heads = options.read_count(step, interface, "gpt_heads") if is_gpt(step, interface) else None
     width = options.read_count(step, interface, "gpt_width") if heads is not None else None
-    known = [number for number in (heads, width) if number is not None]
+    sizes = [number for number in (heads, width) if number is not None]
     value = degrees.largest_common_divisor(
-        processes, processes, max(topology.world_size // stages, 1), *known
+        processes, processes, max(topology.world_size // stages, 1), *sizes
     )
     formula = f"{plural(processes, 'process')} an instance"
     if value != processes and heads is not None:
@@ -300,16 +300,16 @@ def _model(step: Step, interface: Interface | None, mesh: Degrees, notes: Notes)
         return
     model = options.read_option(step, interface, "model")
     if model in _WHOLE:
-        given = step.with_.get("model")
-        span = given.span if given is not None else options.degree_span(step, _first(mesh))
-        default = "" if given is not None else " by default"
+        setting = step.with_.get("model")
+        span = setting.span if setting is not None else options.degree_span(step, _first(mesh))
+        default = "" if setting is not None else " by default"
         named = options.named_strategy(step)
-        asked = (
+        wish = (
             f"`strategy: {named.value}` asks for"
             if named and step.parallelism is None
             else "`parallelism` has"
         )
-        message = f"`model` is `{model}`{default}, which cannot be split, but {asked} {_only(mesh)}"
+        message = f"`model` is `{model}`{default}, which cannot be split, but {wish} {_only(mesh)}"
         help_ = "use `model: gpt`, or a model of your own that says how it is split; `fsdp` shards any model"
         notes.report("model-not-splittable", span, message, help_)
     elif model == "gpt":
@@ -325,7 +325,6 @@ def _first(mesh: Degrees) -> str:
 
 
 def _split(mesh: Degrees) -> list[str]:
-    """The dimensions that the model is split over."""
     return [name for name in _INPUTS if getattr(mesh, name) > 1]
 
 
@@ -340,10 +339,10 @@ def _options(step: Step, interface: Interface | None, strategy: str | None, note
     for name, case in refused.items():
         if not case or options.read_option(step, interface, name) != case[0]:
             continue
-        given = step.with_.get(name)
+        setting = step.with_.get(name)
         shown = str(case[0]).lower()
         message = f"`{name}` is `{shown}`, which strategy `{strategy}` does not support: {case[2]}"
-        span = given.span if given is not None else step.span
+        span = setting.span if setting is not None else step.span
         notes.report("strategy-option-refused", span, message, f"write `{name}: {case[1]}`")
 
 
@@ -353,8 +352,8 @@ def _heads(step: Step, interface: Interface, mesh: Degrees, notes: Notes) -> Non
     for name, noun, value in (("gpt_heads", "attention heads", heads), ("gpt_width", "width", width)):
         if value is None or value % mesh.tensor == 0:
             continue
-        known = [number for number in (heads, width) if number is not None]
-        fits = degrees.largest_common_divisor(mesh.tensor, mesh.world_size // mesh.pipeline, *known)
+        sizes = [number for number in (heads, width) if number is not None]
+        fits = degrees.largest_common_divisor(mesh.tensor, mesh.world_size // mesh.pipeline, *sizes)
         size = f"the {value} {noun}" if noun != "width" else f"the width {value}"
         message = f"the tensor degree {mesh.tensor} does not divide {size} of `gpt`"
         multiple = f"make `{name}` a multiple of {mesh.tensor}"

@@ -66,7 +66,6 @@ def _has_table(step: StepPlan) -> bool:
 
 
 def _instances(step: StepPlan) -> str:
-    """The instances of a step and what starts its processes."""
     topology = step.topology
     parts = [plural(topology.instance_count, "instance")]
     if topology.instance_type:
@@ -121,7 +120,7 @@ def _render_block(block: PlanBlock) -> str:
 
 def render_html(plan: Plan) -> str:
     """The table as HTML, for a notebook."""
-    from worldsize.documents.diagnostics.html_table import render_html_table  # only a notebook needs it
+    from worldsize.base.shown_text import render_html_table  # only a notebook needs it
 
     rows: list[tuple[str, ...]] = []
     for block in list_blocks(plan):

@@ -1,4 +1,4 @@
-"""The quantities of a plan, one row each: a new one is a row here, and its formula.
+"""The quantities of a plan, one row each, and why one is missing: a new one is a row here, and its formula.
 
 Rows of a plan, inputs that the plan fills, names in templates, completion and hover follow from the table.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from worldsize.spec.suggest import closest
 
 if TYPE_CHECKING:
-    from worldsize.planning.model import Derivation, StepPlan  # which shows itself by these rows
+    from worldsize.planning.model import Plan, StepPlan  # which shows itself by these rows
 
 Type = Literal["integer", "number", "string"]  # of an input that carries it
 Group = Literal["topology", "parallelism", "training", "resilience", "machine"]
@@ -91,8 +91,8 @@ def input_type(name: str) -> Type:
 
 def label_quantity(name: str) -> str:
     """The name of a quantity as people say it."""
-    known = _BY_NAME[name].label if name in _BY_NAME else _LABELS.get(name)
-    return known or name.replace("_", " ")
+    label = _BY_NAME[name].label if name in _BY_NAME else _LABELS.get(name)
+    return label or name.replace("_", " ")
 
 
 def find_unit(name: str) -> str:
@@ -119,7 +119,7 @@ def explain_pin(name: str) -> str:
 
 def comment(plan: StepPlan, quantity: str) -> str | None:
     """Where a quantity comes from: ``0.05 × κ, κ = 256 / 32 = 8 (linear)``; None where nothing says it."""
-    row = _row(plan, quantity)
+    row = next((row for row in plan.derivations if row.quantity == quantity), None)
     if row is None:
         return None
     if quantity == "learning_rate" and "κ" in row.formula and plan.training:
@@ -130,5 +130,38 @@ def comment(plan: StepPlan, quantity: str) -> str | None:
     return row.source if stated or not row.formula else row.formula
 
 
-def _row(plan: StepPlan, quantity: str) -> Derivation | None:
-    return next((row for row in plan.derivations if row.quantity == quantity), None)
+_NEED_ROWS = ("rows", "steps_per_epoch", "total_steps", "warmup_steps")
+_NEED_EPOCHS = ("epochs", "total_steps", "warmup_ratio")
+
+
+def explain_missing(plan: Plan, step: str, quantity: str) -> tuple[str, str]:
+    """Message and help for ``${{plan.<quantity>}}`` in a step whose plan does not have it.
+
+    A step that does not train takes the quantities of the only training step.
+    """
+    training = [planned for planned in plan.steps.values() if planned.training is not None]
+    planned = plan.steps.get(step)
+    if planned not in training:
+        planned = training[0] if len(training) == 1 else None
+    unknown = None if planned is None else _explain_unknown(planned, quantity)
+    if unknown is not None:
+        return unknown
+    message = f"the plan of step `{step}` has no `{quantity}`"
+    if quantity in ("worker_count", "parameter_server_count"):
+        return message, "only a step with `distribution: {type: tensorflow}` has it"
+    if quantity == "strategy":
+        return message, "only a step whose component offers strategies and whose degrees determine one has it"
+    return message, "add `scale:` to the step; a step without it gets the values of the only training step"
+
+
+def _explain_unknown(step: StepPlan, quantity: str) -> tuple[str, str] | None:
+    """A quantity of a training that is counted only when the training runs."""
+    training = step.training
+    assert training is not None
+    if quantity in _NEED_ROWS and training.rows is None:
+        message = f"`{quantity}` of step `{step.step}` is unknown before the run, as its training rows are"
+        return message, f"write `rows:` under `scale:` of step `{step.step}`"
+    if quantity in _NEED_EPOCHS and training.epochs is None:
+        message = f"`{quantity}` of step `{step.step}` is unknown, as its epochs are"
+        return message, f"write `epochs:` under `scale:` of step `{step.step}`"
+    return None

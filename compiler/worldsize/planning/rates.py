@@ -11,7 +11,7 @@ from worldsize.facts.optimizers import Optimizer
 from worldsize.planning import learning_rate as arithmetic
 from worldsize.planning.learning_rate import Adam
 from worldsize.planning.model import Notes, Rule
-from worldsize.planning.settings import Settings
+from worldsize.planning.options import Settings
 
 _TOLERANCE = 0.01  # a pinned rate within this share of the rule's counts as the rule's, rounded
 
@@ -46,16 +46,14 @@ def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes)
         source = "Adasum keeps the rate of one rank, Maleki et al. 2020"
     else:
         source = arithmetic.SOURCES[rule]
-    growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show_number(kappa)}"
-    _explain(
-        notes,
-        rule,
-        reference,
-        value,
-        by_rule=None if pinned is None else by_rule,
-        growth=growth,
-        source=source,
-    )
+    notes.derive("reference_learning_rate", reference, "", notes.given("scale.reference"))
+    if pinned is None:
+        growth = f"κ = {global_batch} / {scale.reference_batch_size.value} = {show_number(kappa)}"
+        pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
+        notes.derive("learning_rate", value, pattern.format(show_number(reference), growth), source)
+    else:
+        same = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show_number(by_rule)}"
+        notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {same}")
     if rule == "sqrt" and kappa != 1 and optimizer is not None:
         _advise_adam(settings, optimizer, kappa, notes)
     if rule != "none" and kappa != 1 and _adds_steps_up(settings):
@@ -63,9 +61,10 @@ def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes)
             f"rule {rule} with `reduction: adasum`: Adasum combines whole steps of the ranks and wants the"
             " rate of one, Maleki et al. 2020"
         )
+    rate = Rate(rule, value, optimizer.name if optimizer else name)
     if kappa != 1:
-        _advise(settings, optimizer, rule, kappa, global_batch=global_batch, learning_rate=value, notes=notes)
-    return Rate(rule, value, optimizer.name if optimizer else name)
+        _advise(settings, rate, kappa, global_batch, notes)
+    return rate
 
 
 def _rule(
@@ -80,8 +79,8 @@ def _rule(
         return optimizer.rule
     if kappa == 1:
         return "none"
-    found = settings.find("optimizer")
-    if name is None or found is None:
+    setting = settings.find("optimizer")
+    if name is None or setting is None:
         span = said.span if said else settings.scale.span
         message = f"step `{settings.step.name}` does not name its optimizer, so `rule: auto` cannot choose"
         help_ = "add `optimizer:` under `scale:`, or `rule: linear`, `sqrt` or `none`"
@@ -91,14 +90,14 @@ def _rule(
     near = did_you_mean(name, optimizers.names())
     meant = f"{near} else " if near and near.startswith("did") else ""
     help_ = f"{meant}say `rule: linear`, `sqrt` or `none` under `scale:`"
-    notes.report("optimizer-unknown", found.span, message, help_)
+    notes.report("optimizer-unknown", setting.span, message, help_)
     return None
 
 
 def _adds_steps_up(settings: Settings) -> bool:
     """Whether Adasum adds up the steps of the ranks, so that the rate is not scaled (Maleki et al. 2020)."""
-    found = settings.find("reduction")
-    return found is not None and found.value == "adasum"
+    setting = settings.find("reduction")
+    return setting is not None and setting.value == "adasum"
 
 
 def _how(rule: Rule, reference: float, kappa: float) -> str:
@@ -106,36 +105,16 @@ def _how(rule: Rule, reference: float, kappa: float) -> str:
     return f"{rule} rule, {formulas[rule].format(show_number(reference))} with κ {show_number(kappa)},"
 
 
-def _explain(
-    notes: Notes,
-    rule: Rule,
-    reference: float,
-    value: float,
-    *,
-    by_rule: float | None,
-    growth: str,
-    source: str,
-) -> None:
-    notes.derive("reference_learning_rate", reference, "", notes.given("scale.reference"))
-    if by_rule is None:
-        pattern = {"linear": "{} × κ, {}", "sqrt": "{} × √κ, {}", "none": "{}, whatever κ"}[rule]
-        formula = pattern.format(show_number(reference), growth)
-        notes.derive("learning_rate", value, formula, source)
-        return
-    compared = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show_number(by_rule)}"
-    notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {compared}")
-
-
 _LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}
 
 
 def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: Notes) -> None:
     """Suggest the betas and ε for the square-root rule; warn if there are none."""
-    known = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
-    offered = arithmetic.scale_adam(known, kappa)
+    present = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
+    offered = arithmetic.scale_adam(present, kappa)
     parts = []
     for name, label in _LABELS.items():
-        before, after = getattr(known, name), getattr(offered, name)
+        before, after = getattr(present, name), getattr(offered, name)
         if before is not None and after is not None:
             parts.append(f"{label} = {show_number(after)} (now {show_number(before)})")
         elif before is not None:
@@ -150,9 +129,9 @@ def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: 
 def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, notes: Notes) -> None:
     label = _LABELS[name]
     scale = settings.scale
-    found = settings.find(name)
-    own = scale.global_batch_size or scale.rule or scale.reference_batch_size
-    span = found.span if found and not found.source.startswith("default") else own.span
+    setting = settings.find(name)
+    scaled = scale.global_batch_size or scale.rule or scale.reference_batch_size
+    span = setting.span if setting and not setting.source.startswith("default") else scaled.span
     product = show_number(kappa * (1 - beta))
     message = (
         f"κ is {show_number(kappa)} and {label} is {show_number(beta)}: the square-root rule needs"
@@ -166,17 +145,9 @@ def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, note
     notes.report("sqrt-rule-out-of-range", span, message, help_)
 
 
-def _advise(
-    settings: Settings,
-    optimizer: Optimizer | None,
-    rule: Rule,
-    kappa: float,
-    *,
-    global_batch: int,
-    learning_rate: float,
-    notes: Notes,
-) -> None:
-    largest = arithmetic.GOYAL_LARGEST_BATCH
+def _advise(settings: Settings, rate: Rate, kappa: float, global_batch: int, notes: Notes) -> None:
+    rule, largest = rate.rule, arithmetic.GOYAL_LARGEST_BATCH
+    _, optimizer = settings.optimizer()
     if rule == "linear" and global_batch > largest:
         notes.advice.append(
             f"global batch {global_batch} is beyond {largest}, the largest for which the linear rule was seen"
@@ -190,7 +161,7 @@ def _advise(
     decay = settings.number("weight_decay")
     if optimizer is not None and optimizer.name in ("adamw", "lamb") and decay and decay[0] > 0:
         kept = arithmetic.scale_weight_decay(
-            decay[0], kappa, settings.scale.reference_learning_rate.value, learning_rate
+            decay[0], kappa, settings.scale.reference_learning_rate.value, rate.learning_rate
         )
         if kept != decay[0]:
             notes.advice.append(

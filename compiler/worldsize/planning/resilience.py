@@ -9,6 +9,7 @@ from worldsize.base.wording import plural, round_noise, show_number
 from worldsize.planning import options
 from worldsize.planning.model import Interface, Notes, PlanValue, Topology
 from worldsize.spec.model import ComputeProfile, Resilience, Step
+from wstrain.checkpoint import save_policy
 
 # Azure states how often it takes spot machines of a size back in bands per hour, 0-5 % to above 20 %.
 LOW_PRIORITY_SECONDS = 36_000  # of one instance: 10 % an hour
@@ -29,8 +30,6 @@ def find_saving_share(saving: Saving, instances: int) -> float:
 
     Any instance ends the step, so that the time between interruptions falls with their number.
     """
-    from wstrain.checkpoint import save_policy  # few steps ask for it
-
     interval = save_policy.best_interval(saving.seconds, saving.between * saving.instances / instances)
     return saving.seconds / (interval + saving.seconds)
 
@@ -67,8 +66,6 @@ def note_early_stopping(step: Step, interface: Interface | None, notes: Notes) -
 
 def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, PlanValue]:
     """The interval with the least expected loss, and that loss."""
-    from wstrain.checkpoint import save_policy  # few steps ask for it
-
     cost = save_policy.ASSUMED_COST_SECONDS
     if wanted.checkpoint_seconds is not None:
         cost = float(wanted.checkpoint_seconds.value)

@@ -42,15 +42,16 @@ def plan_sweep(step: Step, plan_step: PlanStep, notes: Notes) -> StepPlan | None
     start = (notes.wrong_counts, list(notes.derivations))
     plans: list[tuple[dict[str, Any], StepPlan, Notes]] = []
     for values in _combinations(sweep, notes):
-        own = Notes(step.name, start[0], derivations=list(start[1]))
-        planned = plan_step(_pin(_represent(step, sweep), values), own)
-        notes.problems += own.problems
-        notes.consequences += own.consequences
+        trial_notes = Notes(step.name, start[0], derivations=list(start[1]))
+        planned = plan_step(_pin(_represent(step, sweep), values), trial_notes)
+        notes.problems += trial_notes.problems
+        notes.consequences += trial_notes.consequences
         if planned is None:
             return None
-        plans.append(({name: located.value for name, located in values.items()}, planned, own))
-    _, base, told = min(plans, key=lambda each: _global_batch(each[1]))
-    notes.derivations, notes.advice = [_name_source(row, step.name) for row in told.derivations], told.advice
+        plans.append(({name: located.value for name, located in values.items()}, planned, trial_notes))
+    _, base, base_notes = min(plans, key=lambda trial: _global_batch(trial[1]))
+    notes.derivations = [_name_source(row, step.name) for row in base_notes.derivations]
+    notes.advice = base_notes.advice
     base = replace(base, derivations=tuple(notes.derivations))
     if len(plans) == 1 and not plans[0][0]:
         varying: tuple[str, ...] = ("learning_rate",) if _RATE in sweep.search_space else ()
@@ -122,26 +123,25 @@ def _pin(step: Step, values: Mapping[str, Located[Any]]) -> Step:
     scale = step.scale
     assert scale is not None
     batches = {
-        name: Located(int(each.value), each.span, each.key_span, each.node)
-        for name, each in values.items()
+        name: Located(int(value.value), value.span, value.key_span, value.node)
+        for name, value in values.items()
         if name in BATCHES
     }
-    given = {name: each for name, each in values.items() if name == _OPTIMIZER}
-    return replace(step, scale=replace(scale, **batches), with_={**step.with_, **given})
+    optimizer = {name: value for name, value in values.items() if name == _OPTIMIZER}
+    return replace(step, scale=replace(scale, **batches), with_={**step.with_, **optimizer})
 
 
 def _represent(step: Step, sweep: Sweep) -> Step:
     """The step with the fewest epochs that are searched over, for which a warm-up must be short enough."""
     located = sweep.search_space.get("epochs")
     values = list_values(located) if located is not None else None
-    numbers = [each for each in values or () if isinstance(each.value, int | float) and each.value > 0]
+    numbers = [value for value in values or () if isinstance(value.value, int | float) and value.value > 0]
     if not numbers or "epochs" in step.with_:
         return step
-    return replace(step, with_={**step.with_, "epochs": min(numbers, key=lambda each: float(each.value))})
+    return replace(step, with_={**step.with_, "epochs": min(numbers, key=lambda value: float(value.value))})
 
 
 def _check_pins(step: Step, sweep: Sweep, notes: Notes) -> None:
-    """Report quantities that are pinned under ``scale:`` and searched over."""
     for name, located in sweep.search_space.items():
         pinned = getattr(step.scale, name, None)
         if isinstance(pinned, Located):
@@ -153,8 +153,8 @@ def _check_rule(sweep: Sweep, plans: list[tuple[dict[str, Any], StepPlan, Notes]
     """Report optimizers whose rules differ: a trial is told one rule."""
     located = sweep.search_space.get(_OPTIMIZER)
     trained = [(values, planned.training) for values, planned, _ in plans if planned.training is not None]
-    rules = {str(values[_OPTIMIZER]): each.rule for values, each in trained if _OPTIMIZER in values}
-    scaled = any(each.kappa != 1 for _, each in trained)
+    rules = {str(values[_OPTIMIZER]): training.rule for values, training in trained if _OPTIMIZER in values}
+    scaled = any(training.kappa != 1 for _, training in trained)
     if located is None or len(set(rules.values())) < 2 or not scaled:
         return
     listed = join_words([f"`{rule}` for `{name}`" for name, rule in rules.items()], "and")

@@ -1,22 +1,30 @@
-"""Plans the instances and processes of a step. Rules compare pinned counts with the VM size."""
+"""Plans the instances and processes of a step. Rules compare pinned counts with the VM size.
+
+Azure ML starts the processes, or a launcher such as ``torchrun`` in the command of one starts the others.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+from worldsize.azureml import binding, command_launchers, literals
+from worldsize.azureml.command_launchers import (
+    IN_ALL,
+    MPI,
+    PER_INSTANCE,
+    TORCH,
+    LauncherCall,
+    list_launcher_calls,
+)
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import frameworks, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning.launched import Launched, check_launched, read_launched
 from worldsize.planning.model import Interface, Launcher, Notes, Topology
 from worldsize.spec.model import ComputeProfile, Located, Step
 
 
 def plan_topology(
-    step: Step,
-    profile: ComputeProfile | None,
-    interface: Interface | None,
-    notes: Notes,
-    *,
-    size: VmSize | None,
+    step: Step, profile: ComputeProfile | None, interface: Interface | None, size: VmSize | None, notes: Notes
 ) -> Topology | None:
     """Plan the topology of a step; None if it cannot be derived. Problems are added to ``notes``.
 
@@ -27,9 +35,16 @@ def plan_topology(
     instances = pinned.value if pinned else (interface and interface.instance_count) or 1
     devices = size.devices if size else 0
     inside = read_launched(step, size, instances) if launcher in ("none", "pytorch") else None
-    processes = _processes(step, launcher, profile, size, inside=inside, notes=notes)
-    if processes is None:
+    started = pinned_count(step, "process_count_per_instance")
+    if launcher in ("none", "tensorflow") and started and started.value != 1:
+        _one_process(step, launcher, started, size, notes)
+    if size is None and _needs_gpus(step, launcher, inside):
+        _underivable(step, profile, notes)
         return None
+    if launcher in ("none", "tensorflow") or (inside is not None and started is None):
+        processes = 1
+    else:
+        processes = started.value if started is not None else count_processes(launcher, devices)
     workers, servers = (
         (pinned_count(step, "worker_count"), pinned_count(step, "parameter_server_count"))
         if launcher == "tensorflow"
@@ -46,13 +61,6 @@ def plan_topology(
         or (inside is not None and processes > 1)
         or (most is not None and instances > most.value)
     )
-    _explain(
-        step, notes, launcher, size, nodes=nodes, instances=instances, processes=processes, inside=inside
-    )
-    if launcher != "none" or inside is not None:
-        unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
-        node = "instance" if nodes == instances else "worker"
-        notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
     topology = Topology(
         launcher=launcher,
         instance_type=profile.instance_type.value if profile and profile.instance_type else None,
@@ -65,6 +73,13 @@ def plan_topology(
         local_world_size=local if launcher in ("pytorch", "mpi") or inside is not None else None,
         command_launcher=inside.name if inside is not None else None,
     )
+    if not topology.is_distributed:
+        notes.derive("world_size", 1, "one process", "not distributed")
+    else:
+        _explain(step, topology, size, inside, notes)
+        unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
+        node = "instance" if nodes == instances else "worker"
+        notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
     check_launched(step, topology, notes)
     return topology
 
@@ -106,32 +121,6 @@ def pinned_count(step: Step, name: str) -> Located[int] | None:
     outer: Located[int] | None = getattr(step, name)
     inner: Located[int] | None = getattr(step.distribution, name) if step.distribution else None
     return outer or inner
-
-
-def _processes(
-    step: Step,
-    launcher: Launcher,
-    profile: ComputeProfile | None,
-    size: VmSize | None,
-    *,
-    inside: Launched | None,
-    notes: Notes,
-) -> int | None:
-    """Processes that Azure ML starts on each instance: derived, or pinned."""
-    pinned = pinned_count(step, "process_count_per_instance")
-    if launcher in ("none", "tensorflow") or inside is not None:
-        if launcher != "pytorch" and pinned and pinned.value != 1:
-            _one_process(step, launcher, pinned, size, notes)
-        if size is None and _needs_gpus(step, launcher, inside):
-            _underivable(step, profile, notes)
-            return None
-        return pinned.value if pinned is not None and launcher == "pytorch" else 1
-    if pinned is not None:
-        return pinned.value
-    if size is None:
-        _underivable(step, profile, notes)
-        return None
-    return count_processes(launcher, size.devices)
 
 
 def _one_process(
@@ -180,35 +169,22 @@ def _drives_all(step: Step) -> bool:
 
 
 def _explain(
-    step: Step,
-    notes: Notes,
-    launcher: Launcher,
-    size: VmSize | None,
-    *,
-    nodes: int,
-    instances: int,
-    processes: int,
-    inside: Launched | None,
+    step: Step, topology: Topology, size: VmSize | None, inside: Launched | None, notes: Notes
 ) -> None:
     """Rows of the table for what one instance is and runs."""
-    if launcher == "none" and inside is None:
-        notes.derive("world_size", 1, "one process", "not distributed")
-        return
+    launcher, processes = topology.launcher, topology.process_count_per_instance
     devices = size.devices if size else 0
     if size is not None and devices:
         card = "" if size.is_learned else f"{show_number(size.gpus)} × {size.gpu_model}"
         source = f"VM size {size.name}" + (f" in {size.source}" if size.is_learned else "")
         notes.derive("gpus_per_instance", devices, card, source)
-    if launcher == "tensorflow":
-        if nodes == instances:
-            notes.derive("worker_count", nodes, "one process an instance", "TensorFlow on Azure ML")
-        else:
-            notes.derive("worker_count", nodes, "", _given(step, "worker_count", notes))
-        servers = pinned_count(step, "parameter_server_count")
-        if servers is not None and servers.value:
-            notes.derive(
-                "parameter_server_count", servers.value, "", _given(step, "parameter_server_count", notes)
-            )
+    if topology.worker_count is not None:
+        how, source = "one process an instance", "TensorFlow on Azure ML"
+        if topology.worker_count != topology.instance_count:
+            how, source = "", _given(step, "worker_count", notes)
+        notes.derive("worker_count", topology.worker_count, how, source)
+        if servers := topology.parameter_server_count:
+            notes.derive("parameter_server_count", servers, "", _given(step, "parameter_server_count", notes))
         return
     name = "process_count_per_instance"
     pinned = pinned_count(step, name) is not None
@@ -228,7 +204,6 @@ def _explain(
 
 
 def _given(step: Step, name: str, notes: Notes) -> str:
-    """The source of a pinned count."""
     return notes.given(name if getattr(step, name) else f"distribution.{name}")
 
 
@@ -255,3 +230,84 @@ def count_ranks(launcher: Launcher, instances: int, processes: int, devices: int
     if launcher == "none":
         return 1
     return instances * (max(devices, 1) if launcher == "tensorflow" else processes)
+
+
+class Launched(NamedTuple):
+    """What a launcher starts on each instance."""
+
+    name: str
+    processes: int | None  # None where the command says it by the plan, or not
+    by_default: bool = False  # because the command does not say it
+
+
+def read_launched(step: Step, size: VmSize | None, instances: int) -> Launched | None:
+    """Read the launcher of a step's own command, or Ray in its script; None where that is unclear.
+
+    MPI's launchers are not among them: Azure ML calls ``mpirun`` itself.
+    """
+    call = _find_call(step)
+    if call is None:
+        return None
+    counts = command_launchers.count_processes(
+        call,
+        lambda text: literals.parse_number(_read_word(step, text)),
+        devices=size.devices if size is not None else None,
+        instances=instances,
+    )
+    name = call.find_value(PER_INSTANCE if call.name in TORCH else (*PER_INSTANCE, *IN_ALL))
+    planned = name is not None and _plan_quantity(step, name[1].bare) is not None
+    return Launched(call.name, None if planned else counts.starts, name is None)
+
+
+def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
+    """Report options of the launcher that take a quantity of the plan which is another number here."""
+    call = _find_call(step) if topology.local_world_size is not None else None
+    if call is None or step.command is None or topology.local_world_size is None:
+        return
+    here = {
+        "instance_count": topology.instance_count,
+        "local_world_size": topology.local_world_size,
+        "world_size": topology.world_size,
+        "process_count_per_instance": topology.process_count_per_instance,
+        "gpus_per_instance": topology.gpus_per_instance,
+        "data_parallel_size": topology.data_parallel_size,
+    }
+    in_all = ("num_processes",) if call.name == "accelerate launch" else ()
+    for names, right, where in (
+        (PER_INSTANCE, "local_world_size", "each instance"),
+        (in_all, "world_size", "all instances"),
+    ):
+        for name in names:
+            value = call.options.get(name, (None, None))[1]
+            quantity = _plan_quantity(step, value.bare) if value is not None else None
+            planned = here.get(quantity or "")
+            if value is None or planned is None or planned == here[right]:
+                continue
+            if right == "local_world_size" and planned > (topology.gpus_per_instance or planned):
+                continue  # more than there are GPUs, which a rule reports
+            number, started = literals.render_literal(int(planned)), plural(here[right] or 1, "process")
+            message = f"`--{name}` is `{quantity}` of the plan, {number}, but {started} start on {where}"
+            span = step.command.subspan(value.start, value.end)
+            notes.report("launcher-processes-disagree", span, message, f"write `${{{{plan.{right}}}}}`")
+
+
+def _find_call(step: Step) -> LauncherCall | None:
+    if step.command is None:
+        return None
+    calls = [call for call in list_launcher_calls(step.command.value) if call.name not in MPI]
+    return calls[0] if len(calls) == 1 else None
+
+
+def _read_word(step: Step, text: str) -> Any:
+    """A word of the command, or the value of the step's input that it names."""
+    expression = binding.parse_expression(text)
+    if expression is None or expression.scope != "inputs":
+        return text
+    setting = step.with_.get(expression.port or "")
+    return setting.value if setting is not None else None
+
+
+def _plan_quantity(step: Step, text: str) -> str | None:
+    """The quantity of the plan that a word is, also through an input of the step."""
+    expression = binding.parse_expression(_read_word(step, text))
+    return expression.port if expression is not None and expression.scope == "plan" else None

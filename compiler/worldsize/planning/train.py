@@ -1,17 +1,22 @@
-"""Plans one training step: batches, learning rate, warm-up, steps and shards."""
+"""Plans one training step: batches, bubble of its pipeline, learning rate, warm-up, steps and shards."""
 
 from __future__ import annotations
 
 from worldsize.azureml import literals
 from worldsize.base.span import Span
-from worldsize.base.wording import plural, show_number
-from worldsize.planning import stages
-from worldsize.planning.batch import Steps, count_shards_per_rank, count_steps
-from worldsize.planning.batches import Batches, Replicas, plan_batches
+from worldsize.base.wording import plural, round_noise, show_number
+from worldsize.planning import degrees, options
+from worldsize.planning.batches import (
+    Batches,
+    Replicas,
+    count_shards_per_rank,
+    count_steps,
+    plan_batches,
+)
 from worldsize.planning.learning_rate import batch_growth as growth
-from worldsize.planning.model import Interface, Notes, Topology, Training
+from worldsize.planning.model import Notes, Topology, Training
+from worldsize.planning.options import Settings, verify_settings
 from worldsize.planning.rates import Rate, plan_rate
-from worldsize.planning.settings import Settings, verify_settings
 from worldsize.spec.model import Scale, Step
 from wstrain.scaling import default_warmup_epochs
 
@@ -19,25 +24,19 @@ MAX_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 
 
 def plan_training(
-    step: Step,
-    scale: Scale,
-    topology: Topology,
-    interface: Interface | None,
-    *,
-    counted: int | None,
-    notes: Notes,
+    settings: Settings, topology: Topology, counted: int | None, notes: Notes
 ) -> Training | None:
     """Plan the training; None if it cannot be derived. Rows, advice and problems are added to ``notes``.
 
     ``counted`` is the number of training rows in the data, None where it is unknown.
     """
-    settings = Settings(step, scale, interface)
+    scale = settings.scale
     verify_settings(settings, notes)
     replicas = _replicas(topology, notes)
     batches = plan_batches(scale, replicas, notes)
     if batches is None:
         return None
-    stages.check_pipeline_bubble(step, scale, topology, interface, batches, notes=notes)
+    check_pipeline_bubble(settings, topology, batches, notes)
     kappa = _kappa(scale, batches, notes)
     scaled = plan_rate(settings, kappa, batches.global_batch, notes)
     if scaled is None:
@@ -45,12 +44,12 @@ def plan_training(
     epochs = _epochs(settings, notes)
     warm = _warmup(scale, scaled, kappa, epochs, notes)
     rows = _rows(scale, counted, notes)
-    drops = _drops_last(step, scale, notes)
+    drops = _drops_last(settings.step, scale, notes)
     counts = count_steps(rows, batches.global_batch, epochs, warm, drop_last=drops)
-    _check_length(settings, batches, rows, epochs, counts=counts, notes=notes)
-    _explain_steps(batches, rows, epochs, warm=warm, counts=counts, drops=drops, notes=notes)
-    per_rank = _shards(settings, replicas, rows, notes)
-    return Training(
+    loaders = settings.find("loader_workers")
+    workers = literals.parse_number(loaders.value) if loaders else None
+    per_rank = count_shards_per_rank(replicas.number, int(workers or 1), rows)
+    training = Training(
         optimizer=scaled.optimizer,
         batch_size_per_device=batches.per_device,
         gradient_accumulation_steps=batches.accumulation,
@@ -69,6 +68,13 @@ def plan_training(
         shard_count=per_rank * replicas.number,
         shards_per_rank=per_rank,
     )
+    _check_length(settings, training, notes)
+    _explain_steps(training, drops, notes)
+    formula = f"{replicas.number} × {per_rank}"
+    notes.derive("shard_count", training.shard_count, formula, f"{replicas.name} × shards per rank")
+    source = f"{loaders.source}: loader_workers" if loaders else "default"
+    notes.derive("shards_per_rank", per_rank, "one a loader worker", source)
+    return training
 
 
 def _replicas(topology: Topology, notes: Notes) -> Replicas:
@@ -167,67 +173,115 @@ def _drops_last(step: Step, scale: Scale, notes: Notes) -> bool:
     return not keeps
 
 
-def _check_length(
-    settings: Settings,
-    batches: Batches,
-    rows: int | None,
-    epochs: float | None,
-    *,
-    counts: Steps,
-    notes: Notes,
-) -> None:
+def _check_length(settings: Settings, training: Training, notes: Notes) -> None:
     """A training must have at least one step, and no more than a counter holds."""
+    scale, rows, epochs = settings.scale, training.rows, training.epochs or 0
     if rows is None:
         return
-    scale = settings.scale
-    if counts.per_epoch == 0:
+    if training.steps_per_epoch == 0:
         at = (
             scale.global_batch_size or scale.rows or scale.batch_size_per_device or scale.reference_batch_size
         )
         are = "is" if rows == 1 else "are"
         message = (
-            f"{plural(rows, 'training row')} {are} fewer than one global batch of {batches.global_batch}"
+            f"{plural(rows, 'training row')} {are} fewer than one global batch of"
+            f" {training.global_batch_size}"
         )
         help_ = "give more data, or run on fewer instances with a smaller `global_batch_size`"
         notes.report("rows-fewer-than-global-batch", at.span, message, help_)
-    elif counts.total == 0:
-        length = f"{plural(epochs or 0, 'epoch')} of {plural(counts.per_epoch or 0, 'step')}"
+    elif training.total_steps == 0:
+        length = f"{plural(epochs, 'epoch')} of {plural(training.steps_per_epoch or 0, 'step')}"
         message = f"{length} are less than one optimizer step"
         notes.report("training-shorter-than-one-step", _epochs_span(settings), message, "give more `epochs`")
-    elif counts.total is not None and counts.total > MAX_STEPS:
-        message = f"`epochs` is {show_number(epochs or 0)}: more than {MAX_STEPS} optimizer steps"
+    elif training.total_steps is not None and training.total_steps > MAX_STEPS:
+        message = f"`epochs` is {show_number(epochs)}: more than {MAX_STEPS} optimizer steps"
         notes.report("input-out-of-range", _epochs_span(settings), message, "give fewer `epochs`")
 
 
-def _explain_steps(
-    batches: Batches, rows: int | None, epochs: float | None, *, warm: float, counts: Steps, drops: bool,
-    notes: Notes,
-) -> None:  # fmt: skip
-    if rows is None:
+def _explain_steps(training: Training, drops: bool, notes: Notes) -> None:
+    if training.rows is None:
         notes.advice.append(
             "training rows are unknown here, so steps are counted when the data is there;"
             " give `rows:` under `scale:` to plan them"
         )
         return
-    division = f"{rows} / {batches.global_batch}"
+    division = f"{training.rows} / {training.global_batch_size}"
     formula, source = f"⌊{division}⌋", "an incomplete last batch is dropped"
     if not drops:
         formula, source = f"⌈{division}⌉", "an incomplete last batch is a step too"
-    notes.derive("steps_per_epoch", counts.per_epoch or 0, formula, source)
-    if counts.total is not None:
-        formula = f"{plural(epochs or 0, 'epoch')} × {counts.per_epoch}"
-        notes.derive("total_steps", counts.total, formula, "rounded half up")
-    if counts.warmup is not None and warm:
-        formula = f"{plural(warm, 'epoch')} × {counts.per_epoch}"
-        notes.derive("warmup_steps", counts.warmup, formula, "rounded half up")
+    notes.derive("steps_per_epoch", training.steps_per_epoch or 0, formula, source)
+    if training.total_steps is not None:
+        formula = f"{plural(training.epochs or 0, 'epoch')} × {training.steps_per_epoch}"
+        notes.derive("total_steps", training.total_steps, formula, "rounded half up")
+    if training.warmup_steps is not None and training.warmup_epochs:
+        formula = f"{plural(training.warmup_epochs, 'epoch')} × {training.steps_per_epoch}"
+        notes.derive("warmup_steps", training.warmup_steps, formula, "rounded half up")
 
 
-def _shards(settings: Settings, replicas: Replicas, rows: int | None, notes: Notes) -> int:
-    loaders = settings.find("loader_workers")
-    workers = literals.parse_number(loaders.value) if loaders else None
-    per_rank = count_shards_per_rank(replicas.number, int(workers or 1), rows)
-    formula = f"{replicas.number} × {per_rank}"
-    notes.derive("shard_count", replicas.number * per_rank, formula, f"{replicas.name} × shards per rank")
-    source = f"{loaders.source}: loader_workers" if loaders else "default"
-    notes.derive("shards_per_rank", per_rank, "one a loader worker", source)
-    return per_rank
+_OTHER_DEGREE = (
+    "model-not-splittable",
+    "model-parallelism-unsupported",
+    "pipeline-degree-does-not-divide-layers",
+    "strategy-contradicts-degrees",
+)
+
+
+def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batches, notes: Notes) -> None:
+    """Derive the pipeline's bubble; warn where there are fewer micro-batches than stages.
+
+    The micro-batches of gradient accumulation are those that flow through the pipeline.
+    """
+    stages, micro = topology.pipeline_parallel_size, batches.accumulation
+    if stages == 1:
+        return
+    share = round_noise(round(degrees.bubble_share(stages, micro), 4))
+    formula = f"({stages} − 1) / ({micro} + {stages} − 1)"
+    notes.derive("pipeline_bubble", share, formula, "idle share of a step, Huang et al. 2019")
+    if any(problem.slug in _OTHER_DEGREE for problem in notes.problems):
+        return  # the degree has to change first
+    if micro < stages and _starves(settings, stages, batches, notes):
+        return
+    if share < degrees.TOLERABLE_BUBBLE:
+        return
+    remedy = _remedy(stages, batches)
+    if micro >= stages:
+        notes.advice.append(f"the pipeline idles {_percent(stages, micro)} of a step; {remedy}")
+        return
+    pinned = settings.scale.gradient_accumulation_steps
+    span = pinned.span if pinned is not None else options.degree_span(settings.step, "pipeline")
+    message = (
+        f"`gradient_accumulation_steps` {micro} is below the {stages} pipeline stages:"
+        f" they idle {_percent(stages, micro)} of a step, ({stages} − 1) / ({micro} + {stages} − 1)"
+    )
+    notes.report("pipeline-bubble", span, message, remedy)
+
+
+def _starves(settings: Settings, stages: int, batches: Batches, notes: Notes) -> bool:
+    """Whether the schedule needs more micro-batches, as torch's ``Schedule1F1B`` does; reported if so."""
+    step = settings.step
+    if options.read_option(step, settings.interface, "pipeline_schedule") != "1f1b":
+        return False
+    setting = step.with_.get("pipeline_schedule")
+    message = (
+        f"schedule `1f1b` needs a micro-batch for each of {stages} pipeline stages,"
+        f" but `gradient_accumulation_steps` is {batches.accumulation}"
+    )
+    help_ = f"{_remedy(stages, batches)}, or `pipeline_schedule: gpipe`"
+    span = setting.span if setting is not None else options.degree_span(step, "pipeline")
+    notes.report("strategy-option-refused", span, message, help_)
+    return True
+
+
+def _remedy(stages: int, batches: Batches) -> str:
+    """More micro-batches, of the same global batch where it can be cut that small."""
+    wanted = degrees.count_micro_batches(stages)
+    share = batches.per_device * batches.accumulation
+    micro = degrees.divisor_near(share, wanted, 1) or wanted
+    written = f"write `gradient_accumulation_steps: {micro}`"
+    if micro <= share and share % micro == 0:
+        written += f" and `batch_size_per_device: {share // micro}`, the same global batch,"
+    return f"{written} to idle {_percent(stages, micro)}"
+
+
+def _percent(stages: int, micro: int) -> str:
+    return f"{degrees.bubble_share(stages, micro):.0%}".replace("%", " %")

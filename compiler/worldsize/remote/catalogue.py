@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from worldsize.documents import yaml
-from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import classify_scalar
 from worldsize.facts import vm_sizes
 from worldsize.remote.errors import RemoteError
@@ -46,11 +46,7 @@ class RemoteSize:
     @property
     def settings(self) -> dict[str, str | float]:
         """What ``worldsize.yml`` says of it."""
-        amounts: dict[str, float | None] = {
-            "gpus": self.gpus,
-            "vcpus": self.vcpus,
-            "memory_gib": self.memory_gib,
-        }
+        amounts = {"gpus": self.gpus, "vcpus": self.vcpus, "memory_gib": self.memory_gib}
         return {
             key: int(value) if value == int(value) else value
             for key, value in amounts.items()
@@ -83,14 +79,9 @@ def read_clusters(rest: Rest, sizes: Sequence[RemoteSize] = ()) -> list[RemoteCl
         vm_size = vm_sizes.lookup(size)
         scale = inner.get("scaleSettings") or {}
         tier = TIERS.get(str(inner.get("vmPriority")).lower(), "dedicated")
-        clusters.append(
-            RemoteCluster(
-                str(document["name"]),
-                vm_size.name if vm_size else names.get(size.lower(), size),
-                int(scale.get("maxNodeCount") or 0),
-                tier,
-            )
-        )
+        shown = vm_size.name if vm_size else names.get(size.lower(), size)
+        most = int(scale.get("maxNodeCount") or 0)
+        clusters.append(RemoteCluster(str(document["name"]), shown, most, tier))
     return sorted(clusters, key=lambda cluster: cluster.name)
 
 
@@ -133,21 +124,15 @@ def _read_location(rest: Rest, kind: str) -> Sequence[Mapping[str, Any]]:
     from azure.core.exceptions import HttpResponseError
 
     try:
-        listed: Sequence[Mapping[str, Any]] = rest.of_location(kind).get("value") or []
+        return rest.of_location(kind).get("value") or []
     except HttpResponseError as error:
         if error.status_code in (403, 404):  # a role on the workspace alone does not show the subscription
             return []
         raise
-    return listed
 
 
 def write_clusters(path: str, text: str, clusters: Sequence[RemoteCluster]) -> str:
-    """The text of ``worldsize.yml`` with the clusters; comments and everything else stay.
-
-    Args:
-        path: The file, for messages.
-        text: Its text now; empty if there is no file.
-        clusters: What to write. Clusters of the file that are not among them are kept.
+    """The text of ``worldsize.yml`` with the clusters; comments and everything else stay, other clusters too.
 
     Raises:
         RemoteError: The file is not YAML that can be edited.

@@ -32,11 +32,7 @@ class RemoteError(HelpfulError):
 def explain_errors(workspace: str = "the workspace") -> Iterator[None]:
     """Turn the exceptions of Azure's clients into :class:`RemoteError`.
 
-    Args:
-        workspace: What the messages call the workspace.
-
-    Raises:
-        RemoteError: The body raised an exception of Azure's clients.
+    ``workspace`` is what the messages call the workspace.
     """
     try:
         yield
@@ -51,6 +47,15 @@ def explain_errors(workspace: str = "the workspace") -> Iterator[None]:
         raise explained from error
 
 
+@contextlib.contextmanager
+def without_refusals() -> Iterator[None]:
+    """End the block where a service refuses a request: what was asked for is left out."""
+    from azure.core.exceptions import HttpResponseError  # only what asks needs it
+
+    with contextlib.suppress(HttpResponseError):
+        yield
+
+
 def _explain(error: Exception, workspace: str) -> RemoteError | None:
     """The error in our words; None for an exception that is not of Azure's clients."""
     from azure.core import exceptions as core  # only a failure needs it
@@ -62,9 +67,8 @@ def _explain(error: Exception, workspace: str) -> RemoteError | None:
     if isinstance(error, core.HttpResponseError):
         return _explain_answer(error, workspace)
     if isinstance(error, core.ServiceRequestError | core.ServiceResponseError):
-        return RemoteError(
-            f"Azure cannot be reached: {_first_line(str(error))}", "check the network and proxy"
-        )
+        reason = str(error).partition("\n")[0]
+        return RemoteError(f"Azure cannot be reached: {reason}", "check the network and proxy")
     if type(error).__module__.startswith(("azure.", "marshmallow.")):  # of azure-ai-ml, for what it validates
         return _explain_invalid(_clean(str(getattr(error, "message", None) or error)))
     return None
@@ -85,7 +89,7 @@ def _explain_invalid(message: str) -> RemoteError:
 
 
 def _explain_answer(error: Any, workspace: str) -> RemoteError:
-    message, code = _read_message(error), _read_code(error)
+    message, code = _read_message(error), str(getattr(getattr(error, "error", None), "code", None) or "")
     if "quota" in code.lower() or "quota" in message.lower():
         return RemoteError(message, _QUOTA)
     if error.status_code in (401, 403):
@@ -98,11 +102,6 @@ def _explain_answer(error: Any, workspace: str) -> RemoteError:
     return RemoteError(message or f"{workspace} answered with status {error.status_code}")
 
 
-def _read_code(error: Any) -> str:
-    """The code of an answer of Azure, such as ``ResourceNotFound``; empty if it has none."""
-    return str(getattr(getattr(error, "error", None), "code", None) or "")
-
-
 def _read_message(error: Any) -> str:
     """The message of an answer of Azure, without what azure-core adds to it."""
     inner = getattr(error, "error", None)
@@ -110,9 +109,4 @@ def _read_message(error: Any) -> str:
 
 
 def _clean(text: str) -> str:
-    lines = [line.rstrip() for line in _COLOUR.sub("", text).strip().splitlines()]
-    return "\n".join(lines)
-
-
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
+    return "\n".join(line.rstrip() for line in _COLOUR.sub("", text).strip().splitlines())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,16 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 from worldsize.azureml import binding
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import SPEED, Speed
 from worldsize.remote import logs
-from worldsize.remote.errors import RemoteError
+from worldsize.remote.errors import RemoteError, without_refusals
+from worldsize.remote.logs import error_of, parse_time, run_state, seconds_of, step_state
 from worldsize.remote.rest import Rest
-from worldsize.remote.states import error_of, parse_time, run_state, seconds_of, step_state
 from worldsize.running.model.results import Registration
 from worldsize.running.record.details import name_values
 from worldsize.running.record.history import RunRecord, StepRecord
@@ -35,6 +34,9 @@ class _Logged:
 
     metrics: Mapping[str, float]
     parameters: Mapping[str, str]
+
+
+_NOTHING = _Logged({}, {})
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class RemoteStep:
         resources, distribution = self.node.get("resources") or {}, self.node.get("distribution") or {}
         instances = _count(_member(resources, "instance_count"))
         if kind := _member(distribution, "worker_count"):
-            return _count(kind) + (_count(_member(distribution, "parameter_server_count"), 0))
+            return _count(kind) + _count(_member(distribution, "parameter_server_count"), 0)
         return instances * _count(_member(distribution, "process_count_per_instance"))
 
     def record(self) -> StepRecord:
@@ -102,8 +104,7 @@ class RemoteJob:
     @property
     def properties(self) -> Mapping[str, Any]:
         """The job's body."""
-        properties: Mapping[str, Any] = self.document["properties"]
-        return properties
+        return cast("Mapping[str, Any]", self.document["properties"])
 
     @property
     def status(self) -> str:
@@ -149,8 +150,6 @@ class RemoteJob:
 
     def registrations(self) -> Sequence[Registration]:
         """The models that the steps have registered, or did not."""
-        from azure.core.exceptions import HttpResponseError
-
         models = []
         for step in self.steps.values():
             inputs = step.node.get("inputs") or {}
@@ -158,18 +157,18 @@ class RemoteJob:
                 continue  # it is not `register`
             if step_state(step.run) == "succeeded":
                 name = str((inputs.get("model_name") or {}).get("value") or step.name)
-                with contextlib.suppress(HttpResponseError):  # the log is gone
-                    models.append(_read_registration(self.rest, step.id, name))
+                with without_refusals():  # the log is gone
+                    models.append(parse_registration(logs.last_lines(self.rest, step.id, LAST_LINES), name))
         return [model for model in models if model is not None]
 
     def fitted(self) -> Mapping[str, Fitted]:
         """The steps that ran with other processes than planned."""
-        from azure.core.exceptions import HttpResponseError
-
         if all(step.processes == 1 for step in self.steps.values()):
             return {}
-        with contextlib.suppress(HttpResponseError):  # a log that is gone says nothing
-            return _read_fitted(self.rest, self.name)
+        with without_refusals():  # a log that is gone says nothing
+            files = self.rest.run_details(self.name).get("logFiles") or {}
+            followers = [logs.RemoteFollower(self.rest, files[path]) for path in NOTICES if path in files]
+            return parse_fitted(line for follower in followers for line in follower.lines(final=True))
         return {}
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
@@ -178,13 +177,12 @@ class RemoteJob:
 
     def metrics(self, step: StepRecord) -> Mapping[str, float]:
         """The newest values of the metrics that the step has logged to MLflow."""
-        name = self.steps[step.name].id
-        return self._logged[name].metrics if name is not None else {}
+        return self._logged.get(self.steps[step.name].id or "", _NOTHING).metrics
 
     def run_metrics(self) -> dict[str, float]:
         """The newest values by name, and by ``step.name``; of several steps the last one counts."""
-        logged = ((name, self._logged.get(step.id or "")) for name, step in self.steps.items())
-        return name_values((name, values.metrics) for name, values in logged if values is not None)
+        steps = self.steps.items()
+        return name_values((name, self._logged.get(step.id or "", _NOTHING).metrics) for name, step in steps)
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The end of the log of a step that failed."""
@@ -198,7 +196,7 @@ class RemoteJob:
         return {
             name: Speed(logged.metrics[SPEED], 0.0, logged.parameters)
             for name, step in self.steps.items()
-            if (logged := self._logged.get(step.id or "")) is not None and SPEED in logged.metrics
+            if SPEED in (logged := self._logged.get(step.id or "", _NOTHING)).metrics
         }
 
     def predicted_speeds(self) -> dict[str, Speed]:
@@ -208,8 +206,7 @@ class RemoteJob:
 
     def parameters(self, step: StepRecord) -> Mapping[str, str]:
         """The parameters that the step has logged to MLflow."""
-        name = self.steps[step.name].id
-        return self._logged[name].parameters if name is not None else {}
+        return self._logged.get(self.steps[step.name].id or "", _NOTHING).parameters
 
     def histories(self, step: StepRecord, limit: int) -> dict[str, list[tuple[float, float]]]:
         """The training steps and values of the metrics that the step has logged, of at most ``limit``."""
@@ -228,8 +225,8 @@ class RemoteJob:
         A step that has logged no metric and no parameter is not asked.
         """
         name = self.steps[step.name].id
-        logged = self._logged.get(name or "")
-        if name is None or logged is None or not (logged.metrics or logged.parameters):
+        logged = self._logged.get(name or "", _NOTHING)
+        if name is None or not (logged.metrics or logged.parameters):
             return {}
         with ThreadPoolExecutor(THREADS) as pool:
             contents = zip(paths, pool.map(partial(self.rest.artifact, name), paths), strict=True)
@@ -254,12 +251,9 @@ class RemoteJob:
             return dict(zip(names, pool.map(self._read_logged, names), strict=True))
 
     def _read_logged(self, name: str) -> _Logged:
-        from azure.core.exceptions import HttpResponseError
-
-        try:
+        data: Mapping[str, Any] = {}
+        with without_refusals():  # nothing was logged
             data = self.rest.tracked_run(name).get("data") or {}
-        except HttpResponseError:  # nothing was logged
-            return _Logged({}, {})
         metrics = {str(metric["key"]): float(metric["value"]) for metric in data.get("metrics") or []}
         parameters = {str(param["key"]): str(param.get("value")) for param in data.get("params") or []}
         return _Logged(metrics, parameters)
@@ -272,41 +266,31 @@ def find_studio(properties: Mapping[str, Any]) -> str | None:
 
 
 def read_job(rest: Rest, name: str) -> RemoteJob:
-    """Read a job and its steps.
-
-    Args:
-        rest: The workspace.
-        name: The job's name, or ``last`` for the newest.
+    """Read a job and its steps; ``last`` is the name of the newest.
 
     Raises:
         HttpResponseError: There is no such job, or the service refuses to show it.
     """
-    document = _newest_job(rest) if name == "last" else rest.manage(f"/jobs/{quote(name, safe='')}")
+    if name != "last":
+        return _read_run(rest, rest.manage(f"/jobs/{quote(name, safe='')}"))
+    jobs = _list_jobs(rest, 1)
+    if not jobs:
+        raise RemoteError(f"there is no job in {rest.names.shown}")
+    return _read_run(rest, jobs[-1])
+
+
+def _read_run(rest: Rest, document: Mapping[str, Any]) -> RemoteJob:
     run = rest.run(document["name"])
     return RemoteJob(rest, document, run, read_steps(rest, document, run))
 
 
 def refresh(job: RemoteJob) -> RemoteJob:
     """The job as it is now; its body does not change, and is not read again."""
-    run = job.rest.run(job.name)
-    return RemoteJob(job.rest, job.document, run, read_steps(job.rest, job.document, run))
-
-
-def _newest_job(rest: Rest) -> Mapping[str, Any]:
-    """The newest job of the workspace."""
-    jobs = _list_jobs(rest, 1)
-    if not jobs:
-        raise RemoteError(f"there is no job in {rest.names.shown}")
-    return jobs[-1]
+    return _read_run(job.rest, job.document)
 
 
 def list_jobs(rest: Rest, last: int | None) -> list[RemoteJob]:
-    """The workspace's jobs, the newest last.
-
-    Args:
-        rest: The workspace.
-        last: How many; all by default.
-    """
+    """The workspace's ``last`` jobs, the newest last; all of them by default."""
     documents = _list_jobs(rest, last)
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(lambda document: _summarise(rest, document), documents))
@@ -319,13 +303,9 @@ def _list_jobs(rest: Rest, last: int | None) -> list[Mapping[str, Any]]:
 
 
 def _summarise(rest: Rest, document: Mapping[str, Any]) -> RemoteJob:
-    from azure.core.exceptions import HttpResponseError
-
-    try:
-        run = rest.run(document["name"])
-        return RemoteJob(rest, document, run, read_steps(rest, document, run))
-    except HttpResponseError:  # the run history forgets what the list still has
-        return RemoteJob(rest, document, {}, {})
+    with without_refusals():
+        return _read_run(rest, document)
+    return RemoteJob(rest, document, {}, {})  # the run history forgets what the list still has
 
 
 def read_steps(rest: Rest, document: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, RemoteStep]:
@@ -340,17 +320,14 @@ def read_steps(rest: Rest, document: Mapping[str, Any], run: Mapping[str, Any]) 
         f"${{{{parent.inputs.{name}}}}}": port.get("value", port.get("uri")) for name, port in inputs.items()
     }
     steps = {name: RemoteStep(name, node, given=values) for name, node in nodes.items()}
-    titles = {str(node["display_name"]): name for name, node in nodes.items() if _has_title(node)}
+    shown = ((name, node.get("display_name")) for name, node in nodes.items() if isinstance(node, Mapping))
+    titles = {str(title): name for name, title in shown if title}
     for title, child in _walk_children(rest, str(document["name"])):
         outer, dot, inner = title.partition(".")
         # A run bears the display name of its step, where that has one.
         name = title if title in steps else f"{titles.get(outer, outer)}{dot}{inner}"
         steps.setdefault(name, RemoteStep(name)).run = child
     return steps
-
-
-def _has_title(node: object) -> bool:
-    return isinstance(node, Mapping) and bool(node.get("display_name"))
 
 
 def _walk_children(
@@ -413,19 +390,7 @@ def parse_registration(lines: Iterable[str], name: str) -> Registration | None:
     return None
 
 
-def _read_registration(rest: Rest, run: str, name: str) -> Registration | None:
-    """The model of a step that has succeeded; None if its log does not name one."""
-    return parse_registration(logs.last_lines(rest, run, LAST_LINES), name)
-
-
 def parse_fitted(lines: Iterable[str]) -> dict[str, Fitted]:
     """The steps that run with other processes than planned, by name."""
     matches = filter(None, map(_FITTED.fullmatch, lines))
     return {match["step"]: Fitted(int(match["count"]), match["text"]) for match in matches}
-
-
-def _read_fitted(rest: Rest, job: str) -> Mapping[str, Fitted]:
-    """The same of a job; a workspace in Azure runs what was planned, and has no such lines."""
-    files = rest.run_details(job).get("logFiles") or {}
-    followers = (logs.RemoteFollower(rest, files[path]) for path in NOTICES if path in files)
-    return parse_fitted(line for follower in followers for line in follower.lines(final=True))

@@ -58,14 +58,8 @@ def find_workspace(
     """Find the names of the workspace.
 
     The environment counts if it has all three names, otherwise ``config.json`` does, so that a variable that
-    is set for another tool does not change which workspace a file names. An option replaces one name.
-
-    Args:
-        subscription: The id of the subscription, from the command line.
-        group: The resource group, from the command line.
-        workspace: The workspace, from the command line.
-        folder: Where the search for ``config.json`` begins, upwards; the working folder by default.
-        environment: Variables of the environment.
+    is set for another tool does not change which workspace a file names. An option replaces one name. The
+    search for the file begins in ``folder``, the working folder by default, and goes upwards.
 
     Raises:
         RemoteError: A name is missing, or the file cannot be read.

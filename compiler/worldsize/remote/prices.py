@@ -50,7 +50,7 @@ def read_prices(
         sizes: Their names, as Azure writes them.
         region: As in `az account list-locations`.
         currency: ISO 4217. Azure's prices are in USD; others are converted, for reference.
-        say: Told when the API asks to wait.
+        say: Called when the API asks to wait.
         address: Of the API.
 
     Raises:

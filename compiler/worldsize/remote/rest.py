@@ -85,8 +85,10 @@ class Rest:
         Raises:
             HttpResponseError: The service refuses it.
         """
-        base = self._endpoints["resource_manager"].rstrip("/")
-        return self._get(f"{base}{quote(self.names.id)}{path}", {"api-version": API_VERSION, **parameters})
+        return self._get(self._managed(path), {"api-version": API_VERSION, **parameters})
+
+    def _managed(self, path: str) -> str:
+        return f"{self._endpoints['resource_manager'].rstrip('/')}{quote(self.names.id)}{path}"
 
     def of_location(self, kind: str) -> Any:
         """What the service has in the workspace's location: ``vmSizes`` or ``usages``."""
@@ -96,15 +98,25 @@ class Rest:
         subscription = quote(f"/subscriptions/{self.names.subscription}")
         return self._get(f"{base}{subscription}{path}", {"api-version": API_VERSION})
 
+    def _pages(self, url: str, parameters: Mapping[str, str]) -> Iterator[Any]:
+        """The pages of a list, however its service names the next one."""
+        query = dict(parameters)
+        for _ in range(MAX_PAGES):
+            page = self._get(url, query)
+            yield page
+            if following := page.get("nextLink"):
+                url, query = following, {}
+            elif token := page.get("continuationToken"):
+                query = {"$continuationToken": token}
+            elif token := page.get("next_page_token"):
+                query["page_token"] = str(token)
+            else:
+                return
+
     def list(self, path: str, **parameters: str) -> Iterator[Any]:
         """The items of a list of the management API, page by page."""
-        page = self.manage(path, **parameters)
-        for _ in range(MAX_PAGES):
+        for page in self._pages(self._managed(path), {"api-version": API_VERSION, **parameters}):
             yield from page.get("value") or []
-            following = page.get("nextLink")
-            if not following:
-                return
-            page = self._get(following)
 
     def _history(self, path: str) -> str:
         return f"{self._service('history')}/history/v1.0{quote(self.names.id)}{path}"
@@ -126,33 +138,18 @@ class Rest:
 
     def children(self, name: str) -> Iterator[Any]:
         """The runs whose parent is ``name``."""
-        url = self._history(f"/runs/{quote(name, safe='')}/children")
-        page = self._get(url)
-        for _ in range(MAX_PAGES):
+        for page in self._pages(self._history(f"/runs/{quote(name, safe='')}/children"), {}):
             yield from page.get("value") or []
-            if following := page.get("nextLink"):
-                page = self._get(following)
-            elif token := page.get("continuationToken"):
-                page = self._get(url, {"$continuationToken": token})
-            else:
-                return
 
     def tracked_run(self, name: str) -> Any:
         """The run as MLflow knows it: its metrics and parameters."""
-        url = self._tracking("runs/get")
-        return self._get(url, {"run_id": name})["run"]
+        return self._get(self._tracking("runs/get"), {"run_id": name})["run"]
 
     def metric_history(self, name: str, metric: str) -> Iterator[Any]:
         """The values of one metric that a run has logged to MLflow, page by page."""
-        url = self._tracking("metrics/get-history")
         query = {"run_id": name, "metric_key": metric, "max_results": "10000"}
-        for _ in range(MAX_PAGES):
-            page = self._get(url, query)
+        for page in self._pages(self._tracking("metrics/get-history"), query):
             yield from page.get("metrics") or []
-            token = page.get("next_page_token")
-            if not token:
-                return
-            query["page_token"] = str(token)
 
     def artifact(self, name: str, path: str) -> bytes | None:
         """A file that a run has logged to MLflow; None if there is none, or if the service refuses it."""

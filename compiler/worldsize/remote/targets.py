@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,26 +12,23 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from worldsize import api
 from worldsize.azureml import job as jobs
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.launch import resolve_value
 from worldsize.azureml.model import Cluster, Component, Data, Field, Job, Literal, Port, Step
-from worldsize.base.problem import Problem
 from worldsize.checking import boundary, check_job, discover
+from worldsize.checking.specs import check_by_rules
 from worldsize.documents import yaml
-from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
+from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError
 from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.names import WorkspaceNames
 from worldsize.remote.rest import Rest
-from worldsize.rules import engine, registry
-from worldsize.rules.context import Context
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import show_path
-from worldsize.running.prepare.overrides import override_inputs, override_spec, shorten_name, show_value
+from worldsize.running.prepare.overrides import compile_spec, override_inputs, shorten_name, show_value
 
 _NO_CLUSTER = frozenset({"serverless", "local", ""})
 _NOT_JOBS = frozenset({"compute", "data", "environment", "settings"})
@@ -94,11 +91,7 @@ def load_target(
 def _compile(
     path: Path, out: Path, document: yaml.Document, settings: Mapping[str, str], *, schedule: bool
 ) -> Target:
-    if settings:
-        document, problems = override_spec(document, settings)
-        if problems:
-            raise RunError(problems)
-    compiled = api.compile_document(path, out, document)
+    compiled = compile_spec(path, out, document, settings)
     if schedule and "schedule.yml" not in compiled.files:
         raise RemoteError(f"`{path}` has no schedule", 'add `schedule: {cron: "0 3 * * 1"}` to it')
     clusters = {
@@ -189,17 +182,15 @@ def _compute_names(job: Job) -> Iterator[str]:
     """The clusters of a job and of its inner pipelines."""
     chosen = [read_member(job.settings, "default_compute"), job.compute]
     chosen += [step.compute for step in job.steps.values()]
-    for value in chosen:
-        name = _cluster_name(job, value)
-        if name is not None:
-            yield name
+    names = (_cluster_name(job, value) for value in chosen if value is not None)
+    yield from (name for name in names if name is not None)
     for step in job.steps.values():
         if step.component is not None and step.component.graph is not None:
             yield from _compute_names(step.component.graph)
 
 
-def _cluster_name(job: Job, value: Field[Any] | None) -> str | None:
-    text = resolve_value(value, job) if value is not None else None
+def _cluster_name(job: Job, value: Field[Any]) -> str | None:
+    text = resolve_value(value, job)
     if not isinstance(text, str) or "${{" in text:
         return None
     name = text.removeprefix("azureml:").rpartition("/computes/")[2].rpartition("/virtualclusters/")[2]
@@ -223,11 +214,9 @@ def check_registered(rest: Rest, target: Target) -> None:
     if target.job is None:
         return
     components: _Components = {}
-    context = Context(root=target.path.parent)
     jobs = _fill_jobs(rest, target.job, components)
-    problems = [problem for job in jobs for problem in _check(context, job)]
-    if problems:
-        raise SpecError(sort_unique(engine.diagnose(problems)), target.sources)
+    if findings := check_by_rules(jobs, _SLUGS, target.path.parent):
+        raise SpecError(findings, target.sources)
 
 
 def _fill_jobs(rest: Rest, job: Job, components: _Components) -> Iterator[Job]:
@@ -285,14 +274,11 @@ def _read_component(rest: Rest, reference: str) -> Component | None:
         else:  # as the client looks up the label
             newest = rest.list(path, **{"$orderBy": "createdtime desc", "$top": "1"})
             document = next(iter(newest), {})
-        return _parse(document["properties"]["componentSpec"])
+        spec = document["properties"]["componentSpec"]
+        inputs, outputs = _parse_ports(spec.get("inputs")), _parse_ports(spec.get("outputs"))
+        return Component(None, str(spec["type"]), None, None, inputs, outputs)
     except (HttpResponseError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _parse(spec: Mapping[str, Any]) -> Component:
-    inputs, outputs = _parse_ports(spec.get("inputs")), _parse_ports(spec.get("outputs"))
-    return Component(None, str(spec["type"]), None, None, inputs, outputs)
 
 
 def _parse_ports(ports: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Port]:
@@ -303,18 +289,3 @@ def _parse_ports(ports: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Por
         kept = None if default is None else Field(default)
         parsed[str(name)] = Port(str(name), str(port["type"]).lower(), optional=optional, default=kept)
     return parsed
-
-
-def _check(context: Context, job: Job) -> Sequence[Problem]:
-    """What is wrong with the steps that have ports from the workspace."""
-    problems = []
-    for slug in _SLUGS:
-        rule = registry.find(slug)
-        assert rule is not None
-        for name, check in registry.load_checks(rule):
-            if name == "Job":
-                problems += [
-                    problem if isinstance(problem, Problem) else problem.under(slug)
-                    for problem in check(context, job)
-                ]
-    return problems

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from worldsize.base.wording import format_duration
 from worldsize.remote import jobs
 from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.jobs import RemoteJob, RemoteStep
+from worldsize.remote.logs import ENDED, seconds_of, step_state
 from worldsize.remote.rest import Rest
-from worldsize.remote.states import ENDED, seconds_of, step_state
 from worldsize.running.model.results import Registration, Status, View
-from worldsize.running.show.summary import describe_registration
-
-if TYPE_CHECKING:
-    from azure.core.exceptions import AzureError
+from worldsize.running.show.views import describe_registration
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 5.0  # between two looks; the pause grows while nothing changes
 GROWTH = 1.4
@@ -26,16 +22,7 @@ PATIENCE_SECONDS = 600.0  # without an answer, after which watching ends
 
 
 def watch_job(rest: Rest, name: str, view: View, *, clock: Callable[[], float] = time.monotonic) -> RemoteJob:
-    """Show the steps of a job until it ends.
-
-    Args:
-        rest: The workspace.
-        name: The job.
-        view: Shows the steps; it is entered already.
-        clock: Seconds, for the pauses and the durations on the screen.
-
-    Returns:
-        The job after its end.
+    """Show the steps of a job in a view that is entered already, until it ends; the job after its end.
 
     Raises:
         AzureError: The workspace has not answered for ten minutes, or refuses to.
@@ -58,32 +45,21 @@ def watch_job(rest: Rest, name: str, view: View, *, clock: Callable[[], float] =
 
 def _read_patiently(job: RemoteJob, view: View, clock: Callable[[], float]) -> RemoteJob:
     """The job as it is now; a workspace that does not answer is asked again."""
-    from azure.core.exceptions import HttpResponseError
+    from azure.core.exceptions import AzureError, HttpResponseError
 
     deadline = clock() + PATIENCE_SECONDS
     has_warned = False
     while True:
-        answer = _try_to_read(job)
-        if isinstance(answer, RemoteJob):
-            return answer
-        if clock() >= deadline or (
-            isinstance(answer, HttpResponseError) and (answer.status_code or 500) < 500
-        ):
-            raise answer
+        try:
+            return jobs.refresh(job)
+        except AzureError as error:
+            is_refused = isinstance(error, HttpResponseError) and (error.status_code or 500) < 500
+            if is_refused or clock() >= deadline:
+                raise
         if not has_warned:
             view.warn("the workspace does not answer; the job goes on, and is asked for again")
         has_warned = True
         time.sleep(LONGEST_SECONDS)
-
-
-def _try_to_read(job: RemoteJob) -> RemoteJob | AzureError:
-    """The job as it is now, or why it cannot be read."""
-    from azure.core.exceptions import AzureError
-
-    try:
-        return jobs.refresh(job)
-    except AzureError as error:
-        return error
 
 
 def _update(statuses: dict[str, Status], job: RemoteJob, view: View, now: float) -> bool:
@@ -127,9 +103,7 @@ LAST_LINES = 20
 def render_result(job: RemoteJob, *, steps: bool) -> str:
     """The end of a job: what failed and why, its steps, and where its outputs are.
 
-    Args:
-        job: A job that has ended.
-        steps: Whether to list the steps; a table on a terminal has shown them.
+    A table on a terminal has shown the ``steps`` already.
     """
     record = job.record
     lines = [*_failures(job), f"job {record.id} {record.state} after {format_duration(record.seconds)}"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from worldsize.base.wording import show_number
 from worldsize.planning.estimates import prediction
 from worldsize.reporting.curves import find_original, read_run_metrics, read_tracked
+from worldsize.reporting.model import read_mapping
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
@@ -52,8 +53,7 @@ def compare_runs(first: RunRecord, second: RunRecord) -> list[Difference]:
     shared = list(find_shared_steps(first, second))
     differences = _compare("run", _describe(first), _describe(second))
     differences += _compare("parameters", _parameters(first, shared), _parameters(second, shared))
-    parts = _parts(first), _parts(second)
-    differences += _compare_parts(*parts)
+    differences += _compare_parts(_parts(first), _parts(second))
     differences += _compare("environment", _environment(first), _environment(second))
     differences += _compare_processes(first, second, shared)
     differences += _compare("metrics", _metrics(first, shared), _metrics(second, shared))
@@ -100,10 +100,10 @@ def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
     digests: dict[tuple[str, str], str] = {}
     for name in filter(is_file_name, run.steps):
         source, original = find_original(run.root, name)
-        parts = (read_json(run.root.parent / source / "steps" / original / MADE) or {}).get("parts")
+        made = read_json(run.root.parent / source / "steps" / original / MADE) or {}
         values = {f"{_INPUT}{parameter}`" for parameter in run.steps[name].parameters}
-        if isinstance(parts, Mapping):
-            digests |= {(name, str(part)): str(parts[part]) for part in parts if str(part) not in values}
+        parts = read_mapping(made.get("parts"))
+        digests |= {(name, str(part)): str(parts[part]) for part in parts if str(part) not in values}
     return digests
 
 
@@ -123,10 +123,9 @@ def _compare_parts(
 def _environment(run: RunRecord) -> dict[str, str | float]:
     request = read_json(run.root / RECORD) or {}
     tags = read_tracked(read_shared_tags, run.root.absolute().parent.parent, run.id)
-    options = request.get("options")
     rows: dict[str, str | float] = {
         f"--{name.replace('_', '-')}": str(value)
-        for name, value in (options.items() if isinstance(options, Mapping) else ())
+        for name, value in read_mapping(request.get("options")).items()
         if name != "settings" and value is not None  # the settings are among the parameters
     }
     rows |= {name: str(request[name]) for name in ("worldsize", "python") if request.get(name)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from worldsize.documents.diagnostics.html_table import escape
+from worldsize.base.shown_text import escape
 
 TALL_ROWS = 25  # beyond, a table scrolls by itself
 

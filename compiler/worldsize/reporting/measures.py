@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from worldsize.azureml import literals
-from worldsize.base.wording import format_seconds, format_size, show_digits
+from worldsize.base.wording import format_duration, format_seconds, format_size, show_digits, show_number
 from worldsize.planning.estimates.calibration import SPEED
+from worldsize.planning.estimates.measured_case import describe_other_hardware
 from worldsize.planning.estimates.model import Interval
-from worldsize.planning.estimates.prediction import read_prediction
+from worldsize.planning.estimates.prediction import read_number, read_prediction
 from worldsize.planning.memory.workload import PREDICTION
-from worldsize.reporting.model import Quantity
-from worldsize.resolving.compared_speed import describe_other_hardware
+from worldsize.planning.quantities import label_quantity
+from worldsize.reporting.model import Attempt, Quantity, read_mapping
 from worldsize.showing.curves import Curve
 
 PREDICTED_SPEED = "predicted_samples_per_second"
@@ -56,15 +56,7 @@ def compare_measures(
     curves: Mapping[str, Curve],
     trained: Trained | None,
 ) -> list[Quantity]:
-    """Speed, time of the training steps and memory.
-
-    Args:
-        parameters: That the step ran with, and those that it logged.
-        topology: Of the plan.
-        logged: The last values of what it logged.
-        curves: That it logged.
-        trained: From its reports.
-    """
+    """Speed, time of the training steps and memory, of what :func:`compare_with_plan` is given."""
     speeds = [value for _, value in curves.get(SPEED, ())]
     speed = sorted(speeds)[len(speeds) // 2] if speeds else logged.get(SPEED)
     prediction = read_prediction(parameters)
@@ -73,9 +65,7 @@ def compare_measures(
     if prediction is not None:
         size, ranks = prediction.instance_type, prediction.world_size
     other = describe_other_hardware(parameters, size, ranks if isinstance(ranks, int) else None)
-    batch, steps = (
-        literals.parse_number(parameters.get(n, "")) for n in ("global_batch_size", "total_steps")
-    )
+    batch, steps = (read_number(parameters, name) for name in ("global_batch_size", "total_steps"))
     step_time = _divide(batch, predicted)
     compare = partial(_compare, other=other)
     ended = trained is not None and (steps is None or trained.reached >= steps)
@@ -87,7 +77,7 @@ def compare_measures(
         compare("time of a training step", step_time, _step_time(trained, batch, speed), format_seconds),
         compare("time of all training steps", _scale(step_time, steps), total, format_seconds),
     ]
-    planned = literals.parse_number(parameters.get(PREDICTION, "")) or logged.get("memory_predicted_bytes")
+    planned = read_number(parameters, PREDICTION) or logged.get("memory_predicted_bytes")
     return [*quantities, _compare_memory(planned, logged.get(MEMORY), other)]
 
 
@@ -151,3 +141,73 @@ def _scale(interval: Interval | None, factor: float | None) -> Interval | None:
     if interval is None or not factor:
         return None
     return Interval(interval.low * factor, interval.expected * factor, interval.high * factor)
+
+
+_SET = (
+    "batch_size_per_device",
+    "gradient_accumulation_steps",
+    "global_batch_size",
+    "learning_rate",
+    "optimizer",
+    "epochs",
+    "warmup_epochs",
+)
+_COUNTED = ("rows", "steps_per_epoch", "total_steps", "warmup_steps")
+
+
+def compare_with_plan(
+    plan: Mapping[str, Any],
+    parameters: Mapping[str, str],
+    attempts: Sequence[Attempt],
+    logged: Mapping[str, float],
+    curves: Mapping[str, Curve],
+    *,
+    trained: Trained | None = None,
+    machine: str = "this machine",
+) -> list[Quantity]:
+    """The quantities of one step; none for a step that is neither planned nor measured.
+
+    Args:
+        plan: Of the step, from ``plan.json``; empty where nothing was planned.
+        parameters: That the step ran with, and those that it logged.
+        attempts: Of the step; the last one counts.
+        logged: The last values of what it logged.
+        curves: That it logged.
+        trained: The time of its training steps.
+        machine: Where it ran.
+    """
+    training, topology = read_mapping(plan.get("training")), read_mapping(plan.get("topology"))
+    if not training and SPEED not in curves and SPEED not in logged:
+        return []
+    started = len(attempts[-1].names) if attempts else 0
+    world = parameters.get("world_size") or (str(started) if started else "")
+    quantities = [Quantity("processes", _show(topology.get("world_size")), world)]
+    instances = " × ".join(
+        _show(topology[name]) for name in ("instance_count", "instance_type") if topology.get(name)
+    )
+    quantities.append(Quantity("instances", instances, machine if attempts else ""))
+    values = [(name, _show(parameters.get(name))) for name in _SET]
+    values += [(name, _count(name, parameters, curves)) for name in _COUNTED]
+    quantities += [Quantity(label_quantity(name), _show(training.get(name)), value) for name, value in values]
+    quantities += compare_measures(parameters, topology, logged, curves, trained)
+    seconds = sum(attempt.period.seconds for attempt in attempts)
+    quantities.append(Quantity("time of the step", "", format_duration(seconds) if attempts else ""))
+    return [quantity for quantity in quantities if quantity.planned or quantity.actual]
+
+
+def _count(name: str, parameters: Mapping[str, str], curves: Mapping[str, Curve]) -> str:
+    """A count that the training has logged; of the steps, those that were done."""
+    if name == "total_steps" and "loss" in curves:
+        return show_number(curves["loss"][-1][0])
+    return _show(parameters.get(name))
+
+
+def _show(value: Any) -> str:
+    if value is None or isinstance(value, bool | Mapping | list):
+        return ""
+    if isinstance(value, str):
+        try:
+            value = float(value)  # `20` and `20.0` are the same plan
+        except ValueError:
+            return str(value)
+    return show_number(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.showing.curves import Curve
@@ -16,6 +17,11 @@ class Period:
 
     start: float
     end: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +133,8 @@ class RunFacts:
     sweeps: Sequence[SweepFacts] = ()
     pauses: Sequence[Period] = ()  # between the end of a runner and the resumption of the run
     notes: Sequence[str] = ()
+
+
+def read_mapping(value: Any) -> Mapping[str, Any]:
+    """A part of a document of JSON or YAML; empty for anything else."""
+    return value if isinstance(value, Mapping) else {}

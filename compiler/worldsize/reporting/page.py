@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from worldsize.base.shown_text import escape
+from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import format_duration, plural, show_number
-from worldsize.documents.diagnostics.html_table import escape
 from worldsize.reporting import charts
 from worldsize.reporting.markup import WORDS, badge, pairs, section, table
 from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts
+from worldsize.reporting.read_run import read_run
 from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 from wsmetrics.names import choose_headline, describe_constant
 
+FILE = "report.html"
 MAX_CHARTS = 40  # of all steps
 MAX_CHARTS_OF_STEP = 12
 MAX_TRIALS = 200
@@ -35,7 +39,7 @@ def render_page(facts: RunFacts) -> str:
     Everything that comes from the run is escaped, and the page is bounded: long curves are thinned, long
     lists cut, and what is left out is said.
     """
-    parts = _Page(facts).sections()
+    parts = [part for part in _list_sections(facts) if part[2]]
     links = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title, _ in parts)
     body = "".join(section(title, content, anchor=anchor) for anchor, title, content in parts)
     record = facts.record
@@ -77,9 +81,7 @@ def _render_head(facts: RunFacts) -> str:
 def _render_cards(facts: RunFacts) -> str:
     """The headline: steps done, the metrics that people look for first, and the registered model."""
     rows = [("steps done", f"{facts.record.done} of {len(facts.steps)}")]
-    metrics: dict[str, float] = {}
-    for step in facts.steps.values():
-        metrics.update(step.metrics)
+    metrics = {name: value for step in facts.steps.values() for name, value in step.metrics.items()}
     constant = describe_constant(metrics)
     beside = {"accuracy": f"; {escape(constant, 80)}"} if constant else {}
     names = choose_headline(metrics)[:4]
@@ -93,70 +95,56 @@ def _render_cards(facts: RunFacts) -> str:
     return f'<dl class="cards">{cells}</dl>\n'
 
 
-class _Page:
-    """The parts of one page; charts are counted over all of them."""
-
-    def __init__(self, facts: RunFacts) -> None:
-        self.facts = facts
-        self.draws = charts.can_draw()
-        self.charts_left = MAX_CHARTS
-
-    def sections(self) -> list[tuple[str, str, str]]:
-        """The anchor, title and content of each part that has any."""
-        facts = self.facts
-        parts = [
-            ("failures", "Failures", _render_failures(facts)),
-            ("steps", "Steps", _render_graph(facts) + _render_steps(facts)),
-            ("timeline", "Timeline", render_timeline(facts)),
-        ]
-        parts += [
-            (f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", _render_sweep(sweep))
-            for index, sweep in enumerate(facts.sweeps)
-        ]
-        for index, step in enumerate(self._trained()):
-            name = escape(step.record.name, 80)
-            parts.append((f"training-{index}", f"Training: {name}", self._render_training(step)))
-        parts += [
-            ("evaluation", "Metrics", _render_metrics(facts)),
-            ("models", "Models", _render_models(facts)),
-            ("environment", "Environment", _render_environment(facts)),
-        ]
-        return [(anchor, title, content) for anchor, title, content in parts if content]
-
-    def _trained(self) -> list[StepFacts]:
-        """The steps with curves or planned numbers; of a sweep's trials only the winner."""
-        winners = {sweep.best for sweep in self.facts.sweeps}
-        swept = {sweep.step for sweep in self.facts.sweeps}
-        return [
-            step
-            for step in self.facts.steps.values()
-            if (step.curves or step.quantities)
-            and (step.record.name.rpartition(".")[0] not in swept or step.record.name in winners)
-        ]
-
-    def _render_training(self, step: StepFacts) -> str:
-        ranks = render_ranks(step.ranks)
-        parts = [self._render_charts(step)]
-        if step.quantities:
-            parts.append("<h3>Plan against actual</h3>" + _render_quantities(step.quantities))
-        if ranks:
-            parts.append("<h3>Where the ranks spent their time</h3>" + ranks)
-        elif len(step.record.processes) > 1:
-            parts.append('<p class="note">How long each rank waited for the others was not recorded.</p>')
-        return "".join(parts)
-
-    def _render_charts(self, step: StepFacts) -> str:
+def _list_sections(facts: RunFacts) -> Iterator[tuple[str, str, str]]:
+    """The anchor, title and content of each part; charts are counted over all of them."""
+    yield "failures", "Failures", _render_failures(facts)
+    yield "steps", "Steps", _render_graph(facts) + _render_steps(facts)
+    yield "timeline", "Timeline", render_timeline(facts)
+    for index, sweep in enumerate(facts.sweeps):
+        yield f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", _render_sweep(sweep)
+    left = MAX_CHARTS if charts.can_draw() else None
+    for index, step in enumerate(_list_trained(facts)):
         wanted = charts.choose_charts(step.curves)
-        if not wanted:
-            return f'<p class="note">{escape(NO_CURVE)}</p>'
-        if not self.draws:
-            return f'<p class="note">{escape(NO_PICTURES)}</p>'
-        count = min(MAX_CHARTS_OF_STEP, self.charts_left)
-        self.charts_left -= min(len(wanted), count)
-        figures = "".join(_render_figure(chart) for chart in wanted[:count])
-        left = len(wanted) - count
-        note = f'<p class="note">{plural(left, "more curve")} in MLflow.</p>' if left > 0 else ""
-        return f'<div class="charts">{figures}</div>{note}'
+        most = None if left is None else min(MAX_CHARTS_OF_STEP, left)
+        content = _render_charts(wanted, most) + _render_training(step)
+        left = None if left is None or most is None else left - min(len(wanted), most)
+        yield f"training-{index}", f"Training: {escape(step.record.name, 80)}", content
+    yield "evaluation", "Metrics", _render_metrics(facts)
+    yield "models", "Models", _render_models(facts)
+    yield "environment", "Environment", _render_environment(facts)
+
+
+def _list_trained(facts: RunFacts) -> list[StepFacts]:
+    """The steps with curves or planned numbers; of a sweep's trials only the winner."""
+    winners = {sweep.best for sweep in facts.sweeps}
+    swept = {sweep.step for sweep in facts.sweeps}
+    return [
+        step
+        for step in facts.steps.values()
+        if (step.curves or step.quantities)
+        and (step.record.name.rpartition(".")[0] not in swept or step.record.name in winners)
+    ]
+
+
+def _render_training(step: StepFacts) -> str:
+    text = ""
+    if step.quantities:
+        text = "<h3>Plan against actual</h3>" + _render_quantities(step.quantities)
+    if ranks := render_ranks(step.ranks):
+        return f"{text}<h3>Where the ranks spent their time</h3>{ranks}"
+    if len(step.record.processes) > 1:
+        text += '<p class="note">How long each rank waited for the others was not recorded.</p>'
+    return text
+
+
+def _render_charts(wanted: Sequence[charts.Chart], most: int | None) -> str:
+    """At most so many charts; None if none can be drawn."""
+    if not wanted or most is None:
+        return f'<p class="note">{escape(NO_PICTURES if wanted else NO_CURVE)}</p>'
+    figures = "".join(_render_figure(chart) for chart in wanted[:most])
+    left = len(wanted) - most
+    note = f'<p class="note">{plural(left, "more curve")} in MLflow.</p>' if left > 0 else ""
+    return f'<div class="charts">{figures}</div>{note}'
 
 
 def _render_figure(chart: charts.Chart) -> str:
@@ -210,9 +198,7 @@ def _render_steps(facts: RunFacts) -> str:
         rows.append((escape(name, 80), state, took, needs))
     text = table("Steps", ("step", "state", "time", "needs"), rows, frozenset({2}))
     if len(rows) > MAX_STEPS:
-        states: dict[str, int] = {}
-        for step in facts.steps.values():
-            states[step.record.state] = states.get(step.record.state, 0) + 1
+        states = Counter(step.record.state for step in facts.steps.values())
         counts = ", ".join(f"{count} {escape(state)}" for state, count in states.items())
         text = f"<p>{len(rows)} steps: {counts}.</p>{text}"
     return text if rows else "<p>The steps of the run are unknown.</p>"
@@ -234,10 +220,9 @@ def _render_quantities(quantities: Sequence[Quantity]) -> str:
 
 def _mark(quantity: Quantity) -> str:
     """The actual value, emphasised where it is not the planned one."""
-    actual = escape(quantity.actual)
-    differs = quantity.differs
+    actual, differs = escape(quantity.actual), quantity.differs
     if differs is None:
-        differs = bool(quantity.planned and quantity.actual) and quantity.planned != quantity.actual
+        differs = "" not in (quantity.planned, quantity.actual) and quantity.planned != quantity.actual
     return f"<mark>{actual}</mark>" if differs else actual
 
 
@@ -382,6 +367,31 @@ def _render_graph(facts: RunFacts) -> str:
         f' height="{layout.height}" viewBox="0 0 {layout.width} {layout.height}">'
         f"<title>{title}</title>{''.join(parts)}</svg></div>\n"
     )
+
+
+def write_page(page: str, path: Path, *, follow: bool = True) -> None:
+    """Write a page beside its place, then rename it; only its user may read it.
+
+    Args:
+        page: The page.
+        path: The file.
+        follow: Whether a link is followed, as is right for a file that the user has named.
+
+    Raises:
+        OSError: The file cannot be written. Nothing of it is left.
+    """
+    write_whole(path, page.encode("utf-8", errors="backslashreplace"), mode=0o600, follow=follow)
+
+
+def write_report(root: Path, path: Path | None = None) -> Path:
+    """Write the report of a run of this machine, by default into its folder; return the file.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    target = path or root / FILE
+    write_page(render_page(read_run(root)), target, follow=path is not None)
+    return target
 
 
 STYLE = """

@@ -26,9 +26,8 @@ from worldsize.reporting.curves import (
     read_tracked_values,
     reported_curves,
 )
-from worldsize.reporting.measures import measure_training
-from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunFacts, StepFacts
-from worldsize.reporting.quantities import compare_with_plan
+from worldsize.reporting.measures import compare_with_plan, measure_training
+from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunFacts, StepFacts, read_mapping
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.record.details import LocalDetails, TrackedDetails
@@ -74,7 +73,7 @@ class _Reader:
         self.details = LocalDetails(self.record)
         self.home = root.absolute().parent.parent
         self.events, _ = scan_events(root / "events.jsonl")
-        self.plans = _mapping((read_json(root / "pipeline" / "plan.json") or {}).get("steps"))
+        self.plans = read_mapping((read_json(root / "pipeline" / "plan.json") or {}).get("steps"))
         self.compiled = _read_compiled(root / "pipeline" / "pipeline.yml")
         self.sweeps = read_sweeps(root, self.record.steps, self.events)
         self.swept = {sweep.step for sweep in self.sweeps}
@@ -144,7 +143,7 @@ class _Reader:
             quantities=()
             if is_sweep
             else compare_with_plan(
-                _mapping(plan),
+                read_mapping(plan),
                 parameters,
                 attempts,
                 trained.logged,
@@ -157,7 +156,7 @@ class _Reader:
     def _planned_memory(self, *names: str) -> dict[str, str]:
         """The memory of a process that the compiled pipeline plans for a step, which may be a trial."""
         for name in names:
-            value = _mapping(_mapping(self.compiled.get(name)).get("inputs")).get(PREDICTION)
+            value = read_mapping(read_mapping(self.compiled.get(name)).get("inputs")).get(PREDICTION)
             if isinstance(value, int | float):
                 return {PREDICTION: str(value)}
         return {}
@@ -201,14 +200,14 @@ def _read_compiled(path: Path) -> Mapping[str, Any]:
     root = None
     with untrusted.passed_over():
         root = load(path, untrusted.read_bytes(path, limits.RECORD)).root
-    return _mapping(_mapping(to_python(root)).get("jobs")) if root is not None else {}
+    return read_mapping(read_mapping(to_python(root)).get("jobs")) if root is not None else {}
 
 
 def _read_png(path: Path) -> bytes | None:
+    data = b""
     with untrusted.passed_over():
         data = untrusted.read_bytes(path, MAX_PICTURE_BYTES)
-        return data if _is_png(data) else None
-    return None
+    return data if _is_png(data) else None
 
 
 def _is_png(data: bytes) -> bool:
@@ -243,10 +242,6 @@ def _read_registered(step: StepFacts) -> list[Registered]:
     return models
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
 _COMMIT, _BRANCH, _DIRTY = "mlflow.source.git.commit", "mlflow.source.git.branch", "azureml.git.dirty"
 _REPEATED = {"settings": "--set", "assets": "--map", "kill": "--kill", "drop_link": "--drop-link"}
 
@@ -256,10 +251,7 @@ def describe_environment(
 ) -> list[tuple[str, str]]:
     """The rows of the table: what is unknown is left out.
 
-    Args:
-        record: The run.
-        request: Its ``run.json``, which holds no secret.
-        tags: Of its record in MLflow.
+    ``request`` is the ``run.json``, which holds no secret, and ``tags`` are those of MLflow.
     """
     rows = [
         ("command", _make_command(record, request)),
@@ -278,8 +270,7 @@ def _make_command(record: RunRecord, request: Mapping[str, Any]) -> str:
     if not request.get("target"):
         return ""
     words = ["worldsize", "run", _text(request.get("reference")) or show_path(Path(_text(request["target"])))]
-    options = request.get("options")
-    for name, value in options.items() if isinstance(options, Mapping) else ():
+    for name, value in read_mapping(request.get("options")).items():
         words += _make_option(str(name), value, request)
     home = show_path(record.root.parent.parent)
     words += ["--runs-dir", home] if home != HOME else []
@@ -289,8 +280,9 @@ def _make_command(record: RunRecord, request: Mapping[str, Any]) -> str:
 
 def _make_option(name: str, value: Any, request: Mapping[str, Any]) -> Iterator[str]:
     if name in _REPEATED:
-        pairs = value.items() if isinstance(value, Mapping) else ()
-        values = [f"{key}={item}" for key, item in pairs] or (value if isinstance(value, list) else [])
+        values = [f"{key}={item}" for key, item in read_mapping(value).items()] or (
+            value if isinstance(value, list) else []
+        )
         withheld = request.get("withheld")
         hidden = withheld if name == "settings" and isinstance(withheld, list) else []
         for pair in [*values, *(f"{key}={HIDDEN}" for key in hidden)]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from worldsize.reporting.model import SweepFacts, TrialFacts
+from worldsize.reporting.model import SweepFacts, TrialFacts, read_mapping
 from worldsize.running.record.json_files import is_file_name, read_json
 
 FILE = "sweep.json"
@@ -25,11 +25,8 @@ def _read_written(root: Path, step: str) -> SweepFacts | None:
     if document is None:
         return None
     listed = document.get("trials")
-    trials = [
-        _read_trial(trial)
-        for trial in (listed if isinstance(listed, list) else [])[:MAX_TRIALS]
-        if isinstance(trial, Mapping)
-    ]
+    listed = listed[:MAX_TRIALS] if isinstance(listed, list) else []
+    trials = [_read_trial(trial) for trial in listed if isinstance(trial, Mapping)]
     best = document.get("best")
     return SweepFacts(
         step=step,
@@ -49,21 +46,16 @@ def _read_events(step: str, events: Sequence[Mapping[str, Any]]) -> SweepFacts |
             continue
         if event["event"] in ("trial_made", "trial_ended"):
             trials[name] = {"state": "running", **event, "name": name}
-    return (
-        SweepFacts(step, "", "", None, [_read_trial(trial) for trial in trials.values()]) if trials else None
-    )
+    return SweepFacts(step, "", "", None, list(map(_read_trial, trials.values()))) if trials else None
 
 
 def _read_trial(document: Mapping[str, Any]) -> TrialFacts:
-    values = document.get("parameters")
     value = document.get("value")
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return TrialFacts(
         name=str(document.get("name") or document.get("step") or ""),
         state=str(document.get("state") or ""),
-        values={str(name): str(drawn) for name, drawn in values.items()}
-        if isinstance(values, Mapping)
-        else {},
+        values={str(name): str(drawn) for name, drawn in read_mapping(document.get("parameters")).items()},
         value=float(value) if number and value is not None else None,
     )
 

@@ -7,8 +7,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from worldsize.base.shown_text import escape
 from worldsize.base.wording import format_duration, plural
-from worldsize.documents.diagnostics.html_table import escape
 from worldsize.reporting.markup import WORDS, table
 from worldsize.reporting.model import Attempt, Period, RankSample, RunFacts, StepFacts
 
@@ -30,9 +30,7 @@ class Axis:
     def __init__(self, period: Period, pauses: Sequence[Period]) -> None:
         self.start = period.start
         self.pauses = [pause for pause in pauses if pause.start >= period.start and pause.end <= period.end]
-        self.active = max(
-            period.end - period.start - sum(pause.end - pause.start for pause in self.pauses), 1e-3
-        )
+        self.active = max(period.seconds - sum(pause.seconds for pause in self.pauses), 1e-3)
         self._pause = self.active * PAUSE_SHARE
         self.whole = self.active + self._pause * len(self.pauses)
 
@@ -41,9 +39,9 @@ class Axis:
         passed = time - self.start
         for pause in self.pauses:
             if time >= pause.end:
-                passed -= pause.end - pause.start - self._pause
+                passed -= pause.seconds - self._pause
             elif time > pause.start:
-                passed -= (time - pause.start) * (1 - self._pause / (pause.end - pause.start))
+                passed -= (time - pause.start) * (1 - self._pause / pause.seconds)
         return min(max(100 * passed / self.whole, 0.0), 100.0)
 
     def style(self, period: Period) -> str:
@@ -71,7 +69,7 @@ def render_timeline(facts: RunFacts) -> str:
         note = f'<p class="note">The {len(shown)} of {ran} steps that took longest or failed.</p>'
     key = _render_key() if any(_count_ranks(step.ranks) > 1 for step in shown) else ""
     pauses = "".join(
-        f'<p class="note">Hatched: {format_duration(pause.end - pause.start)} until the run was resumed.</p>'
+        f'<p class="note">Hatched: {format_duration(pause.seconds)} until the run was resumed.</p>'
         for pause in axis.pauses[:3]
     )
     return f'{note}<ol class="time">{lines}{_render_ticks(axis)}</ol>{key}{pauses}'
@@ -92,9 +90,8 @@ def _render_ticks(axis: Axis) -> str:
 
 def _show_tick(seconds: float) -> str:
     """``0``, ``0.5 s``, ``10 s``, ``5 min``, ``1.5 h``."""
-    value, unit = (seconds, "s") if seconds < 60 else (seconds / 60, "min")
-    value, unit = (seconds / 3600, "h") if seconds >= 3600 else (value, unit)
-    return f"{value:g} {unit}" if seconds else "0"
+    divisor, unit = (1, "s") if seconds < 60 else (60, "min") if seconds < 3600 else (3600, "h")
+    return f"{seconds / divisor:g} {unit}" if seconds else "0"
 
 
 def _choose_steps(steps: Sequence[StepFacts]) -> list[StepFacts]:
@@ -119,8 +116,7 @@ def _walk(below: Mapping[str, Sequence[StepFacts]], parent: str) -> Iterator[Ste
 def _render_step(step: StepFacts, axis: Axis) -> str:
     bars = "".join(_bar(attempt, axis) for attempt in step.attempts)
     pauses = "".join(f'<i class="pause" style="{axis.style(pause)}"></i>' for pause in axis.pauses)
-    seconds = sum(attempt.period.end - attempt.period.start for attempt in step.attempts)
-    took = format_duration(seconds)
+    took = format_duration(sum(attempt.period.seconds for attempt in step.attempts))
     first = step.attempts[0].period.start - axis.start
     again = f", {plural(len(step.attempts), 'attempt')}" if len(step.attempts) > 1 else ""
     state = WORDS.get(step.record.state, step.record.state)

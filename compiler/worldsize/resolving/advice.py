@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from msgspec.structs import replace
 
-from worldsize.planning.advising.model import HOROVOD, PYTORCH, Option, Rate, Sharding, Subject
-from worldsize.planning.estimates.model import Case, Recomputation, Training
+from worldsize.planning.advising.model import DEEPSPEED, HOROVOD, TORCH, LayoutChoice, Option, Rate, Subject
+from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import Plan, StepPlan
-from worldsize.planning.model import Training as PlannedTraining
 from worldsize.resolving import rows
 from worldsize.resolving.planned import Planned
-from worldsize.resolving.step_costs import find_checkpoint_seconds, read_tier
-from worldsize.resolving.step_estimates import find_case
+from worldsize.resolving.step_estimates import find_case, find_checkpoint_seconds, read_tier
 from worldsize.spec.model import Spec, Step
 from wstrain.checkpoint.save_policy import ASSUMED_COST_SECONDS
 
-_EVERY: tuple[Recomputation, ...] = ("none", "selective", "full")
-_BUILT_IN: dict[str, tuple[tuple[Sharding, ...], bool]] = {  # and whether they divide layers
-    "train_ddp": ((("ddp", 0), ("fsdp", 2), ("fsdp", 3)), True),
-    "train_deepspeed": ((("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3)), False),
-    "train_horovod": (HOROVOD, False),
+_BUILT_IN = {  # shardings, whether layers are divided, also with them, and what is recomputed
+    "train_ddp": LayoutChoice(TORCH, True, False, ("none", "full")),
+    "train_deepspeed": LayoutChoice(DEEPSPEED, False, False, ("none", "full")),
+    "train_horovod": LayoutChoice(HOROVOD, False, False, ("none",)),
 }
 
 
 def describe_file(name: str, case: Case) -> Subject:
     """The training of an estimate file; it is taken to write checkpoints."""
-    return Subject(
-        name=name,
-        case=case,
-        tier="dedicated",
-        samples=None,
-        rate=None,
-        shardings=HOROVOD if case.training.strategy == "horovod" else PYTORCH,
-        divides_layers=case.training.strategy != "horovod",
-        combines_sharding=True,
-        recomputes=_EVERY,
-        checkpoint_seconds=ASSUMED_COST_SECONDS,
-    )
+    horovod = case.training.strategy == "horovod"
+    layouts = LayoutChoice(HOROVOD, divides_layers=False) if horovod else LayoutChoice()
+    return Subject(name, case, layouts, ASSUMED_COST_SECONDS)
 
 
 def read_steps(planned: Planned, plan: Plan) -> tuple[tuple[Subject, ...], dict[str, str]]:
     """The training steps of a spec whose workload is known, and why that of others is not."""
-    read_table = partial(rows.read_table_samples, planned.files, planned.spec.path.parent)
+    read_table = rows.read_tables_of(planned)
     subjects, unknown = [], {}
     for name, step in plan.steps.items():
         if step.training is None:
@@ -62,50 +48,29 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
 
     Whether a model of the user's own divides its layers is not known here.
     """
-    step = planned.spec.steps[plan.step]
-    subject = replace(
-        describe_file(plan.step, case),
-        tier=read_tier(planned.spec, plan.step),
-        samples=_count_samples(plan.training),
-        rate=_find_rate(plan.training),
-        checkpoint_seconds=find_checkpoint_seconds(plan, planned.job.steps[plan.step]),
-        max_instances=_find_most_instances(planned, plan.step),
-    )
-    if step.uses is None or step.uses.value not in _BUILT_IN:
-        return subject
-    shardings, divides = _BUILT_IN[step.uses.value]
-    inputs = literal_inputs(planned.job.steps[plan.step], ("precision",))
-    described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
+    step, node = planned.spec.steps[plan.step], planned.job.steps[plan.step]
+    subject, training = describe_file(plan.step, case), plan.training
+    assert training is not None
+    steps, profile = training.total_steps, planned.spec.profile_of(plan.step)
+    most = profile.max_instances if profile is not None else None
+    layouts = _BUILT_IN.get(step.uses.value) if step.uses is not None else None
+    if layouts is not None:
+        described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
+        layouts = replace(
+            layouts,
+            divides_layers=layouts.divides_layers and not described,
+            automatic_precision=literal_inputs(node, ("precision",))["precision"] == "auto",
+        )
     return replace(
         subject,
-        shardings=shardings,
-        divides_layers=divides and not described,
-        combines_sharding=False,
-        recomputes=("none",) if step.uses.value == "train_horovod" else ("none", "full"),
-        automatic_precision=inputs["precision"] == "auto",
-    )
-
-
-def _find_most_instances(planned: Planned, step: str) -> int | None:
-    profile = planned.spec.profile_of(step)
-    return profile.max_instances.value if profile is not None and profile.max_instances is not None else None
-
-
-def _count_samples(training: PlannedTraining | None) -> float | None:
-    """Samples of all optimizer steps; None where rows or epochs are unknown."""
-    if training is None or training.total_steps is None:
-        return None
-    return float(training.total_steps * training.global_batch_size)
-
-
-def _find_rate(training: PlannedTraining | None) -> Rate | None:
-    if training is None:
-        return None
-    return Rate(
-        training.rule,
-        training.reference_batch_size,
-        training.reference_learning_rate,
-        training.epochs,
+        layouts=layouts or subject.layouts,
+        checkpoint_seconds=find_checkpoint_seconds(plan, node),
+        tier=read_tier(planned.spec, plan.step),
+        samples=None if steps is None else float(steps * training.global_batch_size),
+        rate=Rate(
+            training.rule, training.reference_batch_size, training.reference_learning_rate, training.epochs
+        ),
+        max_instances=most.value if most is not None else None,
     )
 
 
@@ -114,13 +79,21 @@ Settings = list[tuple[tuple[str, ...], int | str]]
 
 def list_settings(spec: Spec, subject: Subject, option: Option) -> Settings:
     """The keys and values that make a step of the spec train as ``option`` says."""
-    step = spec.steps[subject.name]
-    return [
-        *_set_compute(spec, step, option),
-        *_set_counts(step, option),
-        *_set_batches(step, option, subject.case.global_batch),
-        *_set_layout(step, subject.case.training, option),
-    ]
+    step, cluster, training = spec.steps[subject.name], option.cluster, option.training
+    name = step.compute.value if step.compute else ""
+    compute, place, scale = ("compute", name), ("steps", step.name), ("steps", step.name, "scale")
+    settings: Settings = [((*compute, "instance_type"), option.instance_type)]
+    if spec.compute[name].tier is not None or option.tier != "dedicated":
+        settings.append(((*compute, "tier"), option.tier))
+    if step.instance_count is not None or cluster.instance_count != 1:
+        settings.append(((*place, "instance_count"), cluster.instance_count))
+    if step.process_count_per_instance is not None:
+        settings.append(((*place, "process_count_per_instance"), cluster.gpus_per_instance))
+    settings.append(((*scale, "global_batch_size"), subject.case.global_batch))
+    settings.append(((*scale, "batch_size_per_device"), training.micro_batch))
+    if step.scale is not None and step.scale.gradient_accumulation_steps is not None:
+        settings.append(((*scale, "gradient_accumulation_steps"), training.accumulation))
+    return [*settings, *_set_layout(step, subject.case.training, option)]
 
 
 def explain_refusal(spec: Spec, subject: Subject, option: Option) -> str | None:
@@ -155,36 +128,6 @@ def _layout(training: Training) -> tuple[str, int, int, int, str]:
         training.pipeline_parallel,
         training.recomputation,
     )
-
-
-def _set_compute(spec: Spec, step: Step, option: Option) -> Settings:
-    name = step.compute.value if step.compute else ""
-    profile, path = spec.compute[name], ("compute", name)
-    settings: Settings = [((*path, "instance_type"), option.instance_type)]
-    if profile.tier is not None or option.tier != "dedicated":
-        settings.append(((*path, "tier"), option.tier))
-    return settings
-
-
-def _set_counts(step: Step, option: Option) -> Settings:
-    path, cluster = ("steps", step.name), option.cluster
-    settings: Settings = []
-    if step.instance_count is not None or cluster.instance_count != 1:
-        settings.append(((*path, "instance_count"), cluster.instance_count))
-    if step.process_count_per_instance is not None:
-        settings.append(((*path, "process_count_per_instance"), cluster.gpus_per_instance))
-    return settings
-
-
-def _set_batches(step: Step, option: Option, global_batch: int) -> Settings:
-    path, scale = ("steps", step.name, "scale"), step.scale
-    settings: Settings = [
-        ((*path, "global_batch_size"), global_batch),
-        ((*path, "batch_size_per_device"), option.training.micro_batch),
-    ]
-    if scale is not None and scale.gradient_accumulation_steps is not None:
-        settings.append(((*path, "gradient_accumulation_steps"), option.training.accumulation))
-    return settings
 
 
 def _set_layout(step: Step, present: Training, option: Option) -> Settings:

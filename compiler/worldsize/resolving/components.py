@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from worldsize.azureml import component as reader
 from worldsize.azureml.command_line import parse_commands
 from worldsize.azureml.fields import read_distribution, read_member
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Component
-from worldsize.azureml.references import classify, closest_path, is_file, local_path
+from worldsize.azureml.references import closest_path, is_file, local_path, names_built_in
 from worldsize.base import limits, resources, untrusted
 from worldsize.base.problem import Problem
+from worldsize.base.resources import built_in_files
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.planning.model import Interface, Launcher
 from worldsize.planning.shared_memory import OPTION
 from worldsize.resolving import own_command
+from worldsize.scripts.module import parse_text
 from worldsize.spec.model import Located, Spec, Step
-
-if TYPE_CHECKING:
-    import ast
-
 
 Components = dict[str, Component | None]
 
@@ -45,7 +43,9 @@ def find_components(spec: Spec, files: Files | None = None) -> tuple[Components,
 def read_interfaces(components: Mapping[str, Component | None], files: Files) -> dict[str, Interface]:
     """What planning needs to know of each step's component, where it can be seen."""
     interfaces = {
-        each: _interface(each, files) for each in dict.fromkeys(components.values()) if each is not None
+        component: _interface(component, files)
+        for component in dict.fromkeys(components.values())
+        if component is not None
     }
     return {step: interfaces[component] for step, component in components.items() if component is not None}
 
@@ -71,11 +71,6 @@ def _interface(component: Component, files: Files) -> Interface:
     )
 
 
-def built_in_files() -> dict[str, Path]:
-    """The built-in components, by the name that ``uses:`` has for them, and their files."""
-    return {name: resources.component_file(name) for name in resources.component_names()}
-
-
 def find_with_input(name: str, word: str | None = None) -> list[str]:
     """The built-in components that have an input, and ``word`` among its enumerated values.
 
@@ -92,17 +87,12 @@ def find_with_input(name: str, word: str | None = None) -> list[str]:
     return components
 
 
-def is_built_in(uses: str) -> bool:
-    """Whether ``uses:`` is a bare name rather than a path or an asset."""
-    return classify(uses) == "local" and "/" not in uses and not uses.endswith((".yml", ".yaml"))
-
-
 def _component(step: Step, folder: Path, files: Files) -> Component | None:
     limits.check_time()
     if step.uses is None:
         return own_command.build_component(step, folder) if step.command else None
     uses = step.uses.value
-    if is_built_in(uses):
+    if names_built_in(uses):
         file = built_in_files().get(uses)
         if file is None:
             files.problems.append(_unknown(step.uses, folder))
@@ -149,18 +139,15 @@ def read_loader_workers(component: Component, files: Files) -> int | None:
     text = _read_script(component, files)
     if text is None or _LOADER not in text:
         return None
-    import ast  # most steps have no script of their own
-
-    from worldsize.scripts.module import parse_text
 
     try:
         calls = [node for node in ast.walk(parse_text(text)) if isinstance(node, ast.Call)]
     except SyntaxError:  # reported with the script
         return None
     options = list(_find_defaults(calls))
-    given = options or list(_find_literals(calls))
-    known = {each for each in given if each is not None}
-    return known.pop() if len(known) == 1 and None not in given else None
+    counts = options or list(_find_literals(calls))
+    distinct = {count for count in counts if count is not None}
+    return distinct.pop() if len(distinct) == 1 and None not in counts else None
 
 
 def _read_script(component: Component, files: Files) -> str | None:
@@ -170,7 +157,7 @@ def _read_script(component: Component, files: Files) -> str | None:
     if not isinstance(command.value, str) or not isinstance(code.value, str):
         return None
     folder = local_path(code.value, component.folder)
-    words = [word.text for each in parse_commands(command.value) for word in each.words]
+    words = [word.text for parsed in parse_commands(command.value) for word in parsed.words]
     scripts = [word for word in words if re.fullmatch(r"[\w./-]{1,200}\.py", word)]
     path = folder / scripts[0] if folder is not None and len(scripts) == 1 else None
     if path is None or not is_file(path) or not files.readable(path):
@@ -183,10 +170,8 @@ def _read_script(component: Component, files: Files) -> str | None:
 
 def _find_defaults(calls: list[ast.Call]) -> Iterator[int | None]:
     """The defaults of the options that say how many workers there are; None for one that is no number."""
-    import ast
-
     for call in calls:
-        names = [str(each.value) for each in call.args if isinstance(each, ast.Constant)]
+        names = [str(argument.value) for argument in call.args if isinstance(argument, ast.Constant)]
         if _name(call) in _DECLARES and any(map(OPTION.fullmatch, names)):
             yield _read_number(call, "default")
 
@@ -195,9 +180,9 @@ def _find_literals(calls: list[ast.Call]) -> Iterator[int | None]:
     """What loaders are given; one that is given nothing has no workers."""
     for call in calls:
         if _name(call) == _LOADER:
-            has_more = any(each.arg is None for each in call.keywords)  # `**options`
-            told = any(each.arg == "num_workers" for each in call.keywords)
-            yield _read_number(call, "num_workers") if told else None if has_more else 0
+            has_more = any(keyword.arg is None for keyword in call.keywords)  # `**options`
+            is_set = any(keyword.arg == "num_workers" for keyword in call.keywords)
+            yield _read_number(call, "num_workers") if is_set else None if has_more else 0
 
 
 def _name(call: ast.Call) -> str:
@@ -205,5 +190,5 @@ def _name(call: ast.Call) -> str:
 
 
 def _read_number(call: ast.Call, name: str) -> int | None:
-    value = next((getattr(each.value, "value", None) for each in call.keywords if each.arg == name), None)
+    value = next((getattr(word.value, "value", None) for word in call.keywords if word.arg == name), None)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None

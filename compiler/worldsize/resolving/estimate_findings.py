@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from worldsize.azureml.model import Port
+from worldsize.azureml.model import Step as GraphStep
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import vm_sizes
 from worldsize.planning.model import StepPlan
+from worldsize.resolving.planned import Planned
 
 if TYPE_CHECKING:
-    from worldsize.azureml.model import Port
-    from worldsize.azureml.model import Step as GraphStep
     from worldsize.planning.estimates.model import Case
-    from worldsize.resolving.planned import Planned
 
 SLUG = "more-instances-not-faster"
 
@@ -49,10 +49,10 @@ def _compare(case: Case) -> tuple[str, str] | None:
     """Message and help for a case that fewer instances train as fast; None if none do."""
     from worldsize.planning.estimates.estimate import estimate
 
-    found = estimate(case.workload, case.training, case.cluster)
-    if found is None or found.bound != "network":
+    answer = estimate(case.workload, case.training, case.cluster)
+    if answer is None or answer.bound != "network":
         return None
-    count, speed = case.cluster.instance_count, found.samples_per_second
+    count, speed = case.cluster.instance_count, answer.samples_per_second
     for fewer in range(1, count):
         work = case.training.accumulation * count
         if work % fewer:
@@ -60,7 +60,7 @@ def _compare(case: Case) -> tuple[str, str] | None:
         training = replace(case.training, accumulation=work // fewer)
         other = estimate(case.workload, training, replace(case.cluster, instance_count=fewer))
         if other is not None and other.samples_per_second.expected >= speed.expected:
-            share = found.parts.communication / found.parts.seconds
+            share = answer.parts.communication / answer.parts.seconds
             faster = _show(other.samples_per_second.expected)
             message = (
                 f"{plural(count, 'instance')} train {_show(speed.expected)} samples a second,"

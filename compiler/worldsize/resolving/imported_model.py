@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -64,7 +65,5 @@ def read_description(reference: str, described: Mapping[str, Any], samples: Samp
         for number, part in enumerate(described["parts"])
     ]
     width = 8 if samples.task == "language_model" else 4
-    count = 1
-    for size in samples.shape:
-        count *= size
+    count = math.prod(samples.shape)
     return Network(reference, tuple(parts), width * count, exact=bool(described["counted"]))

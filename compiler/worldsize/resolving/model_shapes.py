@@ -75,14 +75,14 @@ def _kept(model: nn.Module, blocks: list[nn.Module], task: tasks.Task) -> list[t
 
 def _saved(model: nn.Module, blocks: list[nn.Module], task: tasks.Task, samples: int) -> list[list[int]]:
     sizes: list[list[int]] = [[] for _ in range(len(blocks) + 1)]
-    own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}  # noqa: SLF001
+    seen = {parameter.untyped_storage()._cdata for parameter in model.parameters()}  # noqa: SLF001
     keep: list[Tensor] = []
     with _within(blocks) as current:
 
         def note(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()._cdata  # noqa: SLF001 - meta storages have no address
-            if storage not in own:
-                own.add(storage)
+            if storage not in seen:
+                seen.add(storage)
                 keep.append(tensor)  # so that no later tensor takes its place
                 sizes[current()].append(tensor.untyped_storage().nbytes())
             return tensor

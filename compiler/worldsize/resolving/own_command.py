@@ -16,11 +16,9 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.model import SPEC, SWEPT_SPEC, Binding, Component, Data, Field, Port
 from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import limits
-from worldsize.base.span import Span
-from worldsize.planning import missing
-from worldsize.planning.quantities import NAMES, PLANNED, input_type, suggest_quantity
+from worldsize.planning.quantities import NAMES, PLANNED, input_type
 from worldsize.resolving import plan_values
-from worldsize.resolving.state import ResolveState, as_field, part_span
+from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec.model import Step
 from worldsize.spec.sweep import searched_type
 
@@ -36,7 +34,7 @@ def build_component(step: Step, folder: Path) -> Component:
     }
     for name, located in (step.sweep.search_space if step.sweep is not None else {}).items():
         inputs[name] = Port(name, searched_type(located), located.key_span)
-    for name, optional in _named_in_command(step.command.value).items():
+    for name, optional in find_named_inputs(step.command.value).items():
         port = Port(name, _unsaid(name, optional=optional), step.command.span, optional=optional)
         inputs.setdefault(name, port)
     outputs = {
@@ -71,10 +69,10 @@ def carry_plan(state: ResolveState, step: str) -> None:
     for expression in plan_values.plan_expressions(spec_step.command.value):
         quantity = expression.port or ""
         name = f"plan_{quantity}" if quantity in spec_step.with_ else quantity
-        _check_quantity(state, step, quantity, part_span(spec_step.command, expression.start, expression.end))
+        span = spec_step.command.subspan(expression.start, expression.end)
+        planned = plan_values.find_or_report(state, step, quantity, span)
         if quantity not in NAMES or quantity in carried:
             continue
-        planned = plan_values.planned_value(state, step, quantity)
         if planned is not None:
             plan_values.set_planned(state, step, name, quantity, planned)
         if planned is not None or state.plan is None:  # one that the plan lacks was reported above
@@ -94,14 +92,6 @@ def _with_planned(component: Component, carried: Mapping[str, str]) -> Component
     ports = {name: Port(name, input_type(quantity)) for quantity, name in carried.items()}
     inputs = {**component.inputs, **ports}
     return replace(component, inputs=inputs, command=replace(component.command, value=command))
-
-
-def _check_quantity(state: ResolveState, step: str, name: str, span: Span) -> None:
-    if name not in NAMES:
-        message = f"the plan has no quantity `{name}`"
-        state.report("plan-unknown-quantity", span, message, suggest_quantity(name))
-    elif state.plan is not None and plan_values.planned_value(state, step, name) is None:
-        state.report("plan-unknown-quantity", span, *missing.explain_missing(state.plan, step, name))
 
 
 def type_open_inputs(state: ResolveState) -> None:
@@ -152,7 +142,7 @@ def type_of_value(value: Any, folder: Path) -> str:
     return "uri_file" if is_file(path) else "uri_folder"
 
 
-def _named_in_command(command: str) -> dict[str, bool]:
+def find_named_inputs(command: str) -> dict[str, bool]:
     """Inputs the command names; True for those that stand in optional sections only."""
     template = binding.parse_template(command)
     inside = {expression.start for section in template.sections for expression in section.expressions}

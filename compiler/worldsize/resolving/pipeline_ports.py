@@ -5,34 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding
 from worldsize.azureml.fields import read_entries
-from worldsize.azureml.model import (
-    Argument,
-    Binding,
-    Component,
-    Data,
-    Field,
-    Literal,
-    OutputSetting,
-    Port,
-    Step,
-)
+from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, OutputSetting, Port, Step
 from worldsize.base.problem import Related
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.resolving.state import ResolveState, as_field, part_span
+from worldsize.resolving.own_command import find_named_inputs
+from worldsize.resolving.state import ResolveState, as_field
 from worldsize.spec.model import PipelineOutput, Spec
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
 
-
-class Bound(Struct):
-    """The outputs of the pipeline by the outputs of steps that they come from."""
-
-    names: dict[tuple[str, str], PipelineOutput] = field(default_factory=dict)  # (step, port) -> output
+Bound = dict[tuple[str, str], PipelineOutput]
+"""The outputs of the pipeline by the outputs of steps that they come from: by step and port."""
 
 
 def read_inputs(spec: Spec, steps: Mapping[str, Step]) -> dict[str, Field[Argument]]:
@@ -65,29 +52,30 @@ def find_bound(steps: Mapping[str, Step]) -> set[str]:
         if isinstance(field.value, Binding)
     ]
     for step in steps.values():
-        texts += [str(each.value) for each in read_entries(step.environment_variables).values()]
-        texts += [str(each.value.value) for each in step.inputs.values() if isinstance(each.value, Literal)]
-    return {each.port or "" for text in texts for each in find_bound_inputs(text)}
+        texts += [str(part.value) for part in read_entries(step.environment_variables).values()]
+        texts += [str(part.value.value) for part in step.inputs.values() if isinstance(part.value, Literal)]
+    return {expression.port or "" for text in texts for expression in find_bound_inputs(text)}
 
 
 def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
     """Warn of inputs that no step uses, and report schedules that set what is fixed when compiling."""
     spec = state.spec
     named = {
-        each.port
+        expression.port
         for step in spec.steps.values()
         for located in (*step.with_.values(), *step.environment_variables.values(), step.command)
         if located is not None
-        for each in find_bound_inputs(
+        for expression in find_bound_inputs(
             located.node.text if isinstance(located.node, Scalar) else str(located.value)
         )
     }
     bound = find_bound(steps) | named
     bound |= {
-        find_meant(each or "", spec.inputs) for each in named - spec.inputs.keys()
+        find_meant(name or "", spec.inputs) for name in named - spec.inputs.keys()
     }  # was meant, and reported
+    readable = not any(state.unreadable(step) for step in spec.steps)  # else an input may have hidden uses
     for name, declared in spec.inputs.items():
-        if name not in bound and name not in spec.planned_inputs and _is_readable(state):
+        if readable and name not in bound and name not in spec.planned_inputs:
             message = f"no step uses the input `{name}`"
             help_ = f'bind it, as in `with: {{{name}: "${{{{parent.inputs.{name}}}}}"}}`, or remove it'
             state.report("pipeline-input-unused", declared.span, message, help_)
@@ -96,11 +84,6 @@ def check_unused(state: ResolveState, steps: Mapping[str, Step]) -> None:
             message = f"`{name}` is fixed when the spec is compiled, so a schedule cannot change it"
             help_ = "write the value as the input's default, or bind an input of a step to it"
             state.report("schedule-input-unknown", located.key_span, message, help_)
-
-
-def _is_readable(state: ResolveState) -> bool:
-    """Whether every step of the spec could be read, so that what uses an input is known."""
-    return not any(state.unreadable(step) for step in state.spec.steps)
 
 
 def bind_inputs(state: ResolveState, step: str) -> None:
@@ -122,7 +105,8 @@ def _leave_out(state: ResolveState, step: str, name: str, argument: Field[Argume
     component, port = state.components.get(step), state.ports(step).get(name)
     del state.arguments[step][name]
     if component is not None and port is not None and component.inline:
-        optional = _only_in_sections(component, name)
+        command = component.command.value if component.command is not None else ""
+        optional = find_named_inputs(str(command)).get(name, True)
         ports = {**component.inputs, name: replace(port, optional=optional, type=source.type)}
         state.components[step] = replace(component, inputs=ports)
         port = ports[name]
@@ -137,15 +121,6 @@ def _leave_out(state: ResolveState, step: str, name: str, argument: Field[Argume
     state.report("optional-feeds-required", argument.span or source.span, message, help_, related)
 
 
-def _only_in_sections(component: Component, name: str) -> bool:
-    """Whether a command uses an input in optional sections only."""
-    command = component.command.value if component.command is not None else ""
-    template = binding.parse_template(str(command))
-    inside = {expression.start for section in template.sections for expression in section.expressions}
-    uses = [each for each in template.expressions if each.scope == "inputs" and each.port == name]
-    return all(each.start in inside for each in uses)
-
-
 def _carry_inputs(state: ResolveState, step: str) -> None:
     """Turn ``${{parent.inputs.x}}`` in an own command into an input of its component that is bound to it."""
     spec_step, component = state.spec.steps[step], state.components.get(step)
@@ -157,11 +132,11 @@ def _carry_inputs(state: ResolveState, step: str) -> None:
         source_name = expression.port or ""
         source = state.spec.inputs.get(source_name)
         if source is None:
-            span = part_span(located, *expression.part_range(2))
+            span = located.subspan(*expression.part_range(2))
             state.problems.append(report_unknown(source_name, span, state.spec.inputs))
             continue
         name = f"pipeline_{source_name}" if source_name in spec_step.with_ else source_name
-        inputs[name] = Port(name, source.type, part_span(located, expression.start, expression.end))
+        inputs[name] = Port(name, source.type, located.subspan(expression.start, expression.end))
         state.arguments[step][name] = Field(Binding(expression), inputs[name].span)
         command = f"{command[: expression.start]}${{{{inputs.{name}}}}}{command[expression.end :]}"
     if command != component.command.value:
@@ -173,9 +148,9 @@ def _check_variables(state: ResolveState, step: str) -> None:
     """Report variables bound to unknown inputs, and bindings with text around them."""
     for name, located in state.spec.steps[step].environment_variables.items():
         for expression in find_bound_inputs(located.value):
-            whole = part_span(located, expression.start, expression.end)
+            whole = located.subspan(expression.start, expression.end)
             if expression.port not in state.spec.inputs:
-                span = part_span(located, *expression.part_range(2))
+                span = located.subspan(*expression.part_range(2))
                 state.problems.append(report_unknown(expression.port or "", span, state.spec.inputs))
             elif len(str(located.value)) != expression.end - expression.start:
                 message = f"variable `{name}` has text around `{expression}`, which Azure ML does not resolve"
@@ -185,7 +160,7 @@ def _check_variables(state: ResolveState, step: str) -> None:
 
 def bind_outputs(state: ResolveState) -> Bound:
     """The outputs of steps that are outputs of the pipeline; what names none is reported."""
-    bound = Bound()
+    bound: Bound = {}
     for output in state.spec.outputs.values():
         text = output.source
         expression = binding.parse_expression(text.value)
@@ -197,14 +172,14 @@ def bind_outputs(state: ResolveState) -> Bound:
         key = (expression.step or "", expression.port or "")
         if not _exists(state, output, expression):
             continue
-        if key in bound.names:
-            first = bound.names[key]
+        if key in bound:
+            first = bound[key]
             message = f"output `{key[1]}` of step `{key[0]}` is already the pipeline's output `{first.name}`"
             related = Related(first.source.span, "bound here first")
             help_ = "Azure ML binds an output of a step to one output of the pipeline: remove one of the two"
             state.report("output-bound-twice", text.span, message, help_, related)
             continue
-        bound.names[key] = output
+        bound[key] = output
         _check_output(state, output, *key)
     return bound
 
@@ -212,13 +187,13 @@ def bind_outputs(state: ResolveState) -> Bound:
 def _exists(state: ResolveState, output: PipelineOutput, expression: binding.Expression) -> bool:
     step, port = expression.step or "", expression.port or ""
     if step not in state.spec.steps:
-        span = part_span(output.source, *expression.part_range(2))
+        span = output.source.subspan(*expression.part_range(2))
         message = f"there is no step `{step}`"
         state.report("binding-unknown-step", span, message, did_you_mean(step, state.spec.steps))
         return False
     declared = state.outputs(step)
     if declared is not None and port not in declared:
-        span = part_span(output.source, *expression.part_range(4))
+        span = output.source.subspan(*expression.part_range(4))
         message = f"step `{step}` has no output `{port}`"
         help_ = did_you_mean(port, declared) or "its component declares no outputs"
         state.report("binding-unknown-output", span, message, help_)
@@ -227,20 +202,19 @@ def _exists(state: ResolveState, output: PipelineOutput, expression: binding.Exp
 
 
 def _check_output(state: ResolveState, output: PipelineOutput, step: str, port: str) -> None:
-    """Report a type or a path that contradicts what the step says of its output."""
     declared = (state.outputs(step) or {}).get(port)
     if output.type is not None and declared is not None and output.type.value != declared.type:
         message = f"output `{output.name}` is {output.type.value}, but step `{step}` writes {declared.type}"
         help_ = f"write `type: {declared.type}`, or leave it out"
         related = (Related(declared.span, "declared here"),) if declared.span is not None else ()
         state.report("output-type-disagrees", output.type.span, message, help_, *related)
-    own = state.spec.steps[step].outputs.get(port)
+    setting = state.spec.steps[step].outputs.get(port)
     for key in ("path", "mode"):
         mine: Any = getattr(output, key)
-        theirs = own.value.get(key) if own is not None and isinstance(own.value, dict) else None
-        if mine is not None and theirs is not None and own is not None and theirs != mine.value:
+        theirs = setting.value.get(key) if setting is not None and isinstance(setting.value, dict) else None
+        if mine is not None and theirs is not None and setting is not None and theirs != mine.value:
             message = f"`{key}` is `{mine.value}` here, but `{theirs}` in step `{step}`"
-            related = (Related(own.span, "the step's output"),)
+            related = (Related(setting.span, "the step's output"),)
             state.report("output-bound-twice", mine.span, message, "write it once, here", *related)
 
 
@@ -249,14 +223,14 @@ def join_outputs(
 ) -> dict[str, Field[OutputSetting]]:
     """The settings of a step's outputs, with the bindings to outputs of the pipeline."""
     joined = dict(settings)
-    for (source, port), output in bound.names.items():
+    for (source, port), output in bound.items():
         if source != step:
             continue
         expression = binding.parse_expression(f"${{{{parent.outputs.{output.name}}}}}")
         assert expression is not None
         before = joined.get(port)
-        own = before.value if before is not None else OutputSetting()
-        setting = replace(own, type=None, path=None, mode=None, binding=Field(expression))
+        present = before.value if before is not None else OutputSetting()
+        setting = replace(present, type=None, path=None, mode=None, binding=Field(expression))
         joined[port] = Field(setting, before.span if before is not None else None)
     return joined
 
@@ -264,10 +238,10 @@ def join_outputs(
 def read_outputs(state: ResolveState, bound: Bound) -> dict[str, Field[OutputSetting]]:
     """The outputs of the compiled pipeline job, with the type that the step declares."""
     outputs: dict[str, Field[OutputSetting]] = {}
-    for (step, port), output in bound.names.items():
+    for (step, port), output in bound.items():
         declared = (state.outputs(step) or {}).get(port)
-        own = state.spec.steps[step].outputs.get(port)
-        theirs = own.value if own is not None and isinstance(own.value, dict) else {}
+        written = state.spec.steps[step].outputs.get(port)
+        theirs = written.value if written is not None and isinstance(written.value, dict) else {}
         type_ = output.type.value if output.type is not None else declared.type if declared else "uri_folder"
         path, mode = (
             as_field(mine) if mine is not None else Field(theirs[key]) if key in theirs else None

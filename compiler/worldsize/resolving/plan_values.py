@@ -9,10 +9,10 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.binding import find_expressions
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.span import Span
-from worldsize.planning import missing, quantities
+from worldsize.planning import quantities
 from worldsize.planning.model import PlanValue, StepPlan, Training
 from worldsize.planning.quantities import DEGREES, MACHINE, NAMES, PLANNED, comment
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located
 from worldsize.spec.pipeline_inputs import is_pipeline_input
 
@@ -39,11 +39,11 @@ def planned_value(state: ResolveState, step: str, quantity: str) -> PlannedValue
 
     A step without a plan of its own for the quantity sees that of the only training step.
     """
-    own = state.step_plan(step)
-    if own is None or quantity not in own.inputs:
+    plan = state.step_plan(step)
+    if plan is None or quantity not in plan.inputs:
         training = state.trainings(quantity)
-        own = training[0] if len(training) == 1 else None
-    return _from(state, own, quantity) if own is not None else None
+        plan = training[0] if len(training) == 1 else None
+    return _from(state, plan, quantity) if plan is not None else None
 
 
 def fill_text(state: ResolveState, step: str, located: Located[Any]) -> Filled:
@@ -54,7 +54,8 @@ def fill_text(state: ResolveState, step: str, located: Located[Any]) -> Filled:
     comments: list[str] = []
     sources: list[Span] = []
     for expression in reversed(expressions):
-        planned = _checked(state, step, located, expression)
+        span = located.subspan(*expression.part_range(len(expression.parts) - 1))
+        planned = find_or_report(state, step, expression.port or "", span)
         if planned is None:
             continue
         if whole is not None:
@@ -77,19 +78,23 @@ def plan_expressions(text: object) -> list[binding.Expression]:
 def fill_inputs(state: ResolveState, step: str) -> None:
     """Give a step every planned input that its component declares and ``with:`` leaves open."""
     arguments, ports, plan = state.arguments[step], state.ports(step), state.step_plan(step)
-    own = plan.inputs if plan is not None else {}
+    planned = plan.inputs if plan is not None else {}
     searched = state.searched(step)
     for name in ports:
         if (name not in PLANNED and name != "strategy") or name in searched:
             continue
-        if name in own:
+        if name in planned:
             _fill_input(state, step, name, name)
         elif name == "shard_count" and name not in arguments:
             _fill_shard_count(state, step)
     for name, quantity in MACHINE.items():
         port = ports.get(name)
         # A step that was planned for CPUs need not hear of it.
-        if port is not None and quantity in own and (own.get("gpus_per_instance") or not port.optional):
+        if (
+            port is not None
+            and quantity in planned
+            and (planned.get("gpus_per_instance") or not port.optional)
+        ):
             _fill_input(state, step, name, quantity)
 
 
@@ -129,7 +134,7 @@ def _fill_shard_count(state: ResolveState, step: str) -> None:
     counts: list[int] = []
     comments: list[str] = []
     sources: list[Span] = []
-    for reader in state.shard_readers(step):
+    for reader in (reader for reader in state.arguments if state.shards_of(reader) == step):
         plan = state.step_plan(reader)
         if plan is not None and "shard_count" in plan.inputs:
             value, why, places = _from(state, plan, "shard_count")
@@ -167,10 +172,10 @@ def source_spans(state: ResolveState, step: str, quantity: str) -> tuple[Span, .
         profile.instance_type if profile is not None else None,
         spec_step.instance_count,
         *(
-            each
+            count
             for part in (spec_step, launch)
             if part
-            for each in (part.process_count_per_instance, part.worker_count)
+            for count in (part.process_count_per_instance, part.worker_count)
         ),
     )
     decided = [count.span for count in counts if count is not None]
@@ -178,18 +183,15 @@ def source_spans(state: ResolveState, step: str, quantity: str) -> tuple[Span, .
     return (scale.span, *decided) if scale is not None and trains else tuple(decided)
 
 
-def _checked(
-    state: ResolveState, step: str, located: Located[Any], expression: binding.Expression
-) -> PlannedValue | None:
-    name = expression.port or ""
-    span = part_span(located, *expression.part_range(len(expression.parts) - 1))
+def find_or_report(state: ResolveState, step: str, name: str, span: Span) -> PlannedValue | None:
+    """A planned quantity for a step; one that no plan has, or that this plan lacks, is reported."""
     if name not in NAMES:
         message = f"the plan has no quantity `{name}`"
         state.report("plan-unknown-quantity", span, message, quantities.suggest_quantity(name))
         return None
     planned = planned_value(state, step, name)
     if planned is None and state.plan is not None:
-        state.report("plan-unknown-quantity", span, *missing.explain_missing(state.plan, step, name))
+        state.report("plan-unknown-quantity", span, *quantities.explain_missing(state.plan, step, name))
     return planned
 
 

@@ -43,18 +43,18 @@ def check_metrics(state: ResolveState, step: str) -> None:
     if metrics is None or not isinstance(metrics.value, Binding):
         return
     source = metrics.value.expression.step or ""
-    known = produced(state, source)
-    if known is None:
+    names = produced(state, source)
+    if names is None:
         return
     task = _find_task(state, source)
-    measured = _of_task(known, task)
+    measured = _of_task(names, task)
     if _has_tokens(state, source):
         measured = [name for name in measured if name != "bits_per_byte"]
     for metric, condition in state.spec.steps[step].when.items():
-        if metric in measured or _is_of_one_class(metric, known, measured):
+        if metric in measured or _is_of_one_class(metric, names, measured):
             _check_reachable(state, metric, condition)
             continue
-        what = f" for the task {task}" if metric in known else ""
+        what = f" for the task {task}" if metric in names else ""
         what = (
             " of tokens, which are not bytes"
             if metric == "bits_per_byte" and task == LANGUAGE_MODEL
@@ -67,65 +67,60 @@ def check_metrics(state: ResolveState, step: str) -> None:
 
 def _check_reachable(state: ResolveState, metric: str, condition: Located[str]) -> None:
     """Report a condition that no model meets, such as an accuracy in percent."""
-    asked = _AT_LEAST.fullmatch(condition.value)
-    if not {metric, metric.partition("_")[0]} & {*SHARES} or asked is None or float(asked[2]) <= 1:
+    bound = _AT_LEAST.fullmatch(condition.value)
+    if not {metric, metric.partition("_")[0]} & {*SHARES} or bound is None or float(bound[2]) <= 1:
         return
     message = f"`{metric}` is at most 1, so no model has `{metric} {condition.value}`"
-    share = f"{float(asked[2]) / 100:.6g}"
-    help_ = f"write `{asked[1]} {share}`" if float(asked[2]) <= 100 else "write a number below 1"
+    share = f"{float(bound[2]) / 100:.6g}"
+    help_ = f"write `{bound[1]} {share}`" if float(bound[2]) <= 100 else "write a number below 1"
     state.report("gate-never-passes", condition.span, message, help_)
 
 
-def _of_task(known: list[str], task: str | None) -> list[str]:
+def _of_task(metrics: list[str], task: str | None) -> list[str]:
     """The metrics that a component for all tasks has for one of them; all where the task is unknown."""
-    if task not in METRICS or not _is_for_all_tasks(known):
-        return known
-    return [name for name in known if name in METRICS[task]]
+    if task not in METRICS or not _is_for_all_tasks(metrics):
+        return metrics
+    return [name for name in metrics if name in METRICS[task]]
 
 
 def _has_tokens(state: ResolveState, step: str) -> bool:
     """Whether the shards that a step reads hold tokens of a tokenizer, and not bytes."""
-    source = _shards_of(state, step)
-    given = state.spec.steps[source].with_ if source and source in state.spec.steps else {}
-    tokenizer = given["tokenizer"].value if "tokenizer" in given else BYTES_TOKENIZER
+    source = state.shards_of(step)
+    inputs = state.spec.steps[source].with_ if source and source in state.spec.steps else {}
+    tokenizer = inputs["tokenizer"].value if "tokenizer" in inputs else BYTES_TOKENIZER
     return isinstance(tokenizer, str) and tokenizer != BYTES_TOKENIZER and "${{" not in tokenizer
 
 
-def _is_for_all_tasks(known: list[str]) -> bool:
-    return all({*known}.issuperset(names) for names in METRICS.values())
+def _is_for_all_tasks(metrics: list[str]) -> bool:
+    return all({*metrics}.issuperset(names) for names in METRICS.values())
 
 
-def _is_of_one_class(metric: str, known: list[str], measured: list[str]) -> bool:
+def _is_of_one_class(metric: str, metrics: list[str], measured: list[str]) -> bool:
     """Whether ``evaluate`` may measure it of one class or target, whose names only the data has."""
     base = metric.partition("_")[0]
-    return _is_for_all_tasks(known) and metric not in known and base in _OF_EACH and base in measured
+    return _is_for_all_tasks(metrics) and metric not in metrics and base in _OF_EACH and base in measured
 
 
 def _find_task(state: ResolveState, step: str) -> str | None:
     """The task of the shards that a step reads, where it is known."""
-    source = _shards_of(state, step)
+    source = state.shards_of(step)
     if source is None:
         return None
     for training, (task, _) in state.tasks.items():
-        if _shards_of(state, training) == source:
+        if state.shards_of(training) == source:
             return task
-    component, given = state.components[source], state.spec.steps[source].with_
+    component, inputs = state.components[source], state.spec.steps[source].with_
     if component is None or not is_sharding(component):
         return None
-    values = {"source": default_source(has_data="data" in given)}
-    values |= {name: given[name].value for name in ("task", "source") if name in given}
+    values = {"source": default_source(has_data="data" in inputs)}
+    values |= {name: inputs[name].value for name in ("task", "source") if name in inputs}
     written, data = values.get("task"), values["source"]
-    text = given["text"].value if "text" in given else None
+    text = inputs["text"].value if "text" in inputs else None
     if isinstance(written, str) and written in METRICS:
         return written
-    if "tokenizer" in given and text is None:  # files of text, of which each is a document
+    if "tokenizer" in inputs and text is None:  # files of text, of which each is a document
         return LANGUAGE_MODEL
     return {DIGITS: CLASSIFICATION, PYTHON_SOURCE: LANGUAGE_MODEL}.get(str(data))
-
-
-def _shards_of(state: ResolveState, step: str) -> str | None:
-    argument = state.arguments[step].get("shards") if step in state.arguments else None
-    return argument.value.expression.step if argument and isinstance(argument.value, Binding) else None
 
 
 def produced(state: ResolveState, step: str) -> list[str] | None:
@@ -137,17 +132,17 @@ def produced(state: ResolveState, step: str) -> list[str] | None:
     if facts is None:
         return None
     model = state.spec.steps[step].with_.get(facts.code_input or "")
-    own = model is not None and str(model.value) not in facts.built_in_models
-    return None if own else list(facts.metrics)
+    is_users = model is not None and str(model.value) not in facts.built_in_models
+    return None if is_users else list(facts.metrics)
 
 
 def _set(state: ResolveState, step: str, key: str, text: str, span: Span) -> None:
     name = _INPUTS[key]
-    own = state.spec.steps[step].with_.get(name)
-    if own is not None:
+    setting = state.spec.steps[step].with_.get(name)
+    if setting is not None:
         message = f"`{name}` is given here and by `{key}:` of the step, as `{text}`"
         related = Related(span, f"`{key}:`")
-        state.report("gate-given-twice", own.key_span, message, f"keep `{key}:`, or this input", related)
+        state.report("gate-given-twice", setting.key_span, message, f"keep `{key}:`, or this input", related)
         return
     if name in state.ports(step):
         state.arguments[step][name] = Field(Literal(text), span)

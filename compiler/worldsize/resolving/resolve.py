@@ -17,6 +17,7 @@ from worldsize.base import limits, resources
 from worldsize.base.problem import Problem
 from worldsize.base.wording import join_words, shorten
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
+from worldsize.planning import derive
 from worldsize.resolving import (
     components,
     estimate_findings,
@@ -68,8 +69,8 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         tuple(consequences),
         vm_sizes,
     )
-    found = (*estimate_findings.check_arithmetic(planned), *estimate_findings.check_networks(planned))
-    return replace(planned, problems=(*planned.problems, *found)) if found else planned
+    findings = (*estimate_findings.check_arithmetic(planned), *estimate_findings.check_networks(planned))
+    return replace(planned, problems=(*planned.problems, *findings)) if findings else planned
 
 
 def _bind(state: ResolveState) -> None:
@@ -84,10 +85,8 @@ def _bind(state: ResolveState) -> None:
 
 def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
     """Derive the plan; return what follows from counts that a rule reports."""
-    from worldsize.planning.derive import derive  # the catalogue of VM sizes is read by it
-
     interfaces = components.read_interfaces(state.components, state.files)
-    derived = derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)
+    derived = derive.derive(state.spec, interfaces, rows.count_rows(state), vm_sizes)
     state.plan, state.topologies = derived.plan, derived.topologies
     if state.plan is not None:
         state.plan = rows.explain_tasks(state, state.plan)
@@ -96,7 +95,6 @@ def _plan(state: ResolveState, vm_sizes: Learned) -> list[Problem]:
 
 
 def _fill(state: ResolveState) -> None:
-    """Put the plan into the graph."""
     step_settings.check_clusters(state)
     for step in state.spec.steps:
         limits.check_time()
@@ -164,9 +162,9 @@ def check_passed(state: ResolveState, step: str) -> None:
         return
     if state.components.get(step) is not None or state.unreadable(step):
         return
-    given = {**spec_step.with_, **spec_step.environment_variables}
-    names = [*given, *state.searched(step)]
-    names += [str(each.port) for value in given.values() for each in plan_expressions(value.value)]
+    values = {**spec_step.with_, **spec_step.environment_variables}
+    names = [*values, *state.searched(step)]
+    names += [str(named.port) for value in values.values() for named in plan_expressions(value.value)]
     missing = [name for name, pattern in _NEEDED.items() if not any(map(pattern.search, names))]
     if not missing:
         return

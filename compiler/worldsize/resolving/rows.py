@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ from msgspec.structs import replace
 
 from worldsize.azureml import literals
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Binding, Data, Step
+from worldsize.azureml.model import Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.data import TableCount
-from worldsize.planning.memory.workload import Samples, is_sharding, literal_inputs
+from worldsize.planning.memory.workload import ReadTable, Samples, is_sharding, literal_inputs
 from worldsize.planning.model import Derivation, Plan
+from worldsize.resolving.planned import Planned
 from worldsize.resolving.state import ResolveState
 from wsshards.errors import UserError
 from wssources import planned_rows
@@ -47,16 +49,16 @@ def count_rows(state: ResolveState) -> dict[str, int]:
     rows_by_step: dict[str, int] = {}
     counted: dict[str, TableCount | None] = {}
     for name, step in state.spec.steps.items():
-        source = _source(state, name) if step.scale is not None else None
-        if source is None:
+        source = state.shards_of(name) if step.scale is not None else None
+        if source is None or not is_sharding(state.components.get(source)):
             continue
         if source not in counted:
             counted[source] = _split(state, source)
-        found = counted[source]
-        if found is not None:
-            rows_by_step[name] = found.rows
-            if found.task:
-                state.tasks[name] = found.task, found.reason
+        split = counted[source]
+        if split is not None:
+            rows_by_step[name] = split.rows
+            if split.task:
+                state.tasks[name] = split.task, split.reason
     return rows_by_step
 
 
@@ -68,15 +70,6 @@ def explain_tasks(state: ResolveState, plan: Plan) -> Plan:
             line = Derivation("task", task, "", reason)
             steps[name] = replace(steps[name], derivations=(*steps[name].derivations, line))
     return replace(plan, steps=steps)
-
-
-def _source(state: ResolveState, step: str) -> str | None:
-    """The sharding step that a training step reads its shards from."""
-    argument = state.arguments[step].get("shards")
-    if argument is None or not isinstance(argument.value, Binding):
-        return None
-    source = argument.value.expression.step
-    return source if source and is_sharding(state.components.get(source)) else None
 
 
 def _split(state: ResolveState, source: str) -> TableCount | None:
@@ -96,11 +89,11 @@ def _split(state: ResolveState, source: str) -> TableCount | None:
 
 def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> TableCount | None:
     source = values.get("source")
-    given = {name: _plain(values[name]) for name in (*INPUTS, "seed") if values.get(name) is not None}
+    settings = {name: _plain(values[name]) for name in (*INPUTS, "seed") if values.get(name) is not None}
     if not isinstance(source, str) or not _are_countable(values):
         return None
     if source in planned_rows.SOURCES:
-        return _count_built_in(source, given, length)
+        return _count_built_in(source, settings, length)
     data = values.get("data")
     path = data.get("path") if isinstance(data, dict) else data
     if not isinstance(path, str) or "${{" in source:
@@ -111,12 +104,12 @@ def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> Table
         return None
     from worldsize.data import counts  # its readers are for data that is no built-in set
 
-    return counts.count_split(root, {**values, **given, "sequence_length": length})
+    return counts.count_split(root, {**values, **settings, "sequence_length": length})
 
 
-def _count_built_in(source: str, given: Mapping[str, Any], length: int) -> TableCount | None:
+def _count_built_in(source: str, settings: Mapping[str, Any], length: int) -> TableCount | None:
     try:
-        split = make_split(given)
+        split = make_split(settings)
     except UserError:  # a rule says it
         return None
     if split.columns or split.by_time or split.given:
@@ -148,8 +141,12 @@ def _find_data(files: Files, folder: Path, path: str) -> Path | None:
     return local_path(path, folder) or files.mapped_data(path)
 
 
-def read_table_samples(files: Files, folder: Path, sharding: Step) -> Samples | None:
-    """The samples of a small local table that a sharding step is given, relative to the spec's folder."""
+def read_tables_of(planned: Planned) -> ReadTable:
+    """What reads the samples of the small local tables that the sharding steps of a spec are given."""
+    return partial(_read_table_samples, planned.files, planned.spec.path.parent)
+
+
+def _read_table_samples(files: Files, folder: Path, sharding: Step) -> Samples | None:
     argument = sharding.inputs.get("data")
     data = argument.value if argument is not None else None
     values = literal_inputs(sharding, _READ)

@@ -14,7 +14,6 @@ from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.documents.yaml.nodes import Scalar
 from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.spec.model import Located, Spec
 
@@ -33,9 +32,7 @@ class ResolveState(Struct):
     tasks: dict[str, tuple[str, str]] = field(default_factory=dict)  # training step -> task, and why
     templates: dict[str, dict[str, str]] = field(default_factory=dict)  # step -> input -> ${{plan.…}}
     _makers: dict[str, list[str]] = field(default_factory=dict)
-    _open: dict[int, tuple[Mapping[str, Port], list[Port]]] = field(default_factory=dict)
     _trainings: dict[str, list[StepPlan]] = field(default_factory=dict)
-    _shard_readers: dict[str, list[str]] | None = None
 
     @property
     def folder(self) -> Path:
@@ -63,14 +60,9 @@ class ResolveState(Struct):
         return sweep.search_space if sweep is not None else ()
 
     def open_ports(self, step: str) -> list[Port]:
-        """The data inputs of a step's component that need a value; worked out once a component."""
-        ports = self.ports(step)
-        if id(ports) not in self._open:  # the ports are kept, so that their id stays their own
-            needed = [
-                each for each in ports.values() if each.is_data and not each.optional and each.default is None
-            ]
-            self._open[id(ports)] = (ports, needed)
-        return self._open[id(ports)][1]
+        """The data inputs of a step's component that need a value."""
+        ports = self.ports(step).values()
+        return [port for port in ports if port.is_data and not port.optional and port.default is None]
 
     def is_misspelt(self, step: str, port: str) -> bool:
         """Whether the user gives an input of a similar name that the step does not have, and means this."""
@@ -90,18 +82,10 @@ class ResolveState(Struct):
                     self._makers.setdefault(name, []).append(step)
         return self._makers
 
-    def shard_readers(self, step: str) -> list[str]:
-        """The steps that read the shards of a step, in the order of the file; known once all is wired."""
-        if self._shard_readers is None:
-            self._shard_readers = {}
-            for reader, arguments in self.arguments.items():
-                shards = arguments.get("shards")
-                source = (
-                    shards.value.expression.step if shards and isinstance(shards.value, Binding) else None
-                )
-                if source is not None:
-                    self._shard_readers.setdefault(source, []).append(reader)
-        return self._shard_readers.get(step, [])
+    def shards_of(self, step: str) -> str | None:
+        """The step whose shards a step reads; None where its ``shards`` are not bound to one."""
+        shards = self.arguments.get(step, {}).get("shards")
+        return shards.value.expression.step if shards and isinstance(shards.value, Binding) else None
 
     def trainings(self, quantity: str) -> list[StepPlan]:
         """The plans of the training steps that have a quantity."""
@@ -128,8 +112,3 @@ class ResolveState(Struct):
 def as_field(located: Located[Any] | None) -> Field[Any] | None:
     """A value of the spec as a field of the graph, with its place."""
     return Field(located.value, located.span, located.key_span, located.node) if located else None
-
-
-def part_span(located: Located[Any], start: int, end: int) -> Span:
-    """The place of ``text[start:end]`` of a value."""
-    return located.node.subspan(start, end) if isinstance(located.node, Scalar) else located.span

@@ -1,4 +1,4 @@
-"""The time of each training step of a spec: its workload and its cluster, from the spec and the plan."""
+"""The time and cost of each training step of a spec: its workload and its cluster, from spec and plan."""
 
 from __future__ import annotations
 
@@ -7,22 +7,28 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import literals
+from worldsize.azureml.model import Step
 from worldsize.azureml.model import Step as GraphStep
 from worldsize.facts import vm_sizes
+from worldsize.facts.prices import Price, PriceList, Tier
+from worldsize.planning import cost
+from worldsize.planning.cost import Cost, Evictions
 from worldsize.planning.estimates.built_in import describe_network, describe_setup
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.estimate import estimate
+from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
 from worldsize.planning.memory import built_in
 from worldsize.planning.memory.step_memory import read_setup, read_training
 from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
-from worldsize.resolving.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
+from worldsize.planning.options import parse_count
+from worldsize.planning.resilience import Saving
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.workloads import make_training, make_workload
-from worldsize.spec.model import Scale
+from worldsize.spec.model import Scale, Spec
+from wstrain.checkpoint import save_policy
 from wstrain.plan_inputs import COMPILE_PAYS_SECONDS, COMPILED
 
 NO_GPUS = "speeds are estimated for GPUs only"
@@ -67,10 +73,10 @@ def find_case(planned: Planned, name: str, plan: StepPlan, read_table: ReadTable
     cluster = _find_cluster(planned, plan.topology)
     if isinstance(cluster, str):
         return cluster
-    asked = _find_workload(planned, name, plan, read_table)
-    if isinstance(asked, str):
-        return asked
-    workload, training = asked
+    question = _find_workload(planned, name, plan, read_table)
+    if isinstance(question, str):
+        return question
+    workload, training = question
     if training.precision not in cluster.gpu.peak_flops:
         return f"{cluster.gpu.name} does not compute in {training.precision}"
     return Case(workload, training, cluster)
@@ -92,18 +98,18 @@ def estimate_step(
     if isinstance(case, str):
         return StepEstimate(None, None, None, None, case)
     calibration = calibrate_from_runs(case.workload, runs, planned.vm_sizes)
-    found = estimate(case.workload, case.training, case.cluster, calibration)
-    if found is None:
+    answer = estimate(case.workload, case.training, case.cluster, calibration)
+    if answer is None:
         return StepEstimate(case, None, None, None, "the network of the VM size is not known")
     training = plan.training
     steps = (training.steps_per_epoch, training.total_steps) if training is not None else (None, None)
-    epoch, total = (None if count is None else _times(found.step_seconds, count) for count in steps)
-    compiled = _is_compiled(planned.job.steps.get(name), total)
-    return StepEstimate(case, found, epoch, total, calibration=calibration, compiled=compiled)
+    epoch, total = (None if count is None else _times(answer.step_seconds, count) for count in steps)
+    compiled = _is_compiled(planned.job.steps[name], total)
+    return StepEstimate(case, answer, epoch, total, calibration=calibration, compiled=compiled)
 
 
-def _is_compiled(step: GraphStep | None, total: Interval | None) -> bool | None:
-    if step is None or step.component is None or not is_trainer(step) or "compile" in step.inputs:
+def _is_compiled(step: GraphStep, total: Interval | None) -> bool | None:
+    if step.component is None or not is_trainer(step) or "compile" in step.inputs:
         return None
     values = literal_inputs(step, ("model", "strategy"))
     if "compile" not in step.component.inputs or values["model"] not in built_in.NAMES or total is None:
@@ -134,25 +140,17 @@ def _find_cluster(planned: Planned, topology: Topology) -> Cluster | str:
 def _find_workload(
     planned: Planned, name: str, plan: StepPlan, read_table: ReadTable | None
 ) -> tuple[Workload, Training] | str:
-    scale, step = planned.spec.steps[name].scale, planned.job.steps.get(name)
+    scale, step = planned.spec.steps[name].scale, planned.job.steps[name]
     if scale is not None and scale.workload is not None:
-        setup = read_setup(step, plan, planned.vm_sizes) if step is not None else None
+        setup = read_setup(step, plan, planned.vm_sizes)
         training = describe_setup(setup) if setup is not None else _read_arithmetic(scale, plan)
         return make_workload(scale.workload), training
-    read = (
-        read_training(planned.job, step, plan, read_table=read_table, learned=planned.vm_sizes)
-        if step is not None
-        else None
-    )
-    if read is None or step is None:
+    read = read_training(planned.job, step, plan, read_table=read_table, learned=planned.vm_sizes)
+    if read is None:
         return "no speed of this model on this data is known: describe it by `scale: {workload: …}`"
     network, setup = read
-    return describe_network(network, _count_heads(step)), describe_setup(setup)
-
-
-def _count_heads(step: GraphStep) -> int | None:
-    number = literals.parse_number(literal_inputs(step, ("gpt_heads",))["gpt_heads"])
-    return int(number) if number is not None and number >= 1 else None
+    heads = parse_count(literal_inputs(step, ("gpt_heads",))["gpt_heads"])
+    return describe_network(network, heads), describe_setup(setup)
 
 
 def _read_arithmetic(scale: Scale, plan: StepPlan) -> Training:
@@ -168,3 +166,73 @@ def _read_arithmetic(scale: Scale, plan: StepPlan) -> Training:
         tensor_parallel=plan.topology.tensor_parallel_size,
         pipeline_parallel=plan.topology.pipeline_parallel_size,
     )
+
+
+class StepCost(Struct, frozen=True):
+    """The prices of one instance and the costs of the whole training; None where either is unknown."""
+
+    dedicated_price: Price | None
+    low_priority_price: Price | None
+    dedicated: Cost | None
+    low_priority: Cost | None
+
+
+def cost_step(
+    case: Case, seconds: float | None, checkpoint_seconds: float | None, prices: PriceList
+) -> StepCost:
+    """The cost of ``seconds`` on a cluster; ``checkpoint_seconds`` is None for a training that saves none."""
+    name, instances = case.cluster.instance_type, case.cluster.instance_count
+    if name is None:
+        return StepCost(None, None, None, None)
+    dedicated, low = prices.find(name, "dedicated"), prices.find(name, "low_priority")
+    if seconds is None:
+        return StepCost(dedicated, low, None, None)
+    evictions = Evictions(cost.mean_seconds_between_evictions(instances), checkpoint_seconds)
+    return StepCost(
+        dedicated,
+        low,
+        cost.cost_training(seconds, instances, dedicated) if dedicated is not None else None,
+        cost.cost_training(seconds, instances, low, evictions) if low is not None else None,
+    )
+
+
+def find_checkpoint_seconds(plan: StepPlan, step: Step) -> float | None:
+    """Seconds that one checkpoint takes: as planned, else assumed; None for a step that may save none.
+
+    A component that asks for the interval between checkpoints, or has an output of that name, saves them.
+    """
+    planned = _find_derived(plan, "checkpoint_seconds")
+    if planned is not None:
+        return planned
+    component = step.component
+    outputs = {*step.outputs, *(component.outputs if component is not None else ())}
+    saves = "checkpoints" in outputs or (component is not None and "checkpoint_interval" in component.inputs)
+    return save_policy.ASSUMED_COST_SECONDS if saves else None
+
+
+def find_saving(plan: StepPlan, step: Step, tier: Tier) -> Saving | None:
+    """How a step writes checkpoints against interruptions; None if nothing says that it does.
+
+    ``resilience:`` says it, and what runs on low-priority instances and can save is taken to.
+    """
+    seconds, between = (
+        find_checkpoint_seconds(plan, step),
+        _find_derived(plan, "mean_time_between_preemptions"),
+    )
+    count = plan.topology.instance_count
+    if between is None and tier == "low_priority":
+        between = cost.mean_seconds_between_evictions(count)
+    return None if seconds is None or between is None else Saving(seconds, between, count)
+
+
+def read_tier(spec: Spec, name: str) -> Tier:
+    """The tier of a step's compute profile."""
+    profile = spec.profile_of(name)
+    is_low = profile is not None and profile.tier is not None and profile.tier.value == "low_priority"
+    return "low_priority" if is_low else "dedicated"
+
+
+def _find_derived(plan: StepPlan, quantity: str) -> float | None:
+    rows = (row.value for row in plan.derivations if row.quantity == quantity)
+    value = next(rows, None)
+    return float(value) if isinstance(value, (int, float)) else None

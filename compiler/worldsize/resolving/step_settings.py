@@ -111,18 +111,18 @@ def resources(state: ResolveState, step: str) -> Field[Any] | None:
 
 def distribution(state: ResolveState, step: str) -> Field[Any] | None:
     """The launcher's block with its counts, also of a step that cannot be planned further."""
-    topology, own = state.topologies.get(step), state.spec.steps[step].distribution
+    topology, stated = state.topologies.get(step), state.spec.steps[step].distribution
     if topology is None or topology.launcher == "none":
         return None
     block: dict[str, Field[Any]] = {
-        "type": Field(topology.launcher, *((own.type.span, own.type.key_span) if own else ()))
+        "type": Field(topology.launcher, *((stated.type.span, stated.type.key_span) if stated else ()))
     }
     names = ["process_count_per_instance"]
     if topology.launcher == "tensorflow":
         names = ["worker_count", *(["parameter_server_count"] if topology.parameter_server_count else ())]
     for name in names:
         block[name] = _count(state, step, name, getattr(topology, name))
-    return join_fields(block, own.span if own else None)
+    return join_fields(block, stated.span if stated else None)
 
 
 def _count(state: ResolveState, step: str, quantity: str, value: PlanValue | None) -> Field[Any]:

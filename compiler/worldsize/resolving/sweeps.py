@@ -8,7 +8,7 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.planning.model import PlannedSweep, StepPlan
 from worldsize.resolving import plan_values
 from worldsize.resolving.quality_gate import produced
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Step
 
 # What a training component derives in each trial when it is given 0, and what it needs for that.
@@ -45,7 +45,7 @@ def derive_in_trials(state: ResolveState, step: str) -> None:
         return
     able = _can_derive(state, step)
     command = state.spec.steps[step].command
-    in_text = {each.port for each in plan_values.plan_expressions(command.value if command else None)}
+    in_text = {named.port for named in plan_values.plan_expressions(command.value if command else None)}
     ports = state.ports(step).keys() - in_text - _COUNTED  # what the text names is reported there
     varying = [name for name in sweep.varying if name in ports]
     wrong = next((name for name in varying if not able and name != "warmup_epochs"), None)
@@ -103,14 +103,14 @@ def check_commands(state: ResolveState, step: str) -> None:
     if plan is None or plan.sweep is None:
         return
     texts = [spec_step.command, *spec_step.environment_variables.values(), *spec_step.with_.values()]
-    for located in (each for each in texts if each is not None):
+    for located in (text for text in texts if text is not None):
         for expression in plan_values.plan_expressions(located.value):
             name = expression.port or ""
             if name in plan.sweep.searched:
                 what, help_ = "is searched over", f"write `${{{{search_space.{name}}}}}`"
             elif name in plan.sweep.varying:
                 decided = (
-                    ", ".join(f"`{each}`" for each in plan.sweep.trials[0].values)
+                    ", ".join(f"`{name}`" for name in plan.sweep.trials[0].values)
                     if plan.sweep.trials
                     else ""
                 )
@@ -122,7 +122,7 @@ def check_commands(state: ResolveState, step: str) -> None:
             else:
                 continue
             message = f"`{expression}` has one value for all trials, but it {what}"
-            span = part_span(located, expression.start, expression.end)
+            span = located.subspan(expression.start, expression.end)
             state.report("sweep-not-planned", span, message, help_)
 
 
@@ -140,11 +140,11 @@ def check_sweep(state: ResolveState, step: str) -> None:
             message = "a trial of a sweep has no variables that are bound to inputs of the pipeline"
             help_ = "pass it as an input of the command"
             state.report("binding-in-text", located.span, message, help_)
-    known = produced(state, step)
-    if known is not None and sweep.primary_metric.value not in known:
+    metrics = produced(state, step)
+    if metrics is not None and sweep.primary_metric.value not in metrics:
         metric = sweep.primary_metric
         message = f"step `{step}` never logs `{metric.value}`"
-        state.report("sweep-metric-not-logged", metric.span, message, did_you_mean(metric.value, known))
+        state.report("sweep-metric-not-logged", metric.span, message, did_you_mean(metric.value, metrics))
 
 
 def _report(state: ResolveState, step: str, planned: PlannedSweep, name: str) -> None:

@@ -19,7 +19,8 @@ from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import describe_os_error
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
+from worldsize.scripts.module import parse_text
 from worldsize.spec.model import Located
 
 
@@ -66,21 +67,18 @@ def _user_file(state: ResolveState, located: Located[Any], added: Snapshot) -> N
         message = f"`{file}` is outside the spec's folder, so it cannot keep its place in the snapshot"
         state.report("user-model-missing", located.span, message, "move it below the folder of the spec")
     elif not is_file(path):
-        span = part_span(located, 0, len(file))
+        span = located.subspan(0, len(file))
         state.problems.append(describe_missing("the input", file, path, span).under("user-model-missing"))
     elif state.files.may_judge(path):
-        own = Snapshot()
-        state.problems += snapshot.add_to_snapshot(own, path, located.span, state.files.gate)
-        for source in own.files.values():
+        taken = Snapshot()
+        state.problems += snapshot.add_to_snapshot(taken, path, located.span, state.files.gate)
+        for source in taken.files.values():
             if isinstance(source, Path) and _defines(state, located, source, len(file) + 1, function):
                 added.files.setdefault(normalise(Path(file)).as_posix(), source)
 
 
 def _defines(state: ResolveState, located: Located[str], path: Path, start: int, function: str) -> bool:
-    """Whether a file defines a function, read without running it."""
-    from worldsize.scripts.module import parse_text  # only a model of the user is parsed
-
-    span = part_span(located, start, start + len(function))
+    span = located.subspan(start, start + len(function))
     try:
         tree = parse_text(read_listed(path))
     except OSError as error:
@@ -92,7 +90,7 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
         message = f"`{path.name}` is not valid Python{where}"[:200]
         state.report("user-model-missing", located.span, message, "mend the file")
         return False
-    names = set(_top_level(tree))
+    names = set().union(*map(_bound_names, tree.body))
     if function in names or "*" in names:
         state.problems += check_hooks(tree, path, function, located.span)
         return True
@@ -102,26 +100,6 @@ def _defines(state: ResolveState, located: Located[str], path: Path, start: int,
         "user-model-missing", span, message, help_ or f"define `def {function}(...)` at its top level"
     )
     return False
-
-
-def _top_level(tree: ast.Module) -> list[str]:
-    """Names a module binds, also below ``if`` and ``try``."""
-    import ast
-
-    names: list[str] = []
-    waiting: list[ast.stmt] = list(tree.body)
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.append(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names += [alias.asname or alias.name for alias in node.names]
-        elif isinstance(node, ast.Assign):
-            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
-        elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            waiting += [inner for inner in ast.iter_child_nodes(node) if isinstance(inner, ast.stmt)]
-            waiting += [inner for handler in getattr(node, "handlers", ()) for inner in handler.body]
-    return names
 
 
 _CALLS = {
@@ -141,8 +119,8 @@ def check_hooks(tree: ast.Module, path: Path, function: str, model: Span) -> Ite
         model: where the file is named.
     """
     for name, call in _CALLS.items():
-        found = [node for node in tree.body if name in _bound_names(node)]
-        hook = found[0] if len(found) == 1 else None
+        binding = [node for node in tree.body if name in _bound_names(node)]
+        hook = binding[0] if len(binding) == 1 else None
         # A decorator may change the parameters, and another binding may replace the function.
         if not isinstance(hook, ast.FunctionDef) or hook.decorator_list or name == function:
             continue
@@ -164,14 +142,15 @@ def _accepts(arguments: ast.arguments, count: int) -> bool:
 
 
 def _bound_names(node: ast.stmt) -> set[str]:
+    """Names that a statement binds, also below ``if`` and ``try``."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    inner = [each for each in ast.walk(node) if isinstance(each, ast.stmt) and each is not node]
-    stored = (each for each in ast.walk(node) if isinstance(each, ast.Name))
-    names = {each.id for each in stored if isinstance(each.ctx, ast.Store | ast.Del)}
+    inner = [part for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node]
+    stored = (name for name in ast.walk(node) if isinstance(name, ast.Name))
+    names = {name.id for name in stored if isinstance(name.ctx, ast.Store | ast.Del)}
     if isinstance(node, ast.Import | ast.ImportFrom):
         names |= {alias.asname or alias.name for alias in node.names}
-    return names.union(*(_bound_names(each) for each in inner))
+    return names.union(*(_bound_names(part) for part in inner))
 
 
 PREFIX = "hf:"
@@ -188,26 +167,26 @@ def add_folder(state: ResolveState, located: Located[Any], added: Snapshot) -> N
         return  # the model is another input's
     place = PurePosixPath(normalise(Path(text)))
     path = normalise(state.folder / text)
-    span = part_span(located, len(PREFIX), len(PREFIX) + len(text))
+    span = located.subspan(len(PREFIX), len(PREFIX) + len(text))
     if text.startswith("/") or ".." in place.parts:
         message = f"`{text}` is outside the spec's folder, so it cannot keep its place in the snapshot"
         state.report(_SLUG, span, message, "move it below the folder of the spec")
     elif not is_folder(path):
         state.problems.append(describe_missing("the input", text, path, span).under(_SLUG))
     elif state.files.may_judge(path):
-        own = Snapshot()
-        state.problems += snapshot.add_to_snapshot(own, path, located.span, state.files.gate, str(place))
-        fault = _find_fault(own, place, text)
+        taken = Snapshot()
+        state.problems += snapshot.add_to_snapshot(taken, path, located.span, state.files.gate, str(place))
+        fault = _find_fault(taken, place, text)
         if fault is not None:
             state.report(_SLUG, span, fault, _WRITE)
-        for name, source in own.files.items():
+        for name, source in taken.files.items():
             added.files.setdefault(name, source)
 
 
-def _find_fault(own: Snapshot, place: PurePosixPath, text: str) -> str | None:
+def _find_fault(taken: Snapshot, place: PurePosixPath, text: str) -> str | None:
     """What makes a folder no Hugging Face model."""
-    config = own.files.get(str(place / _CONFIG))
-    names = [PurePosixPath(name) for name in own.files if PurePosixPath(name).parent == place]
+    config = taken.files.get(str(place / _CONFIG))
+    names = [PurePosixPath(name) for name in taken.files if PurePosixPath(name).parent == place]
     if not isinstance(config, Path):
         return f"`{text}` has no `{_CONFIG}`, so it is not a Hugging Face model"
     if not any(name.suffix == ".safetensors" for name in names):

@@ -12,7 +12,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.planning.quantities import OF_TOPOLOGY, PLANNED
 from worldsize.resolving.own_command import OPEN
-from worldsize.resolving.state import ResolveState, part_span
+from worldsize.resolving.state import ResolveState
 
 _FOLDERS = {"uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model", "path"}
 _MODELS = {"mlflow_model", "custom_model", "triton_model"}
@@ -64,8 +64,8 @@ def report_unplanned(state: ResolveState, step: str) -> None:
     spec_step = state.spec.steps[step]
     place = spec_step.uses.span if spec_step.uses else spec_step.span
     for port in state.ports(step).values():
-        given = port.name in state.arguments[step] or port.name in state.searched(step)
-        if given or port.optional or port.default is not None:
+        is_set = port.name in state.arguments[step] or port.name in state.searched(step)
+        if is_set or port.optional or port.default is not None:
             continue
         if port.name in PLANNED and not state.is_misspelt(step, port.name):
             state.unwired.setdefault(step, set()).add(port.name)
@@ -96,12 +96,12 @@ def _bind(
         return source
     state.unwired.setdefault(step, set()).add(port.name)
     if count:
-        first = sorted(chain.from_iterable(each[:_SHOWN] for each in fitting), key=order.__getitem__)
-        last = max((each[-1] for each in fitting), key=order.__getitem__)
+        first = sorted(chain.from_iterable(sources[:_SHOWN] for sources in fitting), key=order.__getitem__)
+        last = max((sources[-1] for sources in fitting), key=order.__getitem__)
         _ambiguous(state, step, port, first[:_SHOWN], last, count=count)
     elif not silent and not state.is_misspelt(step, port.name):
         refused = [(source, type_) for type_, sources in earlier.items() for source in sources[:_SHOWN]]
-        _nowhere(state, step, port, dict(sorted(refused, key=lambda each: order[each[0]])))
+        _nowhere(state, step, port, dict(sorted(refused, key=lambda pair: order[pair[0]])))
     return None
 
 
@@ -147,7 +147,7 @@ def _place(state: ResolveState, step: str, port: Port) -> Span:
         return spec_step.span
     for expression in binding.find_expressions(spec_step.command.value):
         if expression.scope == "inputs" and expression.port == port.name:
-            return part_span(spec_step.command, expression.start, expression.end)
+            return spec_step.command.subspan(expression.start, expression.end)
     return spec_step.command.span
 
 

@@ -28,7 +28,6 @@ from worldsize.spec.model import Located, WorkloadKeys
 
 Values = Mapping[str, Located[Any]]
 _RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "selective": "selective"}
-_DEFAULT_STAGE = {"fsdp": 3}
 
 
 def make_workload(keys: WorkloadKeys) -> Workload:
@@ -51,21 +50,15 @@ def make_workload(keys: WorkloadKeys) -> Workload:
 
 def make_training(values: Values, micro_batch: int, accumulation: int) -> Training:
     """How it is trained, from the keys of ``training:`` or ``arithmetic:``."""
-
-    def value(name: str, default: Any) -> Any:
-        return values[name].value if name in values else default
-
-    strategy = value("strategy", "ddp")
-    stage = value("zero_stage", _DEFAULT_STAGE.get(strategy, 0))
-    degrees = value("parallelism", {})
+    strategy, degrees = _value(values, "strategy", "ddp"), _value(values, "parallelism", {})
     return Training(
         micro_batch=micro_batch,
         accumulation=accumulation,
-        precision=value("precision", "fp32"),
+        precision=_value(values, "precision", "fp32"),
         strategy=strategy,
-        zero_stage=stage,
-        recomputation=_RECOMPUTATION[value("activation_checkpointing", False)],
-        optimizer=value("optimizer", "adamw"),
+        zero_stage=_value(values, "zero_stage", 3 if strategy == "fsdp" else 0),
+        recomputation=_RECOMPUTATION[_value(values, "activation_checkpointing", False)],
+        optimizer=_value(values, "optimizer", "adamw"),
         tensor_parallel=degrees.get("tensor", 1),
         pipeline_parallel=degrees.get("pipeline", 1),
     )
@@ -158,15 +151,13 @@ def check_case(case: Case, places: Mapping[str, Span]) -> list[Problem]:
 
     ``places`` has the spans of ``precision`` and ``parallelism``, or of what stands for them.
     """
-    return [*_check_precision(case, places["precision"]), *_check_degrees(case, places["parallelism"])]
-
-
-def _check_precision(case: Case, span: Span) -> list[Problem]:
     gpu, precision = case.cluster.gpu, case.training.precision
-    if precision in gpu.peak_flops:
-        return []
-    message = f"`precision` is {precision}, which {gpu.name} does not compute in"
-    return [Problem("spec-value-not-allowed", span, message, f"allowed: {quoted_list(gpu.peak_flops)}")]
+    problems = _check_degrees(case, places["parallelism"])
+    if precision not in gpu.peak_flops:
+        message = f"`precision` is {precision}, which {gpu.name} does not compute in"
+        help_ = f"allowed: {quoted_list(gpu.peak_flops)}"
+        problems.insert(0, Problem("spec-value-not-allowed", places["precision"], message, help_))
+    return problems
 
 
 def _check_degrees(case: Case, span: Span) -> list[Problem]:
@@ -199,11 +190,8 @@ def _check_degrees(case: Case, span: Span) -> list[Problem]:
 
 def resolve_case(keys: EstimateKeys, problems: list[Problem], learned: Learned = NOT_LEARNED) -> Case | None:
     """The case of a file that was read; None with at least one problem, added to those of reading it."""
-    micro_batch = keys.training["micro_batch"]
-    accumulation = keys.training.get("accumulation")
-    training = make_training(
-        keys.training, micro_batch.value, accumulation.value if accumulation is not None else 1
-    )
+    micro_batch, accumulation = keys.training["micro_batch"].value, _value(keys.training, "accumulation", 1)
+    training = make_training(keys.training, micro_batch, accumulation)
     cluster = make_cluster(keys.cluster, keys.spans["cluster"], problems, learned)
     if cluster is None or problems:
         return None
@@ -214,14 +202,11 @@ def resolve_case(keys: EstimateKeys, problems: list[Problem], learned: Learned =
     }
     problems += check_case(case, places)
     if not problems and not fits(case):
-        problems.append(_report_memory(case, keys))
+        fitting = ", or ".join(text for text, _ in find_fitting(case))
+        help_ = f"what fits: {fitting}" if fitting else "divide the model over more or larger GPUs"
+        span = keys.training["micro_batch"].span
+        problems.append(Problem("memory-exceeded", span, describe_shortage(case), help_))
     return None if problems else case
-
-
-def _report_memory(case: Case, keys: EstimateKeys) -> Problem:
-    fitting = [text for text, _ in find_fitting(case)]
-    help_ = f"what fits: {', or '.join(fitting)}" if fitting else "divide the model over more or larger GPUs"
-    return Problem("memory-exceeded", keys.training["micro_batch"].span, describe_shortage(case), help_)
 
 
 def explain_unknown(case: Case) -> str:

@@ -29,7 +29,7 @@ _LONGEST_HELP = 600  # characters; an example of what to write may take some lin
 def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
     groups = {name: _group_by_file(fed) for name, fed in subjects.items()}
-    work: dict[str, list[_Work]] = {}
+    work: dict[tuple[str, Check], Rule] = {}  # one that judges for several rules is that of the first
     is_met = cache(lambda name: CONDITIONS[name](context, subjects))
     for rule in registry.list_rules_on(frozenset(groups)):
         if rule.when is not None and not is_met(rule.when):
@@ -38,14 +38,22 @@ def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
             if name in registry.PARTS and name not in groups:
                 groups[name], problems = _list_parts(context, groups, registry.PARTS[name])
                 yield from problems
-        if not any(groups.get(name) for name in rule.on):
-            continue  # its file need not be imported
-        for name, check in registry.load_checks(rule):
-            for path, group in groups.get(name, ()):
-                work.setdefault(path, []).append((rule, check, group))
-    for path, checks in work.items():
+        if any(groups.get(name) for name in rule.on):  # else its file need not be imported
+            for check in registry.load_checks(rule):
+                work.setdefault(check, rule)
+    for path, checks in _sort_by_file(work, groups).items():
         if path not in context.budgets.exhausted:
             yield from _check_in_budget(context, path, checks)
+
+
+def _sort_by_file(
+    work: Mapping[tuple[str, Check], Rule], groups: Mapping[str, Sequence[_Group]]
+) -> dict[str, list[_Work]]:
+    by_file: dict[str, list[_Work]] = {}
+    for (name, check), rule in work.items():
+        for path, group in groups.get(name, ()):
+            by_file.setdefault(path, []).append((rule, check, group))
+    return by_file
 
 
 def _list_parts(

@@ -1,7 +1,8 @@
 """What a rule is, which there are, and who checks them. CONTRIBUTING.md says how to add one.
 
-A rule with ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module. The types
-are those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
+A rule with ``on=("Job",)`` is checked by the function ``check_job(context, job)`` of its module, unless the
+module has one that is named after the rule, such as ``check_input_missing(context, job)``. The types are
+those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
 needs besides its subject (other files, VM sizes, clusters) comes from the
 :class:`~worldsize.rules.context.Context`; a check does not open files, so that each file is read once and
 no file outside of the tree is read.
@@ -30,18 +31,9 @@ Check = Callable[["Context", Any], Iterable[Finding | Problem]]
 
 # The first ten by the digit of their codes; schedules share the graph's, as WS68x.
 FAMILIES = (
-    "yaml",
-    "spec",
-    "topology",
-    "batch",
-    "learning_rate",
-    "data",
-    "graph",
-    "resilience",
-    "security",
-    "script",
+    "yaml", "spec", "topology", "batch", "learning_rate", "data", "graph", "resilience", "security", "script",
     "schedule",
-)
+)  # fmt: skip
 
 
 class Part(NamedTuple):
@@ -55,7 +47,7 @@ class Part(NamedTuple):
 PARTS = {
     "Launch": Part(("Job",), "worldsize.azureml.launch", "read_launches"),
     "Program": Part(("Job", "Component"), "worldsize.scripts.program", "find_parts"),
-    "Upload": Part(("Component", "Spec"), "worldsize.rules.security._uploads", "find_parts"),
+    "Upload": Part(("Component", "Planned"), "worldsize.rules.security._uploads", "find_parts"),
 }
 
 
@@ -103,21 +95,11 @@ def begins_code(text: str) -> bool:
 
 
 @cache
-def checked_rules() -> tuple[Rule, ...]:
-    """The rules that have checks; of those that share a module only the first."""
-    by_module: dict[str, Rule] = {}
-    for rule in rules():
-        if rule.on:
-            by_module.setdefault(rule.module, rule)
-    return tuple(by_module.values())
-
-
-@cache
 def list_rules_on(fed: frozenset[str]) -> tuple[Rule, ...]:
     """The rules with a check for one of these types, or for a part that is found in one."""
     return tuple(
         rule
-        for rule in checked_rules()
+        for rule in rules()
         if any(
             name in fed or (name in PARTS and not fed.isdisjoint(PARTS[name].found_in)) for name in rule.on
         )
@@ -127,7 +109,8 @@ def list_rules_on(fed: frozenset[str]) -> tuple[Rule, ...]:
 def load_checks(rule: Rule) -> list[tuple[str, Check]]:
     """Import a rule's checks, each with the type that it is called with."""
     module = importlib.import_module(rule.module)  # and wait for another thread that imports it
-    return [(name, getattr(module, function_name(name))) for name in rule.on]
+    named = getattr(module, f"check_{rule.stem}", None)
+    return [(name, named or getattr(module, function_name(name))) for name in rule.on]
 
 
 def load_part(part: Part) -> Callable[[Context, Any], Iterable[Any]]:
@@ -162,8 +145,8 @@ class Rule(Struct, frozen=True):
             wrong; ``likely`` where it follows from facts that can have changed, or from what scripts usually
             do; ``possible`` where only the people who wrote it can know. A finding may lower it.
         since: The version that has the rule first.
-        checked_in: The module of the family that holds the checks, where one judgement serves several
-            rules. By default the checks are in the module named after the slug.
+        checked_in: The module of the family that holds the checks, where several rules share one.
+            By default the checks are in the module named after the slug.
         family: The folder of the rule. The registry fills it in.
     """
 
@@ -181,12 +164,12 @@ class Rule(Struct, frozen=True):
     @property
     def module(self) -> str:
         """The import path of the checks."""
-        return f"worldsize.rules.{self.family}.{self.checked_in or self._stem}"
+        return f"worldsize.rules.{self.family}.{self.checked_in or self.stem}"
 
     @property
     def page(self) -> str:
         """The path of the page, relative to the folder of the rules."""
-        return f"{self.family}/{self._stem}.md"
+        return f"{self.family}/{self.stem}.md"
 
     @property
     def docs(self) -> str:
@@ -194,5 +177,6 @@ class Rule(Struct, frozen=True):
         return f"{_REPOSITORY}/{self.page}"
 
     @property
-    def _stem(self) -> str:
+    def stem(self) -> str:
+        """The slug as a name of Python."""
         return self.slug.replace("-", "_")

@@ -31,22 +31,17 @@ __all__ = [
     "run",
 ]
 
-_HOMES = {
-    "dry_run": "api",
-    "run": "api",
-    "RunError": "model.errors",
-    "RunOptions": "model.options",
-    "Failure": "model.results",
-    "Registration": "model.results",
-    "RunResult": "model.results",
-    "StepResult": "model.results",
-    "ResumeError": "model.errors",
-    "resume": "api",
+_NAMES = {
+    "api": ("dry_run", "resume", "run"),
+    "model.errors": ("ResumeError", "RunError"),
+    "model.options": ("RunOptions",),
+    "model.results": ("Failure", "Registration", "RunResult", "StepResult"),
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import the module behind a public name on first use: commands that only look at runs need few."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for module, names in _NAMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

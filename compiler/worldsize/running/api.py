@@ -5,41 +5,43 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
+from worldsize.azureml.references import classify
 from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, plural
-from worldsize.documents.secrecy.masking import HIDDEN, Mask
+from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.engine.attempt import RunContext
 from worldsize.running.engine.hangs import HangWatcher
 from worldsize.running.engine.restarts import Restarting, RestartPolicy
 from worldsize.running.engine.schedule import Extensions, Schedule, catch_signals
-from worldsize.running.engine.sweep import make_sweeps
-from worldsize.running.environments.interpreters import Interpreters, make_interpreters
+from worldsize.running.engine.sweep import Sweep
+from worldsize.running.environments.interpreters import Enter, make_interpreters
+from worldsize.running.environments.layers import installed_version
 from worldsize.running.launch.call import inherited_environment, make_interpreter_folder
 from worldsize.running.launch.redaction import hide_in_compiled, redact_parameters
-from worldsize.running.launch.reserve import (
-    NODES_PREFIX,
-    remove_abandoned_folders,
-    remove_abandoned_mpi_folders,
-)
+from worldsize.running.launch.reserve import MPI_PARENT, MPI_PREFIX, NODES_PREFIX, remove_abandoned_folders
 from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS, Supervisor
 from worldsize.running.model.emulation import Emulate
 from worldsize.running.model.errors import ResumeError
-from worldsize.running.model.folder import HOME, RunFolder
+from worldsize.running.model.folder import HOME, RunFolder, read_reference
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
-from worldsize.running.model.results import DONE, Registration, RunResult, RunState, StepResult, View
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Graph
+from worldsize.running.model.results import DONE, RunResult, RunState, StepResult, View
+from worldsize.running.model.source import Text, read_default
+from worldsize.running.model.task import Graph, Task
 from worldsize.running.prepare.preparation import Prepared, prepare
+from worldsize.running.record.details import read_metrics, read_registrations
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.folder import (
     AliveError,
@@ -48,9 +50,8 @@ from worldsize.running.record.folder import (
     hold_lock,
     private_files,
 )
-from worldsize.running.record.history import RunRecord, load_run
-from worldsize.running.record.reports import read_metrics, read_registrations
-from worldsize.running.record.request import RunRequest, load_request, save_request
+from worldsize.running.record.history import RECORD, RunRecord, load_run
+from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.record.tracking import Tracking, run_tags
 from worldsize.running.reuse.step_cache import make_step_cache
 from worldsize.running.reuse.store import Store
@@ -74,16 +75,9 @@ def run(
 ) -> RunResult:
     """Run a spec or job file on this machine; see :func:`worldsize.run`.
 
-    Args:
-        target: The spec or job file.
-        options: How to run it.
-        runs_dir: Where runs, MLflow's database and artifacts are kept.
-        track: Whether MLflow records the run.
-        view: Shows the run; by default nothing does.
-        run_id: The id of the run, which names its folder and its run in MLflow; by default the time.
-        name_step: Gives the id of a step's run in MLflow; by default MLflow chooses it.
-        checked: Whether a job was checked before, by rules of the caller's choice.
-        emulate: Provides what the options may emulate.
+    ``run_id`` is the id of the run, which names its folder and its run in MLflow; by default the time.
+    ``name_step`` gives the id of a step's run in MLflow. ``checked`` means that a job was checked before, by
+    rules of the caller's choice. ``emulate`` provides what the options may emulate.
 
     Raises:
         SpecError: The spec or job has errors. Nothing was started.
@@ -95,9 +89,8 @@ def run(
         umask = stack.enter_context(private_files())
         folder = replace(create_run_folder(home, run_id=run_id), name_step=name_step)
         try:
-            lock = stack.enter_context(
-                hold_lock(folder.root, patience=1.0)
-            )  # other processes may look at the run
+            # other processes may look at the run
+            lock = stack.enter_context(hold_lock(folder.root, patience=1.0))
             eager = options.force or Store(home).empty
             services = stack.enter_context(
                 start_services(folder, home, lock, track=track, eager=eager, umask=umask)
@@ -105,7 +98,7 @@ def run(
             prepared = prepare(
                 Path(target), folder.pipeline, options, track=track, checked=checked, emulate=emulate
             )
-            interpreters = stack.enter_context(
+            enter = stack.enter_context(
                 make_interpreters(prepared.environments, home, services.supervisor, view.notice)
             )
             hide_in_compiled(folder.pipeline, prepared.mask)
@@ -114,7 +107,7 @@ def run(
         except BaseException:  # nothing has run, so nothing is kept
             shutil.rmtree(folder.root, ignore_errors=True)
             raise
-        return execute(prepared, folder, services, view=view, began=began, interpreters=interpreters)
+        return execute(prepared, folder, services, view=view, began=began, enter=enter)
 
 
 @contextlib.contextmanager
@@ -126,7 +119,7 @@ def start_services(
     ``lock`` is the descriptor of the run's lock, ``umask`` that of the steps. With ``eager`` the tracker
     starts now, otherwise with the first step that runs.
     """
-    remove_abandoned_mpi_folders()
+    remove_abandoned_folders(MPI_PREFIX, MPI_PARENT)
     remove_abandoned_folders(NODES_PREFIX)
     with contextlib.ExitStack() as stack:
         tracking = stack.enter_context(Tracking(home, wanted=track))
@@ -162,12 +155,7 @@ def resume(
 ) -> RunResult:
     """Resume the run in a folder; see :func:`worldsize.resume`.
 
-    Args:
-        root: The run's folder.
-        settings: The secrets among the values that the run was given, which are not stored.
-        ask: Gives the value of a secret that ``settings`` lacks.
-        view: Shows the run; by default nothing does.
-        emulate: Provides what the options of the run may emulate.
+    ``emulate`` provides what the options of the run may emulate.
     """
     began, view = time.monotonic(), view or QuietView()
     folder = RunFolder(Path(root).resolve())
@@ -184,11 +172,17 @@ def resume(
         )
         prepared = _prepare_again(request, folder, earlier, emulate)
         hide_in_compiled(folder.pipeline, prepared.mask)
-        interpreters = stack.enter_context(
+        enter = stack.enter_context(
             make_interpreters(prepared.environments, home, services.supervisor, view.notice)
         )
         return execute(
-            prepared, folder, services, view=view, began=began, interpreters=interpreters, earlier=earlier
+            prepared,
+            folder,
+            services,
+            view=view,
+            began=began,
+            enter=enter,
+            earlier=earlier,
         )
 
 
@@ -199,7 +193,6 @@ def _is_secret(request: RunRequest, name: str) -> bool:
 def _add_secrets(
     request: RunRequest, folder: RunFolder, settings: Mapping[str, str], ask: Callable[[str], str] | None
 ) -> RunRequest:
-    """The request with the secrets that it does not store."""
     for name in settings:
         if not _is_secret(request, name):
             help_ = "run the pipeline again to change it"
@@ -225,10 +218,8 @@ def _hold_lock(root: Path) -> Iterator[int]:
         message = f"run `{root.name}` is still active"
         help_ = f"follow it with `worldsize logs {root.name} STEP --follow`"
         if find_runner(root) is None:
-            message, help_ = (
-                f"processes of run `{root.name}` are still being stopped",
-                "try again in a minute",
-            )
+            message = f"processes of run `{root.name}` are still being stopped"
+            help_ = "try again in a minute"
         raise ResumeError(message, help_) from None
 
 
@@ -247,17 +238,11 @@ def _prepare_again(
     prepared = prepare(target, folder.pipeline, options, track=request.track, emulate=emulate)
     if target != request.target:
         _refuse_masked(prepared, request.target)
-    notices = [*prepared.notices]
+    lost = f"{plural(earlier.damaged, 'line')} of the event log cannot be read" if earlier.damaged else None
     if earlier.started is None:
-        notices.append(
-            "the beginning of the event log is missing; steps that are not known to be done run again"
-        )
-    elif earlier.damaged:
-        lines = plural(earlier.damaged, "line")
-        notices.append(
-            f"{lines} of the event log cannot be read; steps that are not known to be done run again"
-        )
-    return replace(prepared, target=request.target, notices=tuple(notices))
+        lost = "the beginning of the event log is missing"
+    notices = [f"{lost}; steps that are not known to be done run again"] if lost else []
+    return replace(prepared, target=request.target, notices=(*prepared.notices, *notices))
 
 
 def _refuse_masked(prepared: Prepared, spec: Path) -> None:
@@ -279,6 +264,14 @@ def _refuse_masked(prepared: Prepared, spec: Path) -> None:
 LONGEST_PARAMETER = 500  # characters; a longer text is data
 
 
+@contextlib.contextmanager
+def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
+    for text in notices:
+        view.notice(text)
+    with view:
+        yield
+
+
 class Services(Struct, frozen=True):
     """The processes that serve a run, and the folder that runs share."""
 
@@ -294,7 +287,7 @@ def execute(
     *,
     view: View,
     began: float,
-    interpreters: Interpreters,
+    enter: Enter,
     earlier: RunRecord | None = None,
 ) -> RunResult:
     """Run every step of a prepared pipeline.
@@ -316,8 +309,8 @@ def execute(
             log,
             services.supervisor,
             experiment=prepared.experiment,
-            interpreters=interpreters,
-            places=prepared.emulation.places,
+            enter_environment=enter,
+            place=prepared.emulation.place,
             mask=prepared.mask,
             environment=prepared.environments.mode,
         )
@@ -336,8 +329,7 @@ def execute(
                 interrupts=interrupts,
                 keep_going=prepared.graph.keep_going,
             ).execute()
-        result = _make_result(prepared, folder, steps, interrupts.received)
-        result = replace(result, seconds=time.monotonic() - began)
+        result = _make_result(prepared, folder, steps, interrupts.received, time.monotonic() - began)
         _link_outputs(prepared.graph, folder, steps)
         result = _finish_tracking(tracking, result, log)
         log.write("run_ended", state=result.state, seconds=round(result.seconds, 3))
@@ -375,16 +367,12 @@ def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, 
     )
 
 
-@contextlib.contextmanager
-def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
-    for text in notices:
-        view.notice(text)
-    with view:
-        yield
-
-
 def _make_result(
-    prepared: Prepared, folder: RunFolder, steps: Mapping[str, StepResult], signals: list[int]
+    prepared: Prepared,
+    folder: RunFolder,
+    steps: Mapping[str, StepResult],
+    signals: list[int],
+    seconds: float,
 ) -> RunResult:
     states = {step.state for step in steps.values() if step.parent is None}
     state: RunState = "succeeded" if states <= set(DONE) else "failed"
@@ -395,18 +383,16 @@ def _make_result(
         folder=folder.root,
         state=state,
         steps=steps,
+        seconds=seconds,
         metrics=read_metrics(steps),
         registrations=tuple(
-            _mask_registration(registration, prepared.mask) for registration in read_registrations(steps)
+            # The reason that a step wrote for not registering may quote its inputs.
+            replace(model, reason=prepared.mask.text(model.reason) if model.reason else None)
+            for model in read_registrations(steps)
         ),
         notices=tuple(map(prepared.mask.text, prepared.notices)),
         signal=signals[0] if signals else None,
     )
-
-
-def _mask_registration(registration: Registration, mask: Mask) -> Registration:
-    """Mask the reason that a step wrote for not registering, which may quote its inputs."""
-    return replace(registration, reason=mask.text(registration.reason) if registration.reason else None)
 
 
 def _link_outputs(graph: Graph, folder: RunFolder, steps: Mapping[str, StepResult]) -> None:
@@ -440,10 +426,107 @@ def make_extensions(
     yield Extensions(
         cache=make_step_cache(prepared, run, store, view.notice, stopping=stopping, earlier=earlier),
         restarts=Restarting(RestartPolicy(max_restarts or 0, seed=run.id), restarts, view.notice),
-        watchers=[HangWatcher(view.notice), *([faults] if faults is not None else [])],
-        expansions=make_sweeps(
-            prepared.graph.sweeps, prepared.tasks, run, services.tracking, log=context.log
-        ),
+        watchers=[HangWatcher(view.notice).tick, *([faults.tick] if faults is not None else [])],
+        expansions={
+            name: Sweep(prepared.tasks[name], plan, run, services.tracking, context.log)
+            for name, plan in prepared.graph.sweeps.items()
+        },
     )
     for line in faults.report() if faults is not None else ():
         view.notice(line)
+
+
+VERSION = 1
+LONGEST_VALUE = 500
+
+
+class RunRequest(Struct, frozen=True):
+    """The target and the options of a run."""
+
+    target: Path
+    options: RunOptions
+    track: bool
+    compiled: bool  # from a spec; the compiled pipeline is in the run's folder
+    withheld: tuple[str, ...] = ()  # of `--set`: secrets, whose values are not stored
+
+
+def save_request(folder: RunFolder, prepared: Prepared, *, track: bool) -> None:
+    """Write the request, with the needs and parameters of each step."""
+    withheld = [
+        name
+        for name, value in prepared.options.settings.items()
+        if is_secret(name) or prepared.mask.text(value) != value
+    ]
+    document = {
+        "version": VERSION,
+        "target": str(prepared.target.absolute()),
+        "reference": read_reference(prepared.target),
+        "title": prepared.mask.text(prepared.title),
+        "options": _describe_options(prepared.options, withheld),
+        "withheld": withheld,
+        "track": track,
+        "compiled": (folder.pipeline / "pipeline.yml").exists(),
+        "cwd": str(Path.cwd()),
+        "worldsize": installed_version("worldsize"),
+        "python": sys.version.split()[0],
+        "steps": {
+            name: {
+                "needs": sorted(task.needs),
+                "parameters": redact_parameters(task.inputs, LONGEST_VALUE, prepared.mask),
+                "defaults": _find_defaults(task),
+            }
+            for name, task in prepared.tasks.items()
+        },
+    }
+    write_json(folder.root / RECORD, document, flush=True)
+
+
+def _find_defaults(task: Task) -> list[str]:
+    """The parameters of a step that have the default of its component."""
+    ports = task.component.inputs.items()
+    declared = {name: read_default(port) for name, port in ports if port.default is not None}
+    return sorted(name for name, text in declared.items() if task.inputs.get(name) == text)
+
+
+def load_request(folder: RunFolder) -> RunRequest:
+    """Read the request of a run.
+
+    Raises:
+        ResumeError: There is none, or it is damaged or of a newer version.
+    """
+    path, name = folder.root / RECORD, f"run `{folder.id}`"
+    document = read_json(path)
+    again = "run the pipeline again"
+    if document is None and not path.exists():
+        help_ = f"it stopped before its first step: {again}"
+        raise ResumeError(f"{name} has no record of what it ran", help_)
+    written = document.get("version") if document is not None else None
+    if isinstance(written, int) and written > VERSION:
+        message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
+        raise ResumeError(message, "resume it with that version, or a newer one")
+    request = _parse_request(document) if document is not None and written == VERSION else None
+    if request is None:
+        raise ResumeError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
+    return request
+
+
+def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
+    try:
+        options = msgspec.convert(document["options"], RunOptions)
+        withheld = tuple(map(str, document.get("withheld", ())))
+        return RunRequest(
+            Path(document["target"]), options, bool(document["track"]), bool(document["compiled"]), withheld
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _describe_options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:
+    """The options as JSON, without secrets, and with absolute paths."""
+    values = structs.asdict(options)
+    values["settings"] = {name: text for name, text in options.settings.items() if name not in withheld}
+    values["assets"] = {
+        name: os.path.abspath(path) if classify(path) == "local" else path  # noqa: PTH100 - no link is followed
+        for name, path in options.assets.items()
+    }
+    return values

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct, field
 
-from worldsize.scripts.module import Module, keyword_argument
+from worldsize.scripts.module import Module, keep, keyword_argument
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Scope: TypeAlias = Function | ast.Module
@@ -30,11 +30,6 @@ class Bindings(Struct, eq=False):
     attributes: dict[str, list[Binding]] = field(default_factory=dict)
 
 
-def read_bindings(module: Module) -> Bindings:
-    """Every place of a file that binds a name or an attribute."""
-    return module.once(_list_bindings)
-
-
 def find_owner(module: Module, node: ast.AST) -> ast.AST:
     """The function, class or file whose names a statement binds."""
     return next((above for above, _ in module.ancestors(node) if isinstance(above, _OWNERS)), module.tree)
@@ -55,7 +50,9 @@ def _list_scopes(module: Module) -> dict[ast.AST, Scope]:
     return scopes
 
 
-def _list_bindings(module: Module) -> Bindings:
+@keep
+def read_bindings(module: Module) -> Bindings:
+    """Every place of a file that binds a name or an attribute."""
     kinds = module.kinds
     pairs = [
         (target, assignment.value)
@@ -85,13 +82,11 @@ def _list_bindings(module: Module) -> Bindings:
     bindings = Bindings()
     for target, (value, position) in (*targets.items(), *((node, (None, None)) for node in unknown)):
         if isinstance(target, ast.Attribute):
-            binding = Binding(target, value, position)
-            bindings.attributes.setdefault(target.attr, []).append(binding)
+            bindings.attributes.setdefault(target.attr, []).append(Binding(target, value, position))
         elif isinstance(target, ast.Name):
             owner = find_owner(module, target)
             owner = module.tree if target.id in shared and isinstance(owner, FUNCTIONS) else owner
-            binding = Binding(target, value, position)
-            bindings.names.setdefault((owner, target.id), []).append(binding)
+            bindings.names.setdefault((owner, target.id), []).append(Binding(target, value, position))
     return bindings
 
 
@@ -107,14 +102,18 @@ def _unpack(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr,
     return [(element, part, None) for element, part in zip(target.elts, parts, strict=False)]
 
 
+def list_parameters(function: Function) -> list[tuple[ast.arg, ast.expr | None]]:
+    """The parameters of a function in their order, each with its default."""
+    positional = [*function.args.posonlyargs, *function.args.args]
+    without = [None] * (len(positional) - len(function.args.defaults))
+    defaults = [*without, *function.args.defaults, *function.args.kw_defaults]
+    return list(zip([*positional, *function.args.kwonlyargs], defaults, strict=True))
+
+
 def is_parameter(function: ast.AST, name: str) -> bool:
     """Whether a function takes a parameter of this name."""
-    if not isinstance(function, FUNCTIONS):
-        return False
-    parameters = function.args
-    return any(
-        parameter.arg == name
-        for parameter in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)
+    return isinstance(function, FUNCTIONS) and any(
+        parameter.arg == name for parameter, _ in list_parameters(function)
     )
 
 
@@ -140,16 +139,7 @@ def is_method(module: Module, function: Function) -> bool:
 
 def find_default(function: Function, name: str) -> ast.expr | None:
     """The default of a parameter."""
-    parameters = function.args
-    names = [parameter.arg for parameter in (*parameters.posonlyargs, *parameters.args)]
-    defaults: dict[str, ast.expr | None] = dict(
-        zip(reversed(names), reversed(parameters.defaults), strict=False)
-    )
-    defaults |= {
-        parameter.arg: value
-        for parameter, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True)
-    }
-    return defaults.get(name)
+    return next((default for parameter, default in list_parameters(function) if parameter.arg == name), None)
 
 
 def find_entry(mapping: ast.AST | None, key: object) -> ast.expr | None:

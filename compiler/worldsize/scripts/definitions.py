@@ -13,6 +13,7 @@ from worldsize.scripts.bindings import FUNCTIONS, Function
 from worldsize.scripts.module import Module, recall
 
 Place: TypeAlias = tuple[Module, ast.AST]  # a node, with the module that has it
+Call: TypeAlias = tuple[Module, ast.Call]
 T = TypeVar("T")
 _MOST = 30  # functions of one name that are followed
 
@@ -36,6 +37,10 @@ class Definitions(Struct, eq=False):
     def once(self, work: Callable[..., T], *arguments: object) -> T:
         """The result of a function for these modules, calculated once."""
         return recall(self.memo, work, self, *arguments)
+
+    def called(self, *endings: str) -> list[Call]:
+        """The calls of these names in all modules; see :meth:`Module.called`."""
+        return [(module, call) for module in self.modules for call in module.called(*endings)]
 
     def find(self, module: Module, name: ast.AST) -> list[tuple[Module, Function]]:
         """The functions that a name or attribute may mean; for a class, those that construct it."""

@@ -11,11 +11,11 @@ import ast
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 from worldsize.scripts.bindings import find_owner, is_parameter, read_bindings
-from worldsize.scripts.module import Module, find_mentions, keyword_argument, list_bound_names
+from worldsize.scripts.module import Module, find_mentions, find_passed, list_bound_names
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import GLOBAL_NAMES, LOCAL_NAMES
 
-_HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
+HOROVOD = ("horovod.torch", "horovod.tensorflow", "horovod.tensorflow.keras", "horovod.keras")
 
 
 def guard_by_rank(program: Program, module: Module, call: ast.Call) -> Fix | None:
@@ -29,11 +29,9 @@ def guard_by_rank(program: Program, module: Module, call: ast.Call) -> Fix | Non
         return None
     indent = _indent(module, statement)
     step = "\t" if indent.startswith("\t") else "    "
-    span = module.full_span(statement)
-    source = module.source
-    written = source.text[
-        source.offset(span.line, span.column) : source.offset(span.end_line, span.end_column)
-    ]
+    span, source = module.full_span(statement), module.source
+    start, end = source.offset(span.line, span.column), source.offset(span.end_line, span.end_column)
+    written = source.text[start:end]
     first, *more = written.split("\n")
     lines = [f"if {condition}:", f"{indent}{step}{first}", *(step + line if line else line for line in more)]
     return Fix(span, "\n".join(lines), safe=False)
@@ -41,18 +39,16 @@ def guard_by_rank(program: Program, module: Module, call: ast.Call) -> Fix | Non
 
 def call_set_epoch(module: Module, sampler: ast.Call) -> Fix | None:
     """Call ``set_epoch`` of a sampler at the start of each epoch, where one function has both."""
-    name, assignment = _name_sampler(module, sampler)
-    if name is None or assignment is None:
+    named = _name_sampler(module, sampler)
+    if named is None:
         return None
-    scope = find_owner(module, assignment)
-    variable = name.partition(".")[0]
-    stores = module.stores(variable)
+    name, assignment = named
+    scope, stores = find_owner(module, assignment), module.stores(name.partition(".")[0])
     if len([node for node in stores if find_owner(module, node) is scope]) != 1:
         return None
     block = module.parents[assignment]
     for loop in module.kinds.get(ast.For, ()):
-        target = loop.target
-        first = loop.body[0]
+        target, first = loop.target, loop.body[0]
         if (
             isinstance(target, ast.Name)
             and target.id != "_"
@@ -71,20 +67,22 @@ def add_import(module: Module, statement: str, *, safe: bool) -> Fix | None:
     """Import a module before the other imports."""
     body = [statement for statement in module.tree.body if not _stays_first(statement)]
     imports = [statement for statement in body if isinstance(statement, ast.Import | ast.ImportFrom)]
-    first = next(iter(imports or body), None)
-    if first is None or not _has_own_lines(module, first, alone=False):
-        return None
-    return Fix(_start(module, first), f"{statement}\n", safe=safe)
+    return _put_before(module, next(iter(imports or body), None), statement, safe=safe)
 
 
 def call_horovod_init(module: Module) -> Fix | None:
     """Call ``hvd.init()`` after the imports."""
     body = [statement for statement in module.tree.body if not _stays_first(statement)]
     later = (statement for statement in body if not isinstance(statement, ast.Import | ast.ImportFrom))
-    first, alias = next(later, None), _find_horovod(module)
-    if first is None or alias is None or not _has_own_lines(module, first, alone=False):
+    alias = _find_horovod(module)
+    return _put_before(module, next(later, None), f"{alias}.init()", safe=False) if alias else None
+
+
+def _put_before(module: Module, first: ast.stmt | None, line: str, *, safe: bool) -> Fix | None:
+    """Add a line to the file before one of its statements."""
+    if first is None or not _has_own_lines(module, first, alone=False):
         return None
-    return Fix(_start(module, first), f"{alias}.init()\n", safe=False)
+    return Fix(_start(module, first), f"{line}\n", safe=safe)
 
 
 def choose_own_gpu(module: Module, node: ast.AST) -> Fix | None:
@@ -105,15 +103,12 @@ def divide_rows(module: Module, loader: ast.Call) -> Fix | None:
     shuffle = next(keyword for keyword in loader.keywords if keyword.arg == "shuffle")
     if not _has_own_arguments(module, loader):
         return None
-    rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
-    bound = list_bound_names(module) or set()
-    names_bound = [name for name in ("DistributedSampler", "torch") if name in bound]
+    rows, bound = find_passed(loader, 0, "dataset"), list_bound_names(module) or set()
+    makers = {"DistributedSampler": "DistributedSampler", "torch": "torch.utils.data.DistributedSampler"}
+    maker = next((makers[name] for name in makers if name in bound), None)
     text = ast.get_source_segment(module.text, rows) if rows is not None else None
-    if text is None or "\n" in text or not names_bound:
+    if text is None or "\n" in text or maker is None:
         return None
-    maker = (
-        names_bound[0] if names_bound[0] == "DistributedSampler" else "torch.utils.data.DistributedSampler"
-    )
     return Fix(module.full_span(shuffle), f"sampler={maker}({text})", safe=False)
 
 
@@ -122,8 +117,9 @@ def add_argument(module: Module, call: ast.Call, argument: str) -> Fix | None:
     if not _has_own_arguments(module, call):
         return None
     last = max((*call.args, *(keyword.value for keyword in call.keywords)), key=module.full_span)
-    source, end = module.source, module.full_span(last)
-    rest = source.text[source.offset(end.end_line, end.end_column) : source.offset(*_end_of(module, call))]
+    source, end, whole = module.source, module.full_span(last), module.full_span(call)
+    behind = source.offset(end.end_line, end.end_column)
+    rest = source.text[behind : source.offset(whole.end_line, whole.end_column)]
     if rest.strip(" ,\n") != ")":
         return None
     place = Span(end.path, end.end_line, end.end_column, end.end_line, end.end_column)
@@ -139,11 +135,6 @@ def _has_own_arguments(module: Module, call: ast.Call) -> bool:
         and (span.end_line, span.end_column) <= (whole.end_line, whole.end_column)
         for span in spans
     )
-
-
-def _end_of(module: Module, node: ast.AST) -> tuple[int, int]:
-    span = module.full_span(node)
-    return span.end_line, span.end_column
 
 
 def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | None:
@@ -167,7 +158,7 @@ def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | 
 
 def _find_horovod(module: Module) -> str | None:
     """The name under which the file imports Horovod."""
-    return next((alias for alias, full in module.names.items() if full in _HOROVOD), None)
+    return next((alias for alias, full in module.names.items() if full in HOROVOD), None)
 
 
 def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:
@@ -184,23 +175,21 @@ def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:
     inner, outer = names.get((scope, name), []), names.get((module.tree, name), [])
     if any(word in LOCAL_NAMES for binding in (*inner, *outer) for word in find_mentions(binding.value)):
         return None
-    return min(
-        (0 if binding in outer else binding.target.lineno for binding in (*inner, *outer)), default=None
-    )
+    return 0 if outer else min((binding.target.lineno for binding in inner), default=None)
 
 
-def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str | None, ast.Assign | None]:
+def _name_sampler(module: Module, sampler: ast.Call) -> tuple[str, ast.Assign] | None:
     """The expression for a sampler, and the statement after which it holds."""
-    above = module.parents.get(sampler)
-    suffix = ""
+    above, suffix = module.parents.get(sampler), ""
     if isinstance(above, ast.keyword) and above.arg == "sampler":
         loader = module.parents.get(above)
         if not isinstance(loader, ast.Call) or not module.name_of(loader.func).endswith("DataLoader"):
-            return None, None
+            return None
         above, suffix = module.parents.get(loader), ".sampler"
-    if isinstance(above, ast.Assign) and len(above.targets) == 1 and isinstance(above.targets[0], ast.Name):
-        return above.targets[0].id + suffix, above
-    return None, None
+    targets = above.targets if isinstance(above, ast.Assign) else []
+    if isinstance(above, ast.Assign) and len(targets) == 1 and isinstance(targets[0], ast.Name):
+        return targets[0].id + suffix, above
+    return None
 
 
 def _stays_first(statement: ast.stmt) -> bool:

@@ -9,8 +9,15 @@ from typing import Literal
 
 from worldsize.scripts.bindings import FUNCTIONS, Function
 from worldsize.scripts.definitions import Definitions
-from worldsize.scripts.module import Module, constant_value, find_mentions, is_environment, variable_read
-from worldsize.scripts.ranks import is_rank, last_name, list_rank_nodes
+from worldsize.scripts.module import (
+    Module,
+    constant_value,
+    find_mentions,
+    is_environment,
+    last_name,
+    variable_read,
+)
+from worldsize.scripts.ranks import is_rank, list_rank_nodes
 from worldsize.scripts.values import find_single, find_values
 
 Side = Literal["first", "others"]
@@ -23,12 +30,6 @@ _FIRST = re.compile(
 _ALONE = re.compile(r"initialized|available|distributed|world_size|\bddp\b|multi_?gpu", re.IGNORECASE)
 _LOCAL = re.compile(r"local", re.IGNORECASE)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-_CONDITIONS: tuple[type[ast.AST], ...] = (ast.If, ast.IfExp, ast.While)
-_HEADED: tuple[tuple[type[ast.AST], str], ...] = (
-    (ast.With, "items"),
-    (ast.FunctionDef, "decorator_list"),
-    (ast.AsyncFunctionDef, "decorator_list"),
-)
 _SET = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR"})
 _COUNT = re.compile(r"world_?size$", re.IGNORECASE)
 _ABOVE_ONE = ((ast.Gt, 1), (ast.NotEq, 1), (ast.GtE, 2))
@@ -49,7 +50,7 @@ def read_side(code: Definitions, module: Module, test: ast.AST, depth: int = 4) 
         return _compare(code, module, test) if len(test.ops) == 1 else None
     if isinstance(test, ast.expr) and is_rank(code, module, test):
         return "others"
-    if _FIRST.fullmatch(last_name(test) or ""):
+    if _FIRST.fullmatch(last_name(test)):
         return "first"
     single = find_single(code, module, test) if isinstance(test, ast.Name | ast.Attribute) and depth else None
     return read_side(code, *single, depth - 1) if single is not None else None
@@ -77,9 +78,7 @@ def _compare(code: Definitions, module: Module, test: ast.Compare) -> Side | Non
     if not is_rank(code, module, left):
         return None
     if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.Tuple | ast.List | ast.Set):
-        numbers = {
-            -1 if isinstance(element, ast.UnaryOp) else constant_value(element) for element in right.elts
-        }
+        numbers = {-1 if isinstance(part, ast.UnaryOp) else constant_value(part) for part in right.elts}
         if numbers <= {0, -1}:
             return "first" if isinstance(op, ast.In) else "others"
     if constant_value(right) == 0 and type(constant_value(right)) is int:
@@ -102,10 +101,8 @@ def find_guards(code: Definitions, module: Module, node: ast.AST) -> list[tuple[
                 guards.append((side if in_body else _OTHER[side], above.test))
         guards += _find_left(code, module, above, child)
         if isinstance(above, FUNCTIONS):
-            names = [last_name(decorator) or "" for decorator in above.decorator_list]
-            guards += [
-                ("first", above) for name in names if re.fullmatch(r"rank_zero_only|on_main_process", name)
-            ]
+            names = [last_name(decorator) for decorator in above.decorator_list]
+            guards += [("first", above) for name in names if name in ("rank_zero_only", "on_main_process")]
             break
     return guards
 
@@ -156,8 +153,8 @@ def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AS
 
 def _looks_at_rank(modules: tuple[Module, ...], module: Module, decorator: ast.expr) -> bool:
     """Whether a decorator of the scripts treats its function by the rank."""
-    name = decorator.func if isinstance(decorator, ast.Call) else decorator
-    last = module.name_of(name).rpartition(".")[2]
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    last = module.name_of(called).rpartition(".")[2]
     return any(
         function.name == last and function in other.once(list_rank_nodes)
         for other in modules
@@ -169,11 +166,8 @@ def _list_calls(
     modules: tuple[Module, ...], module: Module, function: Function
 ) -> list[tuple[Module, ast.Call]]:
     """The first calls of a function by its name, and of the innermost class around it."""
-    names = [function.name]
-    for above, _ in module.ancestors(function):
-        if isinstance(above, ast.ClassDef):
-            names.append(above.name)
-            break
+    classes = (above for above, _ in module.ancestors(function) if isinstance(above, ast.ClassDef))
+    names = [function.name, *(class_.name for class_ in islice(classes, 1))]
     return [
         (other, call) for other in modules for name in names for _, call in other.callers.get(name, ())[:20]
     ]
@@ -207,10 +201,11 @@ def _list_asking(module: Module) -> set[ast.AST]:
     """All nodes that select by the rank what runs below them."""
     speaking, kinds = module.once(list_rank_nodes), module.kinds
     asking: set[ast.AST] = {node for node in kinds.get(ast.BoolOp, ()) if node in speaking}
-    for kind in _CONDITIONS:
+    for kind in (ast.If, ast.IfExp, ast.While):
         asking.update(node for node in kinds.get(kind, ()) if node.test in speaking)
-    for kind, parts in _HEADED:
-        asking.update(node for node in kinds.get(kind, ()) if not speaking.isdisjoint(getattr(node, parts)))
+    headed = [(node, node.items) for node in kinds.get(ast.With, ())]
+    headed += [(node, node.decorator_list) for kind in FUNCTIONS for node in kinds.get(kind, ())]
+    asking.update(node for node, parts in headed if not speaking.isdisjoint(parts))
     return asking
 
 
@@ -264,9 +259,7 @@ def _holds_comparison(module: Module, test: ast.Compare) -> bool:
         return variable in ("RANK", "LOCAL_RANK")
     if not any(isinstance(op, kind) and number == least for kind, least in _ABOVE_ONE):
         return False
-    word = left.func if isinstance(left, ast.Call) else left
-    name = word.attr if isinstance(word, ast.Attribute) else getattr(word, "id", "")
-    named = _COUNT.search(name) is not None and (
-        "WORLD_SIZE" in module.text or "get_world_size" in module.text
+    is_count = _COUNT.search(last_name(left)) is not None
+    return variable == "WORLD_SIZE" or (
+        is_count and ("WORLD_SIZE" in module.text or "get_world_size" in module.text)
     )
-    return variable == "WORLD_SIZE" or named

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.scripts.module import Module, name_variable
+from worldsize.scripts.module import Module, keep, name_variable
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
@@ -48,12 +48,9 @@ def list_backward_calls(module: Module) -> list[ast.Call]:
     ]
 
 
-def optimizer_names(module: Module) -> set[str]:
-    """The names of the optimizers in a file, such as ``optimizer`` or ``self.optimizer``."""
-    return module.once(_list_optimizers)
-
-
+@keep
 def _list_optimizers(module: Module) -> set[str]:
+    """The names of the optimizers in a file, such as ``optimizer`` or ``self.optimizer``."""
     names = {
         name_variable(target)
         for node in module.kinds.get(ast.Assign, ())
@@ -73,32 +70,32 @@ def _list_optimizers(module: Module) -> set[str]:
 
 def list_steps(module: Module) -> list[tuple[str, ast.Call]]:
     """Each call that applies gradients, with the optimizer: ``opt.step()``, ``scaler.step(opt)``."""
-    names = optimizer_names(module)
-    steps: list[tuple[str, ast.Call]] = []
-    for _, call in module.callers.get("step", ()):
-        if not isinstance(call.func, ast.Attribute):
-            continue
-        owner = name_variable(call.args[0] if call.args else call.func.value)
-        if owner in names:
-            steps.append((owner, call))
-    return steps
+    steps = [
+        (name_variable(call.args[0] if call.args else call.func.value), call)
+        for _, call in module.callers.get("step", ())
+        if isinstance(call.func, ast.Attribute)
+    ]
+    return [step for step in steps if step[0] in _list_optimizers(module)]
 
 
 def counts_passes(module: Module, test: ast.AST) -> bool:
     """Whether a condition holds in every n-th pass: ``(i + 1) % n == 0``, also by a variable."""
-    counting = module.once(_list_counting)
-    return any(
-        (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod))
-        or (isinstance(node, ast.Name) and node.id in counting)
-        for node in ast.walk(test)
+    counting = _list_counting(module)
+    return _takes_remainder(test) or any(
+        isinstance(node, ast.Name) and node.id in counting for node in ast.walk(test)
     )
 
 
+def _takes_remainder(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(node))
+
+
+@keep
 def _list_counting(module: Module) -> set[str]:
     return {
         target.id
         for node in module.kinds.get(ast.Assign, ())
-        if any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mod) for part in ast.walk(node.value))
+        if _takes_remainder(node.value)
         for target in node.targets
         if isinstance(target, ast.Name)
     }

@@ -6,6 +6,7 @@ import ast
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 from typing import Any, TypeVar
 
 from msgspec import Struct, field
@@ -16,6 +17,12 @@ from worldsize.base.span import Span
 T = TypeVar("T")
 _SKIPPED = frozenset({"arg", "attr", "ctx", "id", "kind", "op", "ops"})  # texts and operators are not nodes
 _TEXTS = frozenset({"arg", "asname", "attr", "id", "module", "name", "rest", "value"})  # fields with texts
+_WORDS: dict[type[ast.AST], str] = {
+    ast.Name: "id",
+    ast.Attribute: "attr",
+    ast.arg: "arg",
+    ast.Constant: "value",
+}
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: ()}
 
 
@@ -30,9 +37,8 @@ class Module(Struct, eq=False):
     names: dict[str, str] = field(default_factory=dict)
     imports: list[tuple[str, int, ast.stmt]] = field(default_factory=list)  # full name, level, statement
     calls: list[tuple[str, ast.Call]] = field(default_factory=list)
-    callers: dict[str, list[tuple[str, ast.Call]]] = field(
-        default_factory=dict
-    )  # by the last part of the name
+    # by the last part of the name
+    callers: dict[str, list[tuple[str, ast.Call]]] = field(default_factory=dict)
     memo: dict[object, Any] = field(default_factory=dict)  # see :meth:`once`
 
     @property
@@ -42,13 +48,10 @@ class Module(Struct, eq=False):
 
     def span(self, node: ast.AST) -> Span:
         """The place of a node; its first line if it has several."""
-        line, last = getattr(node, "lineno", 1), getattr(node, "end_lineno", 1)
-        start = self._column(line, getattr(node, "col_offset", 0))
-        if last != line:
-            return Span(self.source.path, line, start, line, len(self.source.line(line)) + 1)
-        return Span(
-            self.source.path, line, start, line, self._column(line, getattr(node, "end_col_offset", 0))
-        )
+        whole = self.full_span(node)
+        line, end = whole.line, whole.end_column
+        end = end if whole.end_line == line else len(self.source.line(line)) + 1
+        return Span(whole.path, line, whole.column, line, end)
 
     def full_span(self, node: ast.AST) -> Span:
         """The place of a node on all its lines, for an edit."""
@@ -97,7 +100,11 @@ class Module(Struct, eq=False):
 
     def stores(self, name: str) -> Sequence[ast.Name]:
         """Where a variable is bound or deleted."""
-        return self.once(_list_stores).get(name, ())
+        return [
+            use
+            for use in self.mentions(name)
+            if isinstance(use, ast.Name) and not isinstance(use.ctx, ast.Load)
+        ]
 
     def mentions(self, word: str) -> Sequence[ast.AST]:
         """The names, attributes, parameters and texts that equal a word."""
@@ -117,6 +124,11 @@ def recall(memo: dict[object, Any], work: Callable[..., T], subject: object, *ar
         memo[key] = work(subject, *arguments)
     result: T = memo[key]
     return result
+
+
+def keep(work: Callable[[Module], T]) -> Callable[[Module], T]:
+    """Calculate what a function says of a file once."""
+    return wraps(work)(lambda module: module.once(work))
 
 
 def parse_module(source: Source) -> Module | None:
@@ -221,18 +233,10 @@ def _find_called(module: Module, endings: tuple[str, ...]) -> list[ast.Call]:
     return [call for name, call in candidates if f".{name}".endswith(dotted)]
 
 
-def _list_stores(module: Module) -> dict[str, list[ast.Name]]:
-    stores: dict[str, list[ast.Name]] = {}
-    for node in module.kinds.get(ast.Name, ()):
-        if not isinstance(node.ctx, ast.Load):
-            stores.setdefault(node.id, []).append(node)
-    return stores
-
-
 def _words(module: Module) -> dict[str, list[ast.AST]]:
     """Every name, attribute, parameter and text, with the nodes that have it."""
     words: dict[str, list[ast.AST]] = {}
-    for kind, read in ((ast.Name, "id"), (ast.Attribute, "attr"), (ast.arg, "arg"), (ast.Constant, "value")):
+    for kind, read in _WORDS.items():
         for node in module.kinds.get(kind, ()):
             word = getattr(node, read)
             if isinstance(word, str):
@@ -243,19 +247,25 @@ def _words(module: Module) -> dict[str, list[ast.AST]]:
 def find_mentions(node: ast.AST | None) -> Iterator[str]:
     """Every name, attribute and text inside a node."""
     for inner in ast.walk(node) if node is not None else ():
-        if isinstance(inner, ast.Name):
-            yield inner.id
-        elif isinstance(inner, ast.Attribute):
-            yield inner.attr
-        elif isinstance(inner, ast.arg):
-            yield inner.arg
-        elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            yield inner.value
+        word = getattr(inner, _WORDS[type(inner)]) if type(inner) in _WORDS else None
+        if isinstance(word, str):
+            yield word
 
 
 def keyword_argument(call: ast.Call, name: str) -> ast.expr | None:
     """The value of a keyword argument."""
     return next((one.value for one in call.keywords if one.arg == name), None)
+
+
+def find_passed(call: ast.Call, position: int, name: str) -> ast.expr | None:
+    """The argument that is passed at a position or by a name."""
+    return call.args[position] if len(call.args) > position else keyword_argument(call, name)
+
+
+def last_name(node: ast.AST | None) -> str:
+    """``is_main`` of ``trainer.is_main`` and of ``is_main()``; empty for another expression."""
+    node = node.func if isinstance(node, ast.Call) else node
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def name_variable(node: ast.AST | None) -> str:
@@ -277,8 +287,7 @@ def variable_read(node: ast.AST) -> str | None:
     if isinstance(node, ast.Subscript) and is_environment(node.value):
         name = node.slice
     elif isinstance(node, ast.Call) and node.args:
-        function = node.func
-        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        called, function = last_name(node), node.func
         reads = called in ("get", "pop") and is_environment(getattr(function, "value", function))
         if called == "getenv" or reads:
             name = node.args[0]
@@ -293,12 +302,9 @@ def is_environment(node: ast.AST) -> bool:
     )
 
 
+@keep
 def variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
     """``os.environ["X"] = value``: name, value, statement."""
-    return module.once(_list_variable_writes)
-
-
-def _list_variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
     return [
         (name, node.value, node)
         for node in module.kinds.get(ast.Assign, ())
@@ -339,23 +345,14 @@ def speaks_of_main(module: Module) -> set[ast.AST]:
 
 
 _NAMED = (
-    (ast.arg, "arg"),
-    (ast.FunctionDef, "name"),
-    (ast.AsyncFunctionDef, "name"),
-    (ast.ClassDef, "name"),
-    (ast.ExceptHandler, "name"),
-    (ast.MatchAs, "name"),
-    (ast.MatchStar, "name"),
-    (ast.MatchMapping, "rest"),
+    *((kind, "name") for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler)),
+    *((ast.MatchAs, "name"), (ast.MatchStar, "name"), (ast.MatchMapping, "rest"), (ast.arg, "arg")),
 )
 
 
+@keep
 def list_bound_names(module: Module) -> set[str] | None:
     """Every name that the file binds in any way; None if a star import or ``exec`` may bind more."""
-    return module.once(_bound)
-
-
-def _bound(module: Module) -> set[str] | None:
     if any(name.endswith("*") for name, _, _ in module.imports):
         return None
     if any(name in ("exec", "globals", "eval") for name, _ in module.calls):

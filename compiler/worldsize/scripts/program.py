@@ -7,8 +7,9 @@ import itertools
 import posixpath
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -22,9 +23,10 @@ from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.scripts.module import Module, parse_module
+from worldsize.scripts.module import Module, keep, parse_module
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
+_LAUNCHERS = ("torch", "accelerate", "deepspeed")
 _MAX_MODULES = 40  # modules of one script that are read
 _COMMANDS = 200  # commands of one step whose scripts are looked for
 _REPEATED = 20_000_000  # characters of scripts that one job starts once more in another way
@@ -46,6 +48,7 @@ _GIVE_MODELS = frozenset(
     | {"efficientnet_pytorch", "xformers", "flash_attn", "clip", "sentence_transformers"}
 )
 _UNREAD = ""  # among the packages: a module that could not be read
+T = TypeVar("T")
 _Closure = tuple[tuple[Module, ...], frozenset[str]]
 
 
@@ -123,27 +126,49 @@ class Program(Struct, eq=False):
         command = " ".join(word.text for word in self.command.words)
         return any(
             word in command
-            or any(word in other.text and word in other.once(_leave_out_comments) for other in self.modules)
+            or any(word in other.text and word in _leave_out_comments(other) for other in self.modules)
             for word in words
         )
 
     def refers(self, *names: str) -> bool:
         """Whether one of these is used anywhere by name; its import alone does not count."""
-        return any(not module.once(_list_references).isdisjoint(names) for module in self.modules)
+        return any(not _list_references(module).isdisjoint(names) for module in self.modules)
 
     def imports(self, *tops: str) -> bool:
         """Whether one of these packages is imported."""
-        return any(not module.once(_list_packages).isdisjoint(tops) for module in self.modules)
+        return not self.packages.isdisjoint(tops)
+
+    @property
+    def packages(self) -> set[str]:
+        """The packages that its modules import by their names."""
+        return {name for module in self.modules for name in _list_packages(module)}
+
+    @property
+    def names_beside(self) -> set[str]:
+        """The names of its files and of the folders around them, which an import may mean."""
+        paths = (PurePosixPath(module.source.path).with_suffix("") for module in self.modules)
+        return {part for path in paths for part in path.parts}
+
+    def called(self, *endings: str) -> list[tuple[Module, ast.Call]]:
+        """The calls of these names in all modules; see :meth:`Module.called`."""
+        return [(module, call) for module in self.modules for call in module.called(*endings)]
+
+    def find(self, work: Callable[[Module], Iterable[T]]) -> Iterator[tuple[Module, T]]:
+        """What a function finds in each module."""
+        return ((module, item) for module in self.modules for item in module.once(work))
 
 
+@keep
 def _leave_out_comments(module: Module) -> str:
     return _COMMENT.sub("", module.text)
 
 
+@keep
 def _list_packages(module: Module) -> set[str]:
     return {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
 
 
+@keep
 def _list_references(module: Module) -> set[str]:
     """The last part of every name that a file uses, as the imports resolve it."""
     names = {module.names.get(node.id, node.id) for node in module.kinds.get(ast.Name, ())}
@@ -182,8 +207,8 @@ def _find_programs(tree: Tree, job: Job) -> list[Program]:
     met: set[Path] = set()
     repeated = 0
     for launch in read_launches(tree, job):
-        if _is_checked_elsewhere(tree, launch):
-            continue
+        if launch.step.name != _NAMELESS and tree.is_built_in(launch.step.component):
+            continue  # checked elsewhere
         key = _way(launch)
         folder = ""  # of the code, in which a command runs
         for position, command in enumerate(itertools.islice(launch.commands, _COMMANDS)):
@@ -201,11 +226,6 @@ def _find_programs(tree: Tree, job: Job) -> list[Program]:
                 repeated += sum(len(module.text) for module in program.modules) * (program.path in met)
                 met.add(program.path)
     return [program for program in by_start.values() if program is not None]
-
-
-def _is_checked_elsewhere(tree: Tree, launch: Launch) -> bool:
-    """Whether a job uses a built-in component."""
-    return launch.step.name != _NAMELESS and tree.is_built_in(launch.step.component)
 
 
 def _way(launch: Launch) -> object:
@@ -228,12 +248,10 @@ def _change_folder(command: Command, folder: str) -> str | None:
 
 
 def _program(tree: Tree, launch: Launch, command: Command, folder: str) -> Program | None:
-    first = command.program
-    component = launch.step.component
+    first, component = command.program, launch.step.component
     if component is None or first is None or not _PYTHON.match(first.bare):
         return None
-    named = _named(command)
-    roots = _roots(component)
+    named, roots = _named(command), _roots(component)
     if named is None or not roots:
         return None
     word, names = named
@@ -262,20 +280,15 @@ def _place(component: Component, word: Word) -> Span | None:
 def _named(command: Command) -> tuple[Word, list[str]] | None:
     """The word that names the script, and the paths that it can mean."""
     words = command.arguments
-    launches = not words[0].bare.rpartition("/")[2].startswith("python") or "-m" in [
-        word.text for word in words[1:3]
-    ]
+    by_python = words[0].bare.rpartition("/")[2].startswith("python")
+    launches = not by_python or "-m" in [word.text for word in words[1:3]]
     for position, word in enumerate(words[1:], 1):
         text = word.bare
         if "$" in text and launches and (text.startswith("-") or words[position - 1].text.startswith("-")):
             continue  # an option of the launcher
         if "$" in text:
             return None
-        if words[position - 1].bare == "-m" and text.split(".")[0] not in (
-            "torch",
-            "accelerate",
-            "deepspeed",
-        ):
+        if words[position - 1].bare == "-m" and text.partition(".")[0] not in _LAUNCHERS:
             path = text.replace(".", "/")
             return word, [f"{path}.py", f"{path}/__main__.py"]
         if text.endswith(".py") and not text.startswith("-"):
@@ -285,8 +298,7 @@ def _named(command: Command) -> tuple[Word, list[str]] | None:
 
 def _roots(component: Component) -> list[tuple[Path, str | None]]:
     """The folders that a path of the command is relative to; with a name, only paths that begin with it."""
-    command = component.command
-    folder = component.folder
+    command, folder = component.command, component.folder
     if command is None or folder is None or not isinstance(command.node, Scalar):
         return []
     code = component.code.value if component.code is not None else None

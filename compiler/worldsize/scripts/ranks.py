@@ -7,7 +7,7 @@ import re
 
 from worldsize.facts import library_calls
 from worldsize.scripts.definitions import Definitions, Place
-from worldsize.scripts.module import Module, constant_value, is_conditional, variable_read
+from worldsize.scripts.module import Module, constant_value, is_conditional, last_name, variable_read
 from worldsize.scripts.values import find_values
 
 # Words of what differs from process to process, or speaks of processes: where one stands, rules are silent.
@@ -61,12 +61,6 @@ def open_conversion(module: Module, node: ast.AST) -> ast.AST:
     return node
 
 
-def last_name(node: ast.AST) -> str | None:
-    """``is_main`` of ``trainer.is_main`` and of ``is_main()``."""
-    node = node.func if isinstance(node, ast.Call) else node
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else None
-
-
 def is_rank(code: Definitions, module: Module, node: ast.AST, depth: int = 3) -> bool:
     """Whether an expression is the rank of the process, in the job or on its instance."""
     node = open_conversion(module, node)
@@ -74,7 +68,7 @@ def is_rank(code: Definitions, module: Module, node: ast.AST, depth: int = 3) ->
     if variable_read(node) in variables:
         return True
     name = last_name(node)
-    if name is not None and _NUMBER.search(name) and not _OTHER_NUMBERS.search(name):
+    if _NUMBER.search(name) and not _OTHER_NUMBERS.search(name):
         return True
     values = find_values(code, module, node) if isinstance(node, ast.Name | ast.Attribute) and depth else []
     return len(values) == 1 and is_rank(code, *values[0], depth - 1)
@@ -100,14 +94,9 @@ def is_read_from(code: Definitions, module: Module, node: ast.AST, gives: str, d
 
 
 def _are_read_from(code: Definitions, values: list[Place], gives: str, depth: int) -> bool:
-    others = [
-        value for value in values if not _is_number(value[1])
-    ]  # a number is for a script that runs alone
-    return (
-        bool(others)
-        and not _is_overwritten(values)
-        and all(is_read_from(code, *value, gives, depth - 1) for value in others)
-    )
+    others = [value for value in values if not _is_number(value[1])]  # one is for a script that runs alone
+    read = all(is_read_from(code, *value, gives, depth - 1) for value in others)
+    return bool(others) and read and not _is_overwritten(values)
 
 
 def _is_number(node: ast.AST) -> bool:

@@ -14,7 +14,7 @@ from msgspec import field
 from worldsize.scripts.bindings import FUNCTIONS, find_scope
 from worldsize.scripts.definitions import Definitions, Place
 from worldsize.scripts.guards import holds_in_group
-from worldsize.scripts.module import Module, speaks_of_main
+from worldsize.scripts.module import Module, last_name, speaks_of_main
 
 _ENDS_PROGRAM = {"SystemExit", "BaseException"}
 
@@ -54,7 +54,7 @@ def follow(_entry: Module, modules: tuple[Module, ...]) -> Reached:
     edges = reached.edges
     for module in modules:
         for name in (*module.kinds.get(ast.Name, ()), *module.kinds.get(ast.Attribute, ())):
-            word = name.id if isinstance(name, ast.Name) else name.attr
+            word = last_name(name)
             if word in reached.functions or word in reached.classes or word in module.names:
                 above = module.parents.get(name)
                 called = isinstance(above, ast.Call) and above.func is name

@@ -22,7 +22,7 @@ from worldsize.scripts.bindings import (
     read_bindings,
 )
 from worldsize.scripts.definitions import Definitions, Place, define_alone, find_class, find_stem
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_passed, last_name
 
 _STEPS = 4  # from one variable to the next
 _CALLS = 20  # of one function that are looked at
@@ -66,31 +66,22 @@ def open_variable(module: Module, node: ast.AST | None) -> ast.AST | None:
     return node
 
 
-def list_passed(code: Definitions, module: Module, function: Function, name: str) -> list[Place]:
-    """What the calls of a function pass for its parameter, or else its default."""
-    return code.once(_list_passed, module, function, name)
-
-
 def _follow_name(code: Definitions, module: Module, scope: ast.AST, name: str) -> list[Place]:
     names = read_bindings(module).names
     while True:
         bound = names.get((scope, name), [])
         if isinstance(scope, FUNCTIONS) and is_parameter(scope, name):
-            return [] if bound else list_passed(code, module, scope, name)
+            return [] if bound else code.once(_list_passed, module, scope, name)
         if bound:
             return _open(code, module, bound)
         if scope is module.tree:
-            return _follow_import(code, module, name)
+            home, _, last = module.names.get(name, name).rpartition(".")
+            return _read_beside(code, module, home, last)
         scope = find_scope(module, scope)
 
 
-def _follow_import(code: Definitions, module: Module, name: str) -> list[Place]:
-    """What a module beside sets a name to."""
-    home, _, name = module.names.get(name, name).rpartition(".")
-    return _read_beside(code, module, home, name)
-
-
 def _read_beside(code: Definitions, module: Module, home: str, name: str) -> list[Place]:
+    """What a module beside sets a name to."""
     stem = home.rpartition(".")[2]
     beside = [other for other in code.modules if stem and other is not module and find_stem(other) == stem]
     bound = read_bindings(beside[0]).names.get((beside[0].tree, name), []) if len(beside) == 1 else []
@@ -102,7 +93,11 @@ def _follow_attribute(code: Definitions, module: Module, node: ast.Attribute) ->
     if imported is not None and (beside := _read_beside(code, module, imported, node.attr)):
         return beside
     bindings = read_bindings(module).attributes.get(node.attr, ())
-    bound = [binding for binding in bindings if _is_same_object(module, binding.target, node)]
+    bound = [
+        binding
+        for binding in bindings
+        if isinstance(binding.target, ast.Attribute) and _is_same_object(module, binding.target, node)
+    ]
     if bound:
         return _open(code, module, bound)
     return code.once(_follow_field, node.attr)
@@ -113,25 +108,19 @@ def _follow_field(code: Definitions, name: str) -> list[Place]:
     return _list_made(code, name) or _list_class_values(code, name) or _follow_property(code, name)
 
 
-def _is_same_object(module: Module, target: ast.AST, node: ast.Attribute) -> bool:
+def _is_same_object(module: Module, target: ast.Attribute, node: ast.Attribute) -> bool:
     """Whether an attribute that is set may be the one that is read, by the last names of their objects."""
-    owners = [
-        _name_last(attribute.value) for attribute in (target, node) if isinstance(attribute, ast.Attribute)
-    ]
-    if owners[0] != owners[1] or owners[0] != "self":
-        return owners[0] == owners[1] or owners[0] == "self"
+    owner, other = last_name(target.value), last_name(node.value)
+    if owner != other or owner != "self":
+        return owner in (other, "self")
     first, second = (
         next((above for above, _ in module.ancestors(attribute) if isinstance(above, ast.ClassDef)), None)
         for attribute in (target, node)
     )
     if first is None or second is None:
         return first is second
-    names = [{class_.name, *map(_name_last, class_.bases)} for class_ in (first, second)]
+    names = [{class_.name, *map(last_name, class_.bases)} for class_ in (first, second)]
     return first.name in names[1] or second.name in names[0]
-
-
-def _name_last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _list_made(code: Definitions, field: str) -> list[Place]:
@@ -151,7 +140,7 @@ def _list_made(code: Definitions, field: str) -> list[Place]:
     for module in code.modules:
         for call in module.called(class_.name):
             unknown = _opens_arguments(call)
-            passed = keyword_argument(call, field) or next(iter(call.args[position : position + 1]), None)
+            passed = find_passed(call, position, field)
             place = (module, passed) if passed is not None else (home, default)
             made.append((module, module.tree) if unknown or place[1] is None else place)  # type: ignore[arg-type]
     return made
@@ -181,6 +170,7 @@ def _follow_property(code: Definitions, name: str) -> list[Place]:
 
 
 def _list_passed(code: Definitions, home: Module, function: Function, name: str) -> list[Place]:
+    """What the calls of a function pass for its parameter, or else its default."""
     calls = code.once(_list_calls, home, function)
     passed: list[Place] = []
     for module, call in calls or ():
@@ -201,12 +191,9 @@ def _opens_arguments(call: ast.Call) -> bool:
 
 def _list_calls(code: Definitions, home: Module, function: Function) -> list[tuple[Module, ast.Call]] | None:
     """The calls of a function; None if something else may call it, such as ``mp.spawn``."""
-    class_ = find_class(home, function)
-    name = (
-        class_.name
-        if class_ is not None and function.name in ("__init__", "__post_init__")
-        else function.name
-    )
+    class_, name = find_class(home, function), function.name
+    if class_ is not None and name in ("__init__", "__post_init__"):
+        name = class_.name
     calls: list[tuple[Module, ast.Call]] = []
     for module in code.modules:
         for node in module.mentions(name):
@@ -253,9 +240,8 @@ def _open(code: Definitions, module: Module, bound: list[Binding]) -> list[Place
         elif position is None:
             opened.append((module, value))
         else:
-            returned = (
-                code.once(_list_returned, module, value, position) if isinstance(value, ast.Call) else []
-            )
+            is_call = isinstance(value, ast.Call)
+            returned = code.once(_list_returned, module, value, position) if is_call else []
             opened += returned or [(module, module.tree)]
     return opened
 

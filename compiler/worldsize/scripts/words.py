@@ -47,13 +47,12 @@ def read_arguments(program: Program, launch: Launch) -> list[Argument]:
     absent = [
         section
         for section in template.sections
-        if any(_value(launch, str(expression)) is _LEFT_OUT for expression in section.expressions)
+        if any(_value(launch, expression) is _LEFT_OUT for expression in section.expressions)
     ]
-    given = program.command.arguments
-    words = given[given.index(program.word) + 1 :]
+    words = program.command.arguments
     arguments = _words_of_launcher(program, launch)
     depth = 0  # of `$( … )`
-    for word in words:
+    for word in words[words.index(program.word) + 1 :]:
         text = word.text
         if text.startswith("#") or (not depth and text in _ENDS):
             break
@@ -91,23 +90,19 @@ def _argument(launch: Launch, bare: str, span: Span | None, *, quoted: bool) -> 
             return Argument(bare, None, span, span)
         shell = _SHELL.search(bare) is not None and not (quoted and "$" not in bare and "`" not in bare)
         text = None if shell else bare.replace('"', "").replace("'", "")
-        return Argument(
-            bare, text, span, span, loose=shell and not bare.startswith("-") and not _ONE_WORD.fullmatch(bare)
-        )
+        loose = shell and not bare.startswith("-") and not _ONE_WORD.fullmatch(bare)
+        return Argument(bare, text, span, span, loose=loose)
     choices = _read_choices(launch, expression, bare, span)
     if choices:
         return Argument(bare, None, span, span, choices=choices)
-    value = _value(launch, bare)
-    port = launch.step.component.inputs.get(expression.port or "") if launch.step.component else None
+    value, port = _value(launch, expression), _find_port(launch, expression)
     is_data = expression.scope == "outputs" or (port is not None and port.is_data)
     if isinstance(value, str | int | float):
         text = literals.render_literal(value)
         loose = not quoted and (" " in text or not text)
         unknown = loose or is_data or "${{" in text or _SHELL.search(text) or not _accepts(port, value)
-        certain_text = None if unknown else text
-        return Argument(
-            bare, certain_text, _value_span(launch, expression.port) or span, span, not is_data, loose
-        )
+        edited = _value_span(launch, expression) or span
+        return Argument(bare, None if unknown else text, edited, span, not is_data, loose)
     is_text = not is_data and (port is None or port.type == "string")
     return Argument(bare, None, span, span, not is_data, is_text and not quoted)
 
@@ -122,13 +117,13 @@ def _read_choices(
     values = entry.get("values") if isinstance(entry, Mapping) else None
     if expression.scope not in ("search_space", "inputs") or not isinstance(values, Sequence):
         return ()
-    texts = [
-        (literals.render_literal(value.value), value.span)
-        for value in values.items
-        if isinstance(value, Scalar) and isinstance(value.value, str | int | float)
-    ]
     return tuple(
-        Argument(bare, text, place, span) for text, place in texts if text and not _SHELL.search(text)
+        Argument(bare, text, value.span, span)
+        for value in values.items
+        if isinstance(value, Scalar)
+        and isinstance(value.value, str | int | float)
+        and (text := literals.render_literal(value.value))
+        and not _SHELL.search(text)
     )
 
 
@@ -140,24 +135,28 @@ def _accepts(port: Port | None, value: object) -> bool:
     return literals.accepts_literal(port.type, value) and (listed is None or str(value) in map(str, listed))
 
 
-def _value(launch: Launch, text: str) -> object:
+def _find_port(launch: Launch, expression: Expression) -> Port | None:
+    """The input of the component that an expression names."""
+    component = launch.step.component
+    return component.inputs.get(expression.port or "") if component is not None else None
+
+
+def _value(launch: Launch, expression: Expression) -> object:
     """The value of `${{inputs.x}}`; `_LEFT_OUT` for an optional input without a value."""
-    expression = binding.parse_expression(text)
-    if expression is None or expression.scope != "inputs":
+    if expression.scope != "inputs":
         return None
-    value = read_input(launch, expression.port)
+    value, port = read_input(launch, expression.port), _find_port(launch, expression)
     step = launch.step
-    port = step.component.inputs.get(expression.port or "") if step.component is not None else None
     if value is None and port is not None and port.optional and port.default is None and step.name:
         return _LEFT_OUT if expression.port not in step.inputs else None
     return value
 
 
-def _value_span(launch: Launch, name: str | None) -> Span | None:
+def _value_span(launch: Launch, expression: Expression) -> Span | None:
     """Where the value of an input is written."""
-    argument = launch.step.inputs.get(name or "")
+    argument = launch.step.inputs.get(expression.port or "")
     if argument is None:
-        port = launch.step.component.inputs.get(name or "") if launch.step.component else None
+        port = _find_port(launch, expression)
         return port.default.span if port is not None and port.default is not None else None
     if isinstance(argument.value, Binding):
         source = launch.job.inputs.get(argument.value.expression.port or "")

@@ -12,7 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -154,12 +154,7 @@ def collect_unreadable() -> Iterator[list[Unreadable]]:
 
 @contextlib.contextmanager
 def contained(kind: str, name: object) -> Iterator[None]:
-    """Use one record, which no other has to suffer for: a failure is logged, and ends the block only.
-
-    Args:
-        kind: What the record is, in words.
-        name: Its name.
-    """
+    """Use one record, which no other has to suffer for: a failure is logged, and ends the block only."""
     try:
         yield
     except Exception as error:  # whatever an older version or another program has written
@@ -208,16 +203,27 @@ def read_record(kind: str, record: Item, read: Callable[[Item], Result]) -> Resu
         raise ServiceError(500, "InternalServerError", said) from error
 
 
-def choose_each(kind: str, items: Iterable[Item], wanted: Callable[[Item], bool]) -> Iterator[Item]:
-    """The wanted records, without those that cannot be judged."""
-    for chosen in use_each(kind, items, lambda item: [item] if wanted(item) else []):
-        yield from chosen
-
-
 def _name(record: Any) -> object:
     if isinstance(record, sqlite3.Row):
         return record["name"]
     return getattr(record, "name", None) or str(record)[:80]
+
+
+def text_of(document: Mapping[str, Any], key: str) -> str:
+    """The text under a key; empty where there is none."""
+    value = document.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def mapping_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object under a key; empty where there is none."""
+    value = document.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def texts_of(document: Mapping[str, Any], key: str) -> dict[str, str]:
+    """The entries of the object under a key, as texts."""
+    return {str(name): str(value) for name, value in mapping_of(document, key).items()}
 
 
 def read_object(text: str) -> dict[str, Any]:
@@ -268,21 +274,32 @@ def check_values(document: object) -> None:
 
 def now() -> str:
     """The time of day in UTC as the service writes it, with microseconds."""
-    return _format(datetime.now(timezone.utc))
+    return format_time(datetime.now(timezone.utc))
+
+
+def format_time(moment: datetime) -> str:
+    """A time in UTC as the service writes it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+def read_time(text: str) -> datetime:
+    """A time as this database has it: ISO 8601 in UTC, with ``Z``.
+
+    Raises:
+        ValueError: It is another text.
+    """
+    moment = datetime.fromisoformat(text.removesuffix("Z"))
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
 
 
 def time_of(milliseconds: int) -> str:
     """A time that MLflow counts in milliseconds since 1970, as the service writes it."""
-    return _format(EPOCH + timedelta(milliseconds=milliseconds))
+    return format_time(EPOCH + timedelta(milliseconds=milliseconds))
 
 
 def milliseconds_of(time: str) -> int:
     """A time of the service, as MLflow counts it."""
-    return (datetime.fromisoformat(time.removesuffix("Z") + "+00:00") - EPOCH) // timedelta(milliseconds=1)
-
-
-def _format(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+    return (read_time(time) - EPOCH) // timedelta(milliseconds=1)
 
 
 class Database:

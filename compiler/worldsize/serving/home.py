@@ -78,10 +78,7 @@ class Home:
         return file
 
     def secret(self, name: str) -> str:
-        """A random secret of this home, made at its first use.
-
-        Args:
-            name: What it is for, such as ``token``.
+        """A random secret of this home for a purpose such as ``token``, made at its first use.
 
         Raises:
             NotAsWrittenError: Its file is not what was written: whoever knew why could be let in.

@@ -3,27 +3,5 @@
 from __future__ import annotations
 
 from worldsize.spec.load import from_document, is_spec, load
-from worldsize.spec.model import (
-    ComputeProfile,
-    Distribution,
-    Located,
-    Parallelism,
-    Scale,
-    Schedule,
-    Spec,
-    Step,
-)
 
-__all__ = [
-    "ComputeProfile",
-    "Distribution",
-    "Located",
-    "Parallelism",
-    "Scale",
-    "Schedule",
-    "Spec",
-    "Step",
-    "from_document",
-    "is_spec",
-    "load",
-]
+__all__ = ["from_document", "is_spec", "load"]

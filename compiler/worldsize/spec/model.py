@@ -15,7 +15,7 @@ from worldsize.azureml import literals
 from worldsize.azureml.sweep import find_algorithm
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
-from worldsize.documents.yaml.nodes import Node
+from worldsize.documents.yaml.nodes import Node, Scalar
 
 T = TypeVar("T")
 
@@ -34,6 +34,10 @@ class Located(Struct, Generic[T], frozen=True):
     span: Span
     key_span: Span
     node: Node | None = None
+
+    def subspan(self, start: int, end: int) -> Span:
+        """The place of ``text[start:end]`` of a text."""
+        return self.node.subspan(start, end) if isinstance(self.node, Scalar) else self.span
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Located):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-from worldsize.base.patterns import compile_later
+from worldsize.azureml import cron
+from worldsize.azureml.cron import load_time_zones, normalise_time, windows_name
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Scalar
-from worldsize.spec import cron
 from worldsize.spec.model import Located, Schedule
-from worldsize.spec.suggest import closest
 
 _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 
@@ -22,20 +18,12 @@ _DAYS_FOR = {"week_days": ("week", "month"), "month_days": ("month",)}
 def check_schedule(schedule: Schedule) -> Iterator[Problem]:
     """Report the faults of a schedule that passed the schema."""
     if schedule.cron is not None:
-        yield from _check_cron_expression(schedule.cron)
+        for fault in cron.check_cron(schedule.cron.value):
+            slug = "schedule-cron-field-ignored" if fault.ignored else "schedule-bad-cron"
+            yield Problem(slug, schedule.cron.subspan(fault.start, fault.end), fault.message, fault.help)
     if schedule.recurrence is not None:
         yield from _check_unused_days(schedule.recurrence.node)
     yield from _check_times(schedule)
-
-
-def _check_cron_expression(expression: Located[str]) -> Iterator[Problem]:
-    for fault in cron.check_cron(expression.value):
-        slug = "schedule-cron-field-ignored" if fault.ignored else "schedule-bad-cron"
-        yield Problem(slug, _subspan(expression, fault.start, fault.end), fault.message, fault.help)
-
-
-def _subspan(text: Located[str], start: int, end: int) -> Span:
-    return text.node.subspan(start, end) if isinstance(text.node, Scalar) else text.span
 
 
 def _check_unused_days(recurrence: object) -> Iterator[Problem]:
@@ -77,12 +65,6 @@ def _check_times(schedule: Schedule) -> Iterator[Problem]:
         )
 
 
-# Azure ML drops offsets and fractions of a second; Python 3.10 cannot read all of them.
-_TIME = compile_later(
-    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:\.\d+)?)?\s*(?:Z|[+-]\d\d:?\d\d)?", re.IGNORECASE
-)
-
-
 def check_trigger(trigger: Mapping) -> Iterator[Problem]:
     """Report the faults of a native trigger's cron expression, days, times and time zone.
 
@@ -119,36 +101,6 @@ def _normalise_time(located: Located[str] | None) -> Located[str] | None:
     if located is None or text is None:
         return located
     return Located(text, located.span, located.key_span, located.node)
-
-
-def normalise_time(text: str) -> str | None:
-    """A start or end time as Azure ML reads it: without its offset and its fraction of a second.
-
-    Args:
-        text: Such as ``2026-03-01 03:00:00+01:00``.
-
-    Returns:
-        Such as ``2026-03-01T03:00:00``, on the clock of the schedule's time zone. None for another form.
-    """
-    match = _TIME.fullmatch(text.strip())
-    return None if match is None else f"{match[1]}T{match[2] or '00:00:00'}"
-
-
-@cache
-def load_time_zones() -> dict[str, tuple[str, ...]]:
-    """Map Windows names to IANA names, in the order of Azure ML's list."""
-    text = Path(__file__).with_name("time_zones.txt").read_text(encoding="utf-8")
-    rows = (line.partition("\t") for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: tuple(iana.split()) for name, _, iana in rows}
-
-
-def windows_name(name: str) -> str | None:
-    """The Windows name for an IANA name (``Europe/Berlin``) or a misspelt name; None if none is similar."""
-    wanted = name.strip().lower()
-    for windows, iana_names in load_time_zones().items():
-        if wanted == windows.lower() or wanted in (iana.lower() for iana in iana_names):
-            return windows
-    return closest(name, load_time_zones())
 
 
 def report_unknown_zone(name: str, span: Span) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 import re
 from typing import Any
 
@@ -27,6 +28,8 @@ def to_plain(node: Node) -> Plain:
 
 def describe_type(value: Plain) -> str:
     """The type of a value in words: ``text``, ``a whole number``, ``a list``."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "not a finite number"
     kinds: tuple[tuple[type, str], ...] = (
         (bool, "true or false"),
         (int, "a whole number"),

@@ -6,7 +6,7 @@ keyword of a group is reported, and a misspelt key is not reported again as a mi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -44,8 +44,11 @@ def check_schema(root: Node, name: str = "spec") -> list[Problem]:
     if crowded:
         return crowded
     problems: list[Problem] = []
-    for path, errors in _by_path(find_violations(to_plain(root), name)).items():
-        problems += _at_one_value(locate(root, path, f"the {name}"), path, errors)
+    by_path: dict[Path, list[Violation]] = {}
+    for error in find_violations(to_plain(root), name):
+        by_path.setdefault(error.path, []).append(error)
+    for path, errors in by_path.items():
+        problems += _at_one_value(locate(root, path, f"the {name}"), errors)
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
 
 
@@ -78,38 +81,17 @@ def _too_many_entries(root: Node) -> Iterator[Problem]:
             yield Problem("spec-out-of-range", first_extra, message, "split the pipeline")
 
 
-def _by_path(errors: Iterable[Violation]) -> dict[tuple[str | int, ...], list[Violation]]:
-    groups: dict[tuple[str | int, ...], list[Violation]] = {}
-    for error in errors:
-        groups.setdefault(error.path, []).append(error)
-    return groups
-
-
-def _at_one_value(
-    where: NodeLocation, path: tuple[str | int, ...], errors: list[Violation]
-) -> Iterator[Problem]:
-    names = [error for error in errors if error.about_name]
-    for error in names:
-        yield report_bad_name(where, error)
-    others = {error.keyword: error for error in errors if error not in names}
-    telling = next((others[keyword] for keyword in _VALUE_KEYWORDS if keyword in others), None)
-    if telling is not None:
-        yield _value_problem(where, telling)
+def _at_one_value(where: NodeLocation, errors: list[Violation]) -> Iterator[Problem]:
+    yield from (report_bad_name(where, error) for error in errors if error.about_name)
+    others = [error for error in errors if not error.about_name]
+    by_keyword = {error.keyword: error for error in others}
+    telling = next((by_keyword[keyword] for keyword in _VALUE_KEYWORDS if keyword in by_keyword), None)
+    if telling is None:
+        yield from report_key_problems(where, others)
         return
-    yield from report_key_problems(where, path, [error for error in errors if error not in names])
-
-
-def _value_problem(where: NodeLocation, error: Violation) -> Problem:
-    keyword = error.keyword
-    if keyword == "type":
-        return _wrong_type(where, error)
-    if keyword == "enum":
-        return _not_allowed(where, error)
-    if keyword == "pattern":
-        return _bad_pattern(where, error)
-    if keyword in _BOUNDS:
-        return _out_of_bounds(where, error)
-    return _wrong_length(where, error)
+    reports = {"type": _wrong_type, "enum": _not_allowed, "pattern": _bad_pattern}
+    report = _out_of_bounds if telling.keyword in _BOUNDS else _wrong_length
+    yield reports.get(telling.keyword, report)(where, telling)
 
 
 def _wrong_type(where: NodeLocation, error: Violation) -> Problem:
@@ -119,12 +101,12 @@ def _wrong_type(where: NodeLocation, error: Violation) -> Problem:
         message = f"{where.title} has no value; it must be {expected}"
     else:
         message = (
-            f"{where.title} must be {expected}, but `{show_value(where.node)}` is {_describe(error.instance)}"
+            f"{where.title} must be {expected},"
+            f" but `{show_value(where.node)}` is {describe_type(error.instance)}"
         )
     node = where.node
-    fix = None
-    if isinstance(node, Scalar) and _was_text(node, error):
-        fix = Fix(where.value_span, f'"{node.text}"')
+    was_text = isinstance(node, Scalar) and _was_text(node, error)
+    fix = Fix(where.value_span, f'"{node.text}"') if isinstance(node, Scalar) and was_text else None
     return Problem("spec-wrong-type", where.value_span, message, _type_help(where, error), fix=fix)
 
 
@@ -140,14 +122,6 @@ def _join_types(words: list[str]) -> str:
     return " or ".join(words) if len(words) < 3 else f"{', '.join(words[:-1])}, or {words[-1]}"
 
 
-def _describe(value: object) -> str:
-    return (
-        "not a finite number"
-        if isinstance(value, float) and not float("-inf") < value < float("inf")
-        else describe_type(value)
-    )
-
-
 def _type_help(where: NodeLocation, error: Violation) -> str:
     """Explain how YAML 1.1 reads the value if that is the cause; else show an example."""
     node, value = where.node, error.instance
@@ -158,7 +132,7 @@ def _type_help(where: NodeLocation, error: Violation) -> str:
         return f"`{value}` is text in YAML 1.1, as Azure ML reads it; write {dotted}"
     if "string" in error.argument and _matches(node.text, error.subschema):
         shown = show_value(node)
-        return f'YAML 1.1 reads `{shown}` as {_describe(value)}; to mean the text, write "{shown}"'
+        return f'YAML 1.1 reads `{shown}` as {describe_type(value)}; to mean the text, write "{shown}"'
     return _example(where, error)
 
 
@@ -209,20 +183,14 @@ def _form(where: NodeLocation, error: Violation) -> str:
 
 
 def _out_of_bounds(where: NodeLocation, error: Violation) -> Problem:
-    bound = f"{_BOUNDS[error.keyword]} {error.argument}"
+    low, high = error.subschema.get("minimum"), error.subschema.get("maximum")
+    is_short = low is not None and high is not None and high < 1000
     return Problem(
         "spec-out-of-range",
         where.value_span,
-        f"{where.title} is {show_value(where.node)} but must be {bound}",
-        _range(where, error),
+        f"{where.title} is {show_value(where.node)} but must be {_BOUNDS[error.keyword]} {error.argument}",
+        f"write a number from {low} to {high}" if is_short else _example(where, error),
     )
-
-
-def _range(where: NodeLocation, error: Violation) -> str:
-    low, high = error.subschema.get("minimum"), error.subschema.get("maximum")
-    if low is not None and high is not None and high < 1000:
-        return f"write a number from {low} to {high}"
-    return _example(where, error)
 
 
 def _wrong_length(where: NodeLocation, error: Violation) -> Problem:
@@ -234,7 +202,7 @@ def _wrong_length(where: NodeLocation, error: Violation) -> Problem:
     return Problem("spec-out-of-range", where.value_span, message, _example(where, error))
 
 
-def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]) -> Iterator[Problem]:
+def report_key_problems(where: NodeLocation, errors: list[Violation]) -> Iterator[Problem]:
     """Report one problem for each cause among the errors about the keys of one mapping."""
     by_keyword: dict[str, list[Violation]] = {}
     for error in errors:
@@ -250,9 +218,9 @@ def report_key_problems(where: NodeLocation, path: Path, errors: list[Violation]
     for error in by_keyword.get("dependentRequired", [])[:1]:
         yield from _dependent(where, error, meant)
     for error in by_keyword.get("anyOf", []):
-        yield from _none_of(where, path, error, meant)
+        yield from _none_of(where, error, meant)
     for error in by_keyword.get("not", []):
-        yield _both_of(where, path, error)
+        yield _both_of(where, error)
 
 
 def report_bad_name(where: NodeLocation, error: Violation) -> Problem:
@@ -343,21 +311,21 @@ def _needs_command(where: NodeLocation, key: str) -> Problem:
     )
 
 
-def _none_of(where: NodeLocation, path: Path, error: Violation, meant: set[str]) -> Iterator[Problem]:
+def _none_of(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
     choices = [branch["required"][0] for branch in error.argument]
     if meant & set(choices):
         return
     slug = {"steps": "step-needs-uses-or-command", "schedule": "schedule-needs-cron-or-recurrence"}.get(
-        str(path[0]) if path and path[-1] != "environment" else "", "spec-missing-key"
+        str(where.path[0]) if where.path and where.path[-1] != "environment" else "", "spec-missing-key"
     )
     written = " or ".join(f"`{_written(_properties(error), choice)}`" for choice in choices)
     names = " nor ".join(f"`{choice}`" for choice in choices)
     yield Problem(slug, where.name_span, f"{_subject(where)} has neither {names}", f"add {written}")
 
 
-def _both_of(where: NodeLocation, path: Path, error: Violation) -> Problem:
+def _both_of(where: NodeLocation, error: Violation) -> Problem:
     first, second = error.argument["required"]
-    slug = "schedule-cron-and-recurrence" if path[0] == "schedule" else "step-uses-and-command"
+    slug = "schedule-cron-and-recurrence" if where.path[0] == "schedule" else "step-uses-and-command"
     return Problem(
         slug,
         _key_span(where, second),
@@ -397,9 +365,9 @@ class NodeLocation(Struct, frozen=True):
     @property
     def value_span(self) -> Span:
         """The text of a leaf; for a mapping or list its key, because a caret under a block helps little."""
-        if isinstance(self.node, Scalar) and self.node.span != _empty(self.node.span):
-            return self.node.span
-        return self.name_span
+        span = self.node.span
+        is_empty = (span.line, span.column) == (span.end_line, span.end_column)
+        return span if isinstance(self.node, Scalar) and not is_empty else self.name_span
 
     @property
     def name_span(self) -> Span:
@@ -448,7 +416,3 @@ def _child(node: Node, part: str | int) -> tuple[Node, Scalar | None] | None:
         value = node.get(part)
         return None if value is None else (value, node.key(part))
     return None
-
-
-def _empty(span: Span) -> Span:
-    return Span(span.path, span.line, span.column, span.line, span.column)

@@ -7,6 +7,7 @@ against the installed version (``mlflow/store/tracking/dbmodels``, ``mlflow/stor
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import re
 import sqlite3
 import time
@@ -88,8 +89,6 @@ def prepared_database(home: Path) -> Iterator[None]:
         TimeoutError: Another process holds the lock for long.
         UnreadableError: The database or the lock is not a file.
     """
-    import fcntl  # POSIX only
-
     deadline = time.monotonic() + LOCK_SECONDS
     untrusted.check_file(home / "mlflow.lock")
     with (home / "mlflow.lock").open("a") as file:
@@ -99,9 +98,8 @@ def prepared_database(home: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= deadline:
-                    raise TimeoutError(
-                        f"another run prepares its database for {LOCK_SECONDS:.0f} s"
-                    ) from None
+                    seconds = f"{LOCK_SECONDS:.0f} s"
+                    raise TimeoutError(f"another run prepares its database for {seconds}") from None
                 time.sleep(0.05)
         _prepare(home)
         yield

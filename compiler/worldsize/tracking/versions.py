@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from worldsize.tracking.database import open_to_write, query
 
@@ -53,25 +54,18 @@ def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVe
 
 def write_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
     """Add a version."""
+    values = _list_values(version)
     registry.execute(
-        "INSERT OR IGNORE INTO registered_models (name, creation_time, last_updated_time) VALUES (?, ?, ?)",
-        (version.name, version.created, version.modified),
+        "INSERT OR IGNORE INTO registered_models (name, creation_time, last_updated_time)"
+        " VALUES (:name, :created, :modified)",
+        values,
     )
     remove_version(registry, version.name, version.version)
     registry.execute(
         "INSERT INTO model_versions (name, version, creation_time, last_updated_time, description,"
-        " current_stage, source, storage_location, run_id, status)"
-        " VALUES (?, ?, ?, ?, ?, 'None', ?, ?, ?, 'READY')",
-        (
-            version.name,
-            int(version.version),
-            version.created,
-            version.modified,
-            version.description,
-            version.location,
-            version.location,
-            version.run,
-        ),
+        " current_stage, source, storage_location, run_id, status) VALUES (:name, :version, :created,"
+        " :modified, :description, 'None', :location, :location, :run, 'READY')",
+        values,
     )
     _write_tags(registry, version)
 
@@ -79,10 +73,15 @@ def write_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
 def change_version(registry: sqlite3.Connection, version: ModelVersion) -> None:
     """Change the description and the tags of a version."""
     registry.execute(
-        "UPDATE model_versions SET description = ?, last_updated_time = ? WHERE name = ? AND version = ?",
-        (version.description, version.modified, version.name, int(version.version)),
+        "UPDATE model_versions SET description = :description, last_updated_time = :modified"
+        " WHERE name = :name AND version = :version",
+        _list_values(version),
     )
     _write_tags(registry, version)
+
+
+def _list_values(version: ModelVersion) -> dict[str, Any]:
+    return {**asdict(version), "version": int(version.version)}
 
 
 def remove_version(registry: sqlite3.Connection, name: str, version: str) -> None:
@@ -117,9 +116,8 @@ def read_marks(home: Path, model: str) -> dict[str, list[str]]:
     aliases = "SELECT version, alias FROM registered_model_aliases WHERE name = ? ORDER BY alias"
     for row in query(home, aliases, model):
         marks.setdefault(str(row["version"]), []).append(f"@{row['alias']}")
-    for row in query(
-        home, "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?", model
-    ):
+    stages = "SELECT version, current_stage AS stage FROM model_versions WHERE name = ?"
+    for row in query(home, stages, model):
         if row["stage"] not in (None, "None"):
             marks.setdefault(str(row["version"]), []).append(row["stage"])
     return marks

@@ -24,11 +24,11 @@ from starlette.requests import Request
 from starlette.testclient import TestClient
 from starlette.types import Message
 
+from worldsize.serving import history
 from worldsize.serving.control import assets, document
-from worldsize.serving.control.resources import put_resource
+from worldsize.serving.control.assets import put_resource
 from worldsize.serving.database import contained, now
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.history import routes as history
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.queue import Queue
 from worldsize.serving.page import routes as page

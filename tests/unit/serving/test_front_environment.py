@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from worldsize.serving.front import environment
-from worldsize.serving.front.config_file import find_config, lend_config
 from worldsize.serving.front.environment import (
     apply_variables,
     client_variables,
+    find_config,
     format_exports,
+    lend_config,
     make_endpoints,
 )
 from worldsize.serving.front.guard import verify_token

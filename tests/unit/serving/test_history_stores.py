@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.front.guard import verify_path
-from worldsize.serving.history.routes import routes
+from worldsize.serving.history import routes
 
 
 def test_a_datastore_has_a_signature_that_opens_its_container(tmp_path: Path) -> None:

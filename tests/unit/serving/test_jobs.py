@@ -18,9 +18,8 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure
 from worldsize.running.prepare.machine import Machine
 from worldsize.running.record.tracker import chosen_artifacts
-from worldsize.serving.artifacts.folders import find_artifact
 from worldsize.serving.control import assets
-from worldsize.serving.history.routes import routes
+from worldsize.serving.history import routes
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.control import HANDLERS
 from worldsize.serving.jobs.execution import describe_failure, summarise
@@ -28,6 +27,7 @@ from worldsize.serving.jobs.job_files import list_outputs, register_output
 from worldsize.serving.jobs.plan import count_processes
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, prepare_process
 from worldsize.serving.jobs.queue import DIED, Queue
+from worldsize.serving.storage.artifacts import find_artifact
 from worldsize.serving.workspace import Workspace
 
 BASE = "https://management.azure.com"
@@ -76,7 +76,7 @@ def test_a_name_that_the_service_refuses_stores_nothing(workspace: Workspace, na
     status, answer = submit(workspace, name)
     assert (status, answer["error"]["code"]) == (400, "ValidationError")
     assert "is not a name of a job" in message(answer)
-    assert [*records.select_jobs(workspace.database, view="All")] == []
+    assert [*records.select_jobs(workspace.database, archived=(False, True))] == []
     assert list(workspace.home.jobs.iterdir()) == []
 
 
@@ -105,7 +105,7 @@ def test_errors_of_the_checker_refuse_a_job(workspace: Workspace) -> None:
     assert status == 400
     assert "The job has errors.\nWS6" in message(answer)
     assert "data" in message(answer)
-    assert [*records.select_jobs(workspace.database, view="All")] == []
+    assert [*records.select_jobs(workspace.database, archived=(False, True))] == []
     assert list(workspace.home.jobs.iterdir()) == []
 
 

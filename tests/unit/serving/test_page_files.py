@@ -18,15 +18,17 @@ from worldsize.serving.jobs.job_files import _copy_into
 from worldsize.serving.jobs.records import JobRecord, insert
 from worldsize.serving.page.queries.files import (
     PREVIEW_BYTES,
+    TAIL_BYTES,
+    LogTail,
     file_url,
     find_output,
     list_entries,
     list_folder,
+    list_logs,
     list_roots,
     preview_file,
     resolve_inside,
 )
-from worldsize.serving.page.queries.logs import TAIL_BYTES, LogTail, list_logs
 from worldsize.serving.page.routes import routes
 from worldsize.serving.workspace import Endpoints, Workspace
 

@@ -17,7 +17,6 @@ from worldsize.serving.page.queries.jobs import (
     JobFilter,
     find_jobs,
     get_ancestors,
-    job_seconds,
     list_choices,
     read_filter,
 )
@@ -113,7 +112,7 @@ def test_a_trial_knows_what_is_above_it(database: Database) -> None:
 )
 def test_durations(times: dict[str, str], seconds: float | None) -> None:
     now = datetime(2026, 1, 2, 3, 1, tzinfo=timezone.utc)
-    assert job_seconds(job("a", **times), now) == seconds
+    assert job("a", **times).seconds(now) == seconds
 
 
 def test_states_have_words_and_tones() -> None:

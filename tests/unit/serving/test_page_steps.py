@@ -13,10 +13,9 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.serving.control.assets import put_version
 from worldsize.serving.jobs.records import JobRecord, child_name, insert
-from worldsize.serving.page.queries.jobs import jobs_below
-from worldsize.serving.page.queries.logs import Log, choose_log, step_names
+from worldsize.serving.page.queries.files import Log, choose_log, step_names
+from worldsize.serving.page.queries.jobs import jobs_below, tracked_ids
 from worldsize.serving.page.queries.steps import change_steps, step_body, step_fields
-from worldsize.serving.page.queries.tracking import tracked_ids
 from worldsize.serving.page.views.jobs import by_row, differing
 from worldsize.serving.workspace import Workspace
 

@@ -12,8 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from worldsize.serving.home import Home
-from worldsize.serving.storage.errors import StorageError
-from worldsize.serving.storage.files import blob_name, locate
+from worldsize.serving.storage.files import StorageError, blob_name, locate
 
 SEGMENTS = st.one_of(
     st.sampled_from(["", ".", "..", "a", " ", "%2e%2e", "link", "\\", "\0"]), st.text(max_size=6)

@@ -7,9 +7,14 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
-from worldsize.adopting.distributing.log_files import SINK, log_on_first_rank
-from worldsize.adopting.distributing.opening import FILE, open_on_first_rank, opens_to_write
-from worldsize.adopting.distributing.savers_beside import saves_beside
+from worldsize.adopting.distributing.written_files import (
+    FILE,
+    SINK,
+    log_on_first_rank,
+    open_on_first_rank,
+    opens_to_write,
+    saves_beside,
+)
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call
@@ -41,7 +46,7 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
     chosen: dict[ast.stmt, str] = {}
     apart: set[ast.stmt] = set()  # above which all processes compute something
     for kind in (ast.Expr, ast.With, ast.Delete):
-        for statement in script.module.kinds.get(kind, ()):
+        for statement in script.nodes(kind):
             what = _classify(script, statement, writers, quiet)
             if what is None or statement in shared or _is_tested(script, statement):
                 continue
@@ -64,10 +69,10 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
 
 def _print_result_once(script: Script, test: str) -> None:
     """Let fire print what its function returns on the first process."""
-    functions = {each.name: each for each in script.module.kinds.get(ast.FunctionDef, ())}
+    functions = {each.name: each for each in script.nodes(ast.FunctionDef)}
     for call in script.module.called("fire.Fire"):
         function = functions.get(getattr(next(iter(call.args), None), "id", ""))
-        returns = (each for each in script.module.kinds.get(ast.Return, ()) if each.value is not None)
+        returns = (statement for statement in script.nodes(ast.Return) if statement.value is not None)
         if keyword_argument(call, "serialize") is None and any(
             script.scope(each) is function for each in returns
         ):
@@ -111,15 +116,15 @@ def _list_shared(script: Script, together: Together) -> list[ast.With]:
     """Each `with` that all processes have to enter: the training is in it, or what is edited for them."""
     names = {*together}
     names |= {
-        each.name
-        for each in script.module.kinds.get(ast.FunctionDef, ())
-        if script.edits_between(script.start(each), script.end(each))
+        function.name
+        for function in script.nodes(ast.FunctionDef)
+        if script.edits_between(script.start(function), script.end(function))
     }
     return [
-        each
-        for each in script.module.kinds.get(ast.With, ())
-        if is_together(script, each, names)
-        or script.edits_between(script.end(each.items[-1].context_expr), script.end(each))
+        block
+        for block in script.nodes(ast.With)
+        if is_together(script, block, names)
+        or script.edits_between(script.end(block.items[-1].context_expr), script.end(block))
     ]
 
 
@@ -157,7 +162,7 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
 
 def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     """Whether a call reaches a method of the script itself: `self.save(…)`, and not `torch.save(…)`."""
-    own = any(node.name == last for node in script.module.kinds.get(ast.FunctionDef, ()))
+    own = any(node.name == last for node in script.nodes(ast.FunctionDef))
     root = call.func
     while isinstance(root, ast.Attribute):
         root = root.value
@@ -168,12 +173,7 @@ def _guard_block(
     script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str], test: str, apart: set[ast.stmt]
 ) -> None:
     above = script.module.parents[block[0]]
-    if (
-        isinstance(above, ast.If)
-        and apart.isdisjoint(block)
-        and all(each in chosen for each in block)
-        and _takes_test(script, above, block)
-    ):
+    if isinstance(above, ast.If) and apart.isdisjoint(block) and _takes_test(script, block, chosen):
         loose = isinstance(above.test, ast.IfExp | ast.Lambda) or (
             isinstance(above.test, ast.BoolOp) and isinstance(above.test.op, ast.Or)
         )
@@ -195,20 +195,18 @@ def _guard_block(
 
 def _spare_shared_lines(script: Script, block: list[ast.stmt], chosen: dict[ast.stmt, str]) -> None:
     """Let every process print what shares its line with more than the condition around it."""
-    above = script.module.parents[block[0]]
-    if (
-        isinstance(above, ast.If)
-        and _takes_test(script, above, block)
-        and all(each in chosen for each in block)
-    ):
+    if _takes_test(script, block, chosen):
         return
     for statement in block:
         if chosen.get(statement) == "print" and not script.has_own_line(statement):
             del chosen[statement]
 
 
-def _takes_test(script: Script, above: ast.If, block: list[ast.stmt]) -> bool:
-    """Whether the condition around a whole block can be extended."""
+def _takes_test(script: Script, block: list[ast.stmt], chosen: Collection[ast.stmt]) -> bool:
+    """Whether all of a block is chosen, and the condition around it can be extended."""
+    above = script.module.parents[block[0]]
+    if not isinstance(above, ast.If) or not all(statement in chosen for statement in block):
+        return False
     alone = block is above.body and not above.orelse and above not in script.module.tree.body
     return alone and _is_pure(above.test) and not list_computed(script, above.test)
 
@@ -252,7 +250,7 @@ def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
         held |= {script.written(target)} if target is not None else set()
     reads = [
         node
-        for node in script.module.kinds.get(ast.Attribute, ())
+        for node in script.nodes(ast.Attribute)
         if node.attr in ("config", "dir", "use_artifact") and script.written(node.value) in held
     ]
     opened = any(isinstance(script.module.parents.get(call), ast.withitem) for call in calls)
@@ -285,19 +283,19 @@ def _holds(script: Script, writers: Writers, text: str, node: ast.AST) -> bool:
 def _binds(script: Script, scope: ast.AST, name: str) -> bool:
     """Whether a name of a function is its own, and not that of the file."""
     arguments = getattr(scope, "args", None)
-    takes = arguments is not None and any(each.arg == name for each in arguments.args)
+    takes = arguments is not None and any(argument.arg == name for argument in arguments.args)
     return takes or any(script.scope(store) is scope for store in script.module.stores(name))
 
 
 def _note_passed(script: Script, writers: Writers) -> bool:
     """Note the parameters that get one of these: ``train(model, writer)``."""
     found = False
-    for function in script.module.kinds.get(ast.FunctionDef, ()):
-        parameters = [each.arg for each in function.args.args]
+    for function in script.nodes(ast.FunctionDef):
+        parameters = [parameter.arg for parameter in function.args.args]
         own = isinstance(script.module.parents.get(function), ast.ClassDef)
         for _, call in script.module.callers.get(function.name, ()):
             pairs = [*zip(parameters[own:], call.args, strict=False)]
-            pairs += [(each.arg, each.value) for each in call.keywords if each.arg in parameters]
+            pairs += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg in parameters]
             for name, value in pairs:
                 scopes = writers.get(name, set())
                 if _holds(script, writers, script.written(value), call) and function not in scopes:
@@ -308,7 +306,7 @@ def _note_passed(script: Script, writers: Writers) -> bool:
 
 def _note_assigned(script: Script, writers: Writers) -> bool:
     """Note other names for one of these: ``self.writer = writer``."""
-    statements = [each for each in script.module.kinds.get(ast.Assign, ()) if len(each.targets) == 1]
+    statements = [each for each in script.nodes(ast.Assign) if len(each.targets) == 1]
     held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
     news = [_note(script, writers, each.targets[0]) for each in held]
     return any(news)
@@ -352,17 +350,17 @@ _UNSURE = (ast.Lambda, ast.BoolOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, as
 def is_together(script: Script, statement: ast.AST, together: Together) -> bool:
     """Whether a statement calls what all processes have to call: `model.save(…)`, and not `np.save(…)`."""
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
-    return any(_joins(script, each, together) for each in calls) or bool(list_computed(script, statement))
+    return any(_joins(script, call, together) for call in calls) or bool(list_computed(script, statement))
 
 
 def list_computed(script: Script, node: ast.AST) -> list[ast.Attribute]:
     """Where a hook of Lightning reads the metrics of the trainer: all processes compute them then."""
     return [
-        each
-        for each in ast.walk(node)
-        if isinstance(each, ast.Attribute)
-        and each.attr in _COMPUTED
-        and isinstance(script.module.parents.get(script.scope(each)), ast.ClassDef)
+        inner
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute)
+        and inner.attr in _COMPUTED
+        and isinstance(script.module.parents.get(script.scope(inner)), ast.ClassDef)
     ]
 
 
@@ -401,14 +399,14 @@ def take_out(script: Script, statement: ast.stmt, together: Together) -> bool:
 
 def _list_filled(call: ast.Call) -> set[ast.AST]:
     """What is filled into texts, whose place Python does not always tell."""
-    texts = (each for each in ast.walk(call) if isinstance(each, ast.JoinedStr))
-    return {inner for each in texts for inner in ast.walk(each)}
+    texts = (node for node in ast.walk(call) if isinstance(node, ast.JoinedStr))
+    return {inner for text in texts for inner in ast.walk(text)}
 
 
 def _compute_above(script: Script, statement: ast.stmt, computed: list[ast.Attribute]) -> bool:
     """Read the metrics of the trainer once, by a name."""
-    texts = {ast.unparse(each) for each in computed}
-    if len(texts) > 1 or any(script.written(each) not in texts for each in computed):
+    texts = {ast.unparse(node) for node in computed}
+    if len(texts) > 1 or any(script.written(node) not in texts for node in computed):
         return False
     name = script.new_name("metrics")
     script.insert_before(statement, [f"{name} = {texts.pop()}"], None, _TOGETHER)
@@ -468,7 +466,7 @@ def _reads_part(script: Script, name: str) -> bool:
     """Whether a part of what has a name is kept, or given to what every process calls."""
     return any(
         script.written(node.value) == name and not isinstance(script.statement(node), ast.Expr)
-        for node in script.module.kinds.get(ast.Attribute, ())
+        for node in script.nodes(ast.Attribute)
     )
 
 

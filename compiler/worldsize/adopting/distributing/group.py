@@ -106,14 +106,8 @@ def _ends_program(script: Script, call: ast.Call) -> bool:
     if script.module.name_of(call.func) in _TESTS:
         return True
     name = getattr(call.func, "id", "")
-    apps = script.module.called("typer.Typer", "Typer")
-    if any(script.written(each) == name for app in apps for each in _list_targets(script, app)):
+    assigned = [script.module.parents.get(app) for app in script.module.called("typer.Typer", "Typer")]
+    if any(isinstance(held, ast.Assign) and name in map(script.written, held.targets) for held in assigned):
         return True
-    functions = [node for node in script.module.kinds.get(ast.FunctionDef, ()) if node.name == name]
-    return any("click" in ast.unparse(each) for node in functions for each in node.decorator_list)
-
-
-def _list_targets(script: Script, value: ast.expr) -> list[ast.expr]:
-    """What an expression is assigned to."""
-    statement = script.module.parents.get(value)
-    return statement.targets if isinstance(statement, ast.Assign) else []
+    functions = [node for node in script.nodes(ast.FunctionDef) if node.name == name]
+    return any("click" in ast.unparse(decorator) for node in functions for decorator in node.decorator_list)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import is_under
+from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
 
 _AROUND = (ast.With, ast.Try, ast.If)
@@ -43,11 +43,11 @@ def _list_changing(script: Script, loop: EpochLoop) -> Iterator[ast.AST]:
     if not isinstance(script.scope(loop), ast.Module):
         return
     called = {getattr(node.func, "id", "") for node in ast.walk(loop) if isinstance(node, ast.Call)}
-    for declared in script.module.kinds.get(ast.Global, ()):
+    for declared in script.nodes(ast.Global):
         function = script.scope(declared)
         for node in ast.walk(function) if getattr(function, "name", "") in called else ():
             targets = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
-            if any(isinstance(each, ast.Name) and each.id in declared.names for each in targets):
+            if any(isinstance(target, ast.Name) and target.id in declared.names for target in targets):
                 yield node
 
 
@@ -70,9 +70,8 @@ def _list_numbers(statements: Sequence[ast.stmt]) -> set[str]:
 
 def list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
     """What `__init__` of the class of a loop does, and those of its base classes."""
-    made = (each for class_ in list_classes(script, loop) for each in class_.body)
-    starts = [each for each in made if isinstance(each, ast.FunctionDef) and each.name == "__init__"]
-    return [inner for each in starts for inner in each.body]
+    starts = map(find_initializer, list_classes(script, loop))
+    return [statement for start in starts if start is not None for statement in start.body]
 
 
 def list_before(script: Script, loop: EpochLoop) -> list[ast.stmt]:
@@ -91,27 +90,22 @@ def list_before(script: Script, loop: EpochLoop) -> list[ast.stmt]:
 def _list_globals(script: Script, loop: EpochLoop) -> list[ast.stmt]:
     """The assignments of the file to what the function of the loop declares `global`."""
     scope = script.scope(loop)
-    names = {
-        name
-        for node in script.module.kinds.get(ast.Global, ())
-        for name in node.names
-        if script.scope(node) is scope
-    }
+    names = {name for node in script.nodes(ast.Global) for name in node.names if script.scope(node) is scope}
     return [
-        each
-        for each in script.module.tree.body
-        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(each))
+        statement
+        for statement in script.module.tree.body
+        if any(isinstance(target, ast.Name) and target.id in names for target, _ in list_assigned(statement))
     ]
+
+
+def _list_compared(nodes: Iterable[ast.AST]) -> set[str]:
+    compares = (node for node in nodes if isinstance(node, ast.Compare))
+    return {ast.unparse(side) for node in compares for side in (node.left, *node.comparators)}
 
 
 def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[str, ast.stmt]:
     """Names and attributes that are compared and set, or count by one, and are not saved; where they are."""
-    compared = {
-        ast.unparse(each)
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Compare)
-        for each in (node.left, *node.comparators)
-    }
+    compared = _list_compared(ast.walk(loop))
     lost: dict[str, ast.stmt] = {}
     started: set[str] = set()
     for node in ast.walk(loop):
@@ -122,7 +116,8 @@ def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[s
         elif isinstance(node, ast.For):
             started |= _list_stored(node.target)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
-            names = {name for target in _list_targets(node) for name in _list_stored(target)} & compared
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = {name for target in targets for name in _list_stored(target)} & compared
             started |= {name for name in names if _starts(script, loop, node, name)}
             lost |= {name: node for name in names if name not in lost}
     lost = {name: place for name, place in lost.items() if name not in started}
@@ -130,10 +125,6 @@ def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[s
         if isinstance(change, ast.AugAssign):
             lost.setdefault(ast.unparse(change.target), change)
     return {name: place for name, place in lost.items() if name not in saved}
-
-
-def _list_targets(node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return node.targets if isinstance(node, ast.Assign) else [node.target]
 
 
 def _list_stored(target: ast.expr) -> set[str]:
@@ -151,7 +142,7 @@ def _starts(script: Script, loop: EpochLoop, node: ast.Assign | ast.AnnAssign, n
     conditions = [
         above
         for above, child in script.module.ancestors(node)
-        if isinstance(above, ast.If) and is_under(script, above, loop)
+        if isinstance(above, ast.If) and script.is_under(above, loop)
         if _count(above.body if child in above.body else above.orelse, name) < _count(loop.body, name)
     ]
     # `bad_epochs = 0` under a condition counts anew; `loss = …` in both branches is set each time.
@@ -192,7 +183,7 @@ class WholeNumbers:
             counts = isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") in _COUNTS
             counted = names[:1] if counts or node is loop else []
             # A method that gets the epoch calls it as the loop does.
-            if script.scope(node) is scope or is_under(script, loop, node):
+            if script.scope(node) is scope or script.is_under(loop, node):
                 self._counters |= set(counted)
                 self._values |= {name: [None] for name in names if name not in counted}
         for statement in (*kinds.get(ast.Assign, ()), *kinds.get(ast.AnnAssign, ())):
@@ -236,10 +227,10 @@ Change: TypeAlias = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 def list_classes(script: Script, loop: EpochLoop) -> list[ast.ClassDef]:
     """The class around a loop, with its base classes of the script and the classes that inherit from it."""
-    around = next((up for up, _ in script.module.ancestors(loop) if isinstance(up, ast.ClassDef)), None)
+    around = script.class_around(loop)
     if around is None:
         return []
-    classes = script.module.kinds.get(ast.ClassDef, ())
+    classes = script.nodes(ast.ClassDef)
     bases = {each.name: {getattr(base, "id", "") for base in each.bases} for each in classes}
     near = [each for each in classes if each.name in bases[around.name] or around.name in bases[each.name]]
     return [around, *near]
@@ -285,12 +276,7 @@ def list_kept_changes(script: Script, loop: EpochLoop) -> list[Change]:
     """Where methods count, or set what is compared, in attributes that do not begin anew each epoch."""
     methods = list_methods(script, loop)
     nodes = [node for top in (loop, *methods) for node in ast.walk(top)]
-    compared = {
-        ast.unparse(each)
-        for node in nodes
-        if isinstance(node, ast.Compare)
-        for each in (node.left, *node.comparators)
-    }
+    compared = _list_compared(nodes)
     anew = _list_anew(loop.body).union(*(_list_anew(each.body) for each, always in methods.items() if always))
     found: list[Change] = []
     for method in methods:
@@ -302,7 +288,7 @@ def list_kept_changes(script: Script, loop: EpochLoop) -> list[Change]:
             elif isinstance(node, ast.Assign | ast.AnnAssign):
                 pairs = [(ast.unparse(target), value) for target, value in list_assigned(node)]
                 names = {name for name, value in pairs if name in compared or counts(name, value)}
-            if any(each.startswith("self.") for each in names) and not names & started:
+            if any(word.startswith("self.") for word in names) and not names & started:
                 found.append(node)  # type: ignore[arg-type]
     return found
 
@@ -310,8 +296,8 @@ def list_kept_changes(script: Script, loop: EpochLoop) -> list[Change]:
 def counts(name: str, value: ast.expr) -> bool:
     """Whether a value is ``self.step + 1``, for `self.step`."""
     sides = (value.left, value.right) if isinstance(value, ast.BinOp) else ()
-    return any(ast.unparse(each) == name for each in sides) and any(
-        isinstance(each, ast.Constant) for each in sides
+    return any(ast.unparse(side) == name for side in sides) and any(
+        isinstance(side, ast.Constant) for side in sides
     )
 
 

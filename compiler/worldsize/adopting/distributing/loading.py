@@ -6,10 +6,9 @@ import ast
 import re
 from collections.abc import Collection
 
-from worldsize.adopting.distributing.opening import opens_to_write
+from worldsize.adopting.distributing.written_files import opens_to_write
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.facts.library_calls import find_call
 from worldsize.scripts.module import keyword_argument
 
@@ -25,7 +24,7 @@ def _gives_model(script: Script, call: ast.Call) -> bool:
     name, scope = above.targets[0].id, script.scope(above)
     used = {
         node.func.attr if isinstance(node.func, ast.Attribute) else "()"
-        for node in script.module.kinds.get(ast.Call, ())
+        for node in script.nodes(ast.Call)
         if node.lineno > above.lineno and script.scope(node) is scope and _find_used(node) == name
     }
     trains = any(_find_used(each) == name for each in script.module.called("parameters"))
@@ -75,7 +74,7 @@ def _wait_for_first(script: Script, header: Header) -> None:
             written.setdefault((script.written(call.args[position]), script.scope(call)), call)
     waits: set[ast.stmt] = set()
     for _, call in script.module.calls if written else ():
-        for given in (*call.args, *(each.value for each in call.keywords)):
+        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
             writer = written.get((script.written(given), script.scope(call)))
             statement = script.statement(call)
             if writer is None or writer.lineno >= call.lineno or script.is_guarded(statement):
@@ -101,19 +100,9 @@ def _has_joined(script: Script, call: ast.Call) -> bool:
     """Whether a library has trained before a call, so that its processes know each other."""
     return any(
         script.scope(each) is script.scope(call) and each.lineno < call.lineno
-        for each in _list_trainings(script)
+        for each in script.module.called("fit", "train")  # and not `tokenizer.train(…)`
+        if script.called_name(script.owner(each)).endswith("Trainer")
     )
-
-
-def _list_trainings(script: Script) -> list[ast.Call]:
-    """``trainer.fit(…)`` and ``trainer.train()``, and not ``tokenizer.train(…)``."""
-    tracer, found = Tracer(script), []
-    for call in script.module.called("fit", "train"):
-        if isinstance(call.func, ast.Attribute):
-            made, _ = tracer.follow(call.func.value, script.scope(call))
-            if isinstance(made, ast.Call) and script.module.name_of(made.func).endswith("Trainer"):
-                found.append(call)
-    return found
 
 
 def _wait_for_files(script: Script) -> None:

@@ -13,7 +13,7 @@ from worldsize.adopting.distributing.wrapping import list_evaluations
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Loop, Tracer, is_under, read_iterable, walk_outside
+from worldsize.adopting.source.tracing import Loop, read_iterable, walk_outside
 from worldsize.adopting.training.feeding import name_phase
 from worldsize.adopting.training.search import Training
 from worldsize.scripts.bindings import Scope
@@ -28,20 +28,20 @@ _AFTER = "show it behind this loop, where it is of all rows"
 _REASON = "the metric is of the rows of all processes"
 
 
-def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: Header) -> None:
+def reduce_metrics(script: Script, training: Training, header: Header) -> None:
     """Reduce what the loop over batches adds up or collects, and what the end of training depends on."""
     names = {"average": script.new_name("average"), "add_up": script.new_name("add_up")}
     used: set[str] = set()
     loop = training.batch_loop
-    nodes = list(walk_outside(loop, list_evaluations(script, tracer, training, loop)))
-    lines = list(_reduce_sums(script, tracer, training, nodes, names=names, used=used))
+    nodes = list(walk_outside(loop, list_evaluations(script, training, loop)))
+    lines = list(_reduce_sums(script, training, nodes, names=names, used=used))
     lines += _reduce_lists(script, training, nodes, names, used)
-    lines += _reduce_meters(script, tracer, loop, nodes, names=names, used=used)
+    lines += _reduce_meters(script, loop, nodes, names=names, used=used)
     if lines and (condition := _find_condition(script, training)) is not None:
         lines = [f"if {condition}", *(f"    {line}" for line in lines)]
     if lines:
         script.insert_after(script.statement(loop), lines, None, _REASON)
-    for name, statement in _list_deciding(script, tracer, training, set(list_sums(nodes))):
+    for name, statement in _list_deciding(script, training, set(list_sums(nodes))):
         part = _find_part(script, training, name)
         if part is not None:  # it is not a number itself
             message = f"`{ast.unparse(part)}` decides when training ends, and each process has its own"
@@ -53,13 +53,13 @@ def reduce_metrics(script: Script, tracer: Tracer, training: Training, header: H
     _write_helpers(header, names, used)
 
 
-def _is_read_after(script: Script, tracer: Tracer, loop: Loop, name: str) -> bool:
-    """Whether a sum starts right before the loop, and is read behind it."""
+def _is_read_after(script: Script, loop: Loop, name: str) -> bool:
+    """Whether a sum or a meter starts right before the loop, and is read behind it."""
     statement, scope = script.statement(loop), script.scope(loop)
     block = script.block(statement)
-    starts = [bound for bound, _, _ in tracer.bindings(name, scope)]
+    starts = [bound for bound, _, _ in script.bindings(name, scope)]
     fresh = bool(starts) and all(each in block[: block.index(statement)] for each in starts)
-    reads = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
+    reads = (each for each in script.nodes(ast.Name) if each.id == name)
     end = statement.end_lineno or 0
     return fresh and any(each.lineno > end and script.scope(each) is scope for each in reads)
 
@@ -77,7 +77,7 @@ def _find_condition(script: Script, training: Training) -> str | None:
 
 
 def _reduce_sums(
-    script: Script, tracer: Tracer, training: Training, nodes: Nodes, *, names: dict[str, str], used: set[str]
+    script: Script, training: Training, nodes: Nodes, *, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
     scope = training.frames[training.batch_frame].scope
     sums = list_sums(nodes)
@@ -85,8 +85,8 @@ def _reduce_sums(
     for name, node in read.items():
         script.leave(node, f"`{name}` is of the rows of the first process here", _AFTER)
     for name in sums:
-        if name not in read or _is_read_after(script, tracer, training.batch_loop, name):
-            how = "add_up" if _is_per_row(script, tracer, scope, name, training) else "average"
+        if name not in read or _is_read_after(script, training.batch_loop, name):
+            how = "add_up" if _is_per_row(script, scope, name, training) else "average"
             used.add(how)
             yield f"{name} = {names[how]}({name})"
 
@@ -100,10 +100,10 @@ def _reduce_lists(
 
 
 def _reduce_meters(
-    script: Script, tracer: Tracer, loop: Loop, nodes: Nodes, *, names: dict[str, str], used: set[str]
+    script: Script, loop: Loop, nodes: Nodes, *, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
     add_up = names["add_up"]
-    for each in _leave_local(script, loop, list_meters(script, tracer, loop, nodes)):
+    for each in _leave_local(script, loop, list_meters(script, loop, nodes)):
         name = each.name
         used.add("add_up")
         yield f"{name}.sum, {name}.count = {add_up}({name}.sum), {add_up}({name}.count)"
@@ -167,24 +167,24 @@ def _list_read(loop: Loop, names: list[str]) -> dict[str, ast.AST]:
     }
 
 
-def _is_per_row(script: Script, tracer: Tracer, scope: Scope, name: str, training: Training) -> bool:
+def _is_per_row(script: Script, scope: Scope, name: str, training: Training) -> bool:
     """Whether a sum is divided by the number of all rows, and not by what the process has counted."""
     loaders = {script.written(training.loader_name)}
     iterable = read_iterable(training.batch_loop)
     if iterable is not None:
         parts = [each for each in ast.walk(iterable) if isinstance(each, ast.Name | ast.Attribute)]
-        loaders |= {script.written(each) for each in parts}
-    for node in script.module.kinds.get(ast.BinOp, ()):
+        loaders |= {script.written(part) for part in parts}
+    for node in script.nodes(ast.BinOp):
         if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
             continue
         if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(node.left)):
             continue
         right = node.right
         if isinstance(right, ast.Subscript):  # `sizes[phase]`
-            mapping, _ = tracer.follow(right.value, scope)
+            mapping, _ = script.follow(right.value, scope)
             values = [mapping.value] if isinstance(mapping, ast.DictComp) else getattr(mapping, "values", [])
             right = values[0] if isinstance(values, list) and values else right
-        divisor, _ = tracer.follow(right, scope)
+        divisor, _ = script.follow(right, scope)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
             counted = divisor.args[0]
             while isinstance(counted, ast.Call) and len(counted.args) == 1:  # `len(list(loader))`
@@ -204,9 +204,7 @@ def _find_part(script: Script, training: Training, name: str) -> ast.expr | None
     return None
 
 
-def _list_deciding(
-    script: Script, tracer: Tracer, training: Training, known: set[str]
-) -> list[tuple[str, ast.stmt]]:
+def _list_deciding(script: Script, training: Training, known: set[str]) -> list[tuple[str, ast.stmt]]:
     """The results of evaluation in the loop over epochs that its end, or its schedule, depends on."""
     loop = training.epoch_loop
     if loop is None:
@@ -214,7 +212,7 @@ def _list_deciding(
     ends = any(
         isinstance(node, ast.Break)
         for node in ast.walk(loop)
-        if not is_under(script, node, training.batch_loop)
+        if not script.is_under(node, training.batch_loop)
     )
     steps = {
         argument.id
@@ -240,7 +238,7 @@ def _list_deciding(
     for statement in loop.body:
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
             continue
-        if id(statement.value) in chain or tracer.function(statement.value) is None:
+        if id(statement.value) in chain or script.function(statement.value) is None:
             continue
         for target in statement.targets:
             parts = target.elts if isinstance(target, ast.Tuple) else [target]
@@ -298,7 +296,7 @@ def list_lists(script: Script, training: Training, nodes: Nodes) -> Iterator[Col
         yield Collected(script.written(node.func.value), node, can_reduce)
 
 
-def list_meters(script: Script, tracer: Tracer, loop: Loop, nodes: Nodes) -> Iterator[Collected]:
+def list_meters(script: Script, loop: Loop, nodes: Nodes) -> Iterator[Collected]:
     """The meters of the script that the loop, of which the nodes are, updates with numbers of a batch.
 
     They are reduced if they are made right before the loop and read behind it.
@@ -312,24 +310,18 @@ def list_meters(script: Script, tracer: Tracer, loop: Loop, nodes: Nodes) -> Ite
         ):
             continue
         assert isinstance(node, ast.Call)
-        name, scope = func.value.id, script.scope(loop)
-        bound = tracer.bindings(name, scope)
-        kept = _list_kept(tracer, bound[0][1]) if len(bound) == 1 else frozenset()
+        name = func.value.id
+        bound = script.bindings(name, script.scope(loop))
+        kept = _list_kept(script, bound[0][1]) if len(bound) == 1 else frozenset()
         if not any(map(is_measured, node.args)) or not kept >= _PARTS:
             continue
-        statement = script.statement(loop)
-        block = script.block(statement)
-        fresh = bound[0][0] in block[: block.index(statement)]
-        end = statement.end_lineno or 0
-        read = (each for each in script.module.kinds.get(ast.Name, ()) if each.id == name)
-        later = any(each.lineno > end and script.scope(each) is scope for each in read)
-        yield Collected(name, node, fresh and later, "avg" in kept)
+        yield Collected(name, node, _is_read_after(script, loop, name), "avg" in kept)
 
 
-def _list_kept(tracer: Tracer, value: ast.expr) -> frozenset[str]:
+def _list_kept(script: Script, value: ast.expr) -> frozenset[str]:
     """The attributes that an object of the script's own class sets, or of one beside the script."""
     name = getattr(value.func, "id", "") if isinstance(value, ast.Call) else ""
-    class_ = tracer.classes.get(name) or dict(list_classes_beside(tracer.module)).get(name)
+    class_ = script.classes.get(name) or dict(list_classes_beside(script.module)).get(name)
     if class_ is None:
         return frozenset()
     nodes = (node for node in ast.walk(class_) if isinstance(node, ast.Attribute))

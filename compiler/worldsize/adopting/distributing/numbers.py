@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from worldsize.adopting.model import find_role
 from worldsize.adopting.options.flags import set_by_flag
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.roles import find_role
 from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.feeding import find_batch_size, lays_out_columns
 from worldsize.adopting.training.search import Training, is_optimizer
@@ -17,23 +16,24 @@ from worldsize.scripts.bindings import find_entry
 from worldsize.scripts.module import constant_value, keyword_argument
 
 
-def set_loader(script: Script, tracer: Tracer, parser: Parser, loader: ast.Call) -> None:
+def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
     """The batch size of a data loader, which is that of one process."""
     size = keyword_argument(loader, "batch_size") or (loader.args[1] if len(loader.args) > 1 else None)
     batches = keyword_argument(loader, "batch_sampler")
     if size is None and batches is not None:
-        size = _find_size_of_batches(script, tracer, batches)
-    for each in loader.keywords if size is None else ():
-        if each.arg is None:  # `**options`
-            mapping, _ = tracer.follow(each.value, script.scope(loader))
+        made = script.value(batches)  # the script's own sampler
+        size = find_named(script, made, "batch_size") if isinstance(made, ast.Call) else None
+    for keyword in loader.keywords if size is None else ():
+        if keyword.arg is None:  # `**options`
+            mapping, _ = script.follow(keyword.value, script.scope(loader))
             size = find_entry(mapping, "batch_size")
     if size is None:
         script.leave(loader, "no option sets the batch size here", "give `batch_size=` to the loader")
     else:
-        set_by_flag(script, tracer, parser, "batch_size", size)
+        set_by_flag(script, parser, "batch_size", size)
 
 
-def set_feed(script: Script, tracer: Tracer, parser: Parser, training: Training) -> None:
+def set_feed(script: Script, parser: Parser, training: Training) -> None:
     """The batch size of whatever feeds the loop."""
     feed, loop = training.feed, training.batch_loop
     if training.counts_steps:
@@ -41,25 +41,25 @@ def set_feed(script: Script, tracer: Tracer, parser: Parser, training: Training)
         help_ = "let an option set the steps, and divide them by the number of processes"
         script.leave(training.epoch_loop or loop, message, help_)
     if feed.kind in ("loader", "phases"):
-        set_loader(script, tracer, parser, feed.call)
+        set_loader(script, parser, feed.call)
         return
     size: ast.expr | None = None
-    if feed.kind == "columns" and (found := lays_out_columns(tracer, feed.call)) is not None:
+    if feed.kind == "columns" and (found := lays_out_columns(script, feed.call)) is not None:
         size = found[0]
     elif feed.kind == "ranges":
         size = feed.call.args[2]
-        _set_literals(script, tracer, parser, loop, size)
+        _set_literals(script, parser, loop, size)
     elif feed.kind == "beside":
-        size = find_named(tracer, feed.call, "batch_size") or _find_beside(script, feed.call)
+        size = find_named(script, feed.call, "batch_size") or _find_beside(script, feed.call)
     else:
         size = find_batch_size(script, feed, loop)
     if size is None:
         script.leave(feed.call, "no option sets the batch size here", "name it `batch_size` where it is set")
         return
-    set_by_flag(script, tracer, parser, "batch_size", size)
+    set_by_flag(script, parser, "batch_size", size)
 
 
-def _set_literals(script: Script, tracer: Tracer, parser: Parser, loop: ast.AST, size: ast.expr) -> None:
+def _set_literals(script: Script, parser: Parser, loop: ast.AST, size: ast.expr) -> None:
     """A batch size that is written out is also in the slices of the loop."""
     for node in ast.walk(loop) if isinstance(size, ast.Constant) else ():
         above = script.module.parents.get(node)
@@ -70,29 +70,23 @@ def _set_literals(script: Script, tracer: Tracer, parser: Parser, loop: ast.AST,
             and node.value == constant_value(size)
             and sliced
         ):
-            set_by_flag(script, tracer, parser, "batch_size", node)
+            set_by_flag(script, parser, "batch_size", node)
 
 
 def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
     """The batch size among the arguments of a function in a module beside the script."""
     found = find_loader_function(script.module, script.module.name_of(call.func))
-    names = [each.arg for each in found[1].args.args] if found is not None else []
+    names = [parameter.arg for parameter in found[1].args.args] if found is not None else []
     pairs = zip(names, call.args, strict=False)
     return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
 
 
-def _find_size_of_batches(script: Script, tracer: Tracer, batches: ast.expr) -> ast.expr | None:
-    """What the script's own sampler of batches gets as their size."""
-    made, _ = tracer.follow(batches, script.scope(batches))
-    return find_named(tracer, made, "batch_size") if isinstance(made, ast.Call) else None
-
-
-def find_named(tracer: Tracer, call: ast.Call, role: str) -> ast.expr | None:
+def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
     """The argument of a call that is for this, by the name of the parameter or by its own."""
-    function = tracer.function(call)
-    names = [each.arg for each in function.args.args] if function is not None else []
+    function = script.function(call)
+    names = [parameter.arg for parameter in function.args.args] if function is not None else []
     for name in names:
-        value = tracer.argument(call, function, name) if function is not None else None
+        value = script.argument(call, function, name) if function is not None else None
         if value is not None and find_role(name) == role:
             return value
     for keyword in call.keywords:
@@ -105,27 +99,25 @@ def find_named(tracer: Tracer, call: ast.Call, role: str) -> ast.expr | None:
     return None
 
 
-def set_optimizer(
-    script: Script, tracer: Tracer, parser: Parser, optimizer: ast.Call, position: int = 1
-) -> None:
+def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position: int = 1) -> None:
     """The learning rate of an optimizer."""
     rate = keyword_argument(optimizer, "lr") or keyword_argument(optimizer, "learning_rate")
     if rate is None and len(optimizer.args) > position:
         rate = optimizer.args[position]
     highest = _find_highest_rate(script)
     if highest is not None:  # this scheduler sets the rate of the optimizer
-        set_by_flag(script, tracer, parser, "learning_rate", highest)
+        set_by_flag(script, parser, "learning_rate", highest)
     elif rate is None:
         script.leave(optimizer, "no option sets the learning rate here", "give the rate to the optimizer")
     else:
-        set_by_flag(script, tracer, parser, "learning_rate", rate)
+        set_by_flag(script, parser, "learning_rate", rate)
 
 
-def set_accumulation(script: Script, tracer: Tracer, parser: Parser, given: ast.expr | None) -> None:
+def set_accumulation(script: Script, parser: Parser, given: ast.expr | None) -> None:
     """The batches of an optimizer step, where a library is told a number of them."""
-    value = tracer.follow(given, script.scope(given))[0] if given is not None else None
+    value = script.value(given) if given is not None else None
     if given is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
-        set_by_flag(script, tracer, parser, "accumulation", given)
+        set_by_flag(script, parser, "accumulation", given)
 
 
 def _find_highest_rate(script: Script) -> ast.expr | None:
@@ -137,12 +129,12 @@ def _find_highest_rate(script: Script) -> ast.expr | None:
     return None
 
 
-def leave_counted_steps(script: Script, tracer: Tracer) -> None:
+def leave_counted_steps(script: Script) -> None:
     """Schedulers that are given a number of steps, of which one process takes fewer than the original."""
     for name, word in (("OneCycleLR", "total_steps"), ("get_scheduler", "num_training_steps")):
         for call in script.module.called(name):
             steps = keyword_argument(call, word)
-            value, _ = tracer.follow(steps, script.scope(call)) if steps is not None else (None, None)
+            value, _ = script.follow(steps, script.scope(call)) if steps is not None else (None, None)
             if steps is not None and isinstance(constant_value(value), int):
                 message = (
                     f"this schedule ends after {constant_value(value)} steps; several processes take fewer"
@@ -150,12 +142,12 @@ def leave_counted_steps(script: Script, tracer: Tracer) -> None:
                 script.leave(steps, message, "count them by the loader: `epochs * len(loader)`")
 
 
-def set_epochs(script: Script, tracer: Tracer, parser: Parser, loop: ast.stmt | None) -> None:
+def set_epochs(script: Script, parser: Parser, loop: ast.stmt | None) -> None:
     """The end of a loop over epochs."""
     if isinstance(loop, ast.While):
         counted = find_counter(script, loop)
         if counted is not None and counted.is_epoch:
-            set_by_flag(script, tracer, parser, "epochs", counted.bound)
+            set_by_flag(script, parser, "epochs", counted.bound)
         return
     for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
         if (
@@ -167,9 +159,9 @@ def set_epochs(script: Script, tracer: Tracer, parser: Parser, loop: ast.stmt | 
             stop = node.args[min(1, len(node.args) - 1)]
             if len(node.args) > 1 and isinstance(stop, ast.BinOp) and isinstance(stop.op, ast.Add):
                 start = script.written(node.args[0])
-                parts = [each for each in (stop.left, stop.right) if script.written(each) != start]
+                parts = [part for part in (stop.left, stop.right) if script.written(part) != start]
                 stop = parts[0] if len(parts) == 1 else stop  # `range(start, start + n)`
-            set_by_flag(script, tracer, parser, "epochs", stop)
+            set_by_flag(script, parser, "epochs", stop)
             return
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 
 from worldsize.adopting.options.flags import add_flag, list_flags
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import find_place
+from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.search import Frame, Training
 from worldsize.scripts.bindings import Scope
@@ -18,13 +16,13 @@ VARIABLE = "AZURE_ML_OUTPUT_checkpoints"  # which Azure ML sets for an output wi
 _REASON = "the loop gets what it needs by parameters"
 
 
-def name_folder(script: Script, tracer: Tracer, training: Training, *, parser: Parser, header: Header) -> str:
+def name_folder(script: Script, training: Training, *, parser: Parser, header: Header) -> str:
     """The folder as the loop over epochs reads it; functions pass it on to a loop that reads no options."""
     loop = training.epoch_loop
     assert loop is not None
     if any(flag.role == "checkpoints" for flag in list_flags(parser)):  # what the script itself keeps there
         return name_by_variable(script, header)
-    place = find_place(script, tracer, parser, loop)
+    place = find_place(script, parser, loop)
     if place is not None:
         return add_flag(parser, "checkpoints", None, place=place)
     frames = training.frames[training.epoch_frame :]
@@ -32,14 +30,14 @@ def name_folder(script: Script, tracer: Tracer, training: Training, *, parser: P
         function = frames[number - 1].scope
         if isinstance(function, ast.Module) or function.args.vararg is not None:
             break
-        place = find_place(script, tracer, parser, outer.call)
+        place = find_place(script, parser, outer.call)
         if place is not None:
             option = add_flag(parser, "checkpoints", None, place=place)
             return _pass_on(script, frames[: number + 1], "checkpoints", option, "None")
     return name_by_variable(script, header)
 
 
-def name_epoch_inside(script: Script, tracer: Tracer, training: Training) -> str | None:
+def name_epoch_inside(script: Script, training: Training) -> str | None:
     """The number of the epoch in the function of the loop over batches, which gets it if it does not yet."""
     assert training.epoch_loop is not None
     name = name_epoch(script, training.epoch_loop)
@@ -49,7 +47,7 @@ def name_epoch_inside(script: Script, tracer: Tracer, training: Training) -> str
         if isinstance(function, ast.Module) or function.args.vararg is not None:
             return None
         values = {
-            each.arg: tracer.argument(frames[number].call, function, each.arg) for each in function.args.args
+            each.arg: script.argument(frames[number].call, function, each.arg) for each in function.args.args
         }
         taken = next((arg for arg, value in values.items() if getattr(value, "id", "") == name), None)
         if taken is None:

@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterator
 
 from worldsize.adopting.distributing.first_rank import is_own_method
-from worldsize.adopting.distributing.log_files import leave_log_files, list_log_files
-from worldsize.adopting.distributing.opening import is_opener, opens_to_write
+from worldsize.adopting.distributing.written_files import (
+    is_opener,
+    leave_log_files,
+    list_log_files,
+    opens_to_write,
+)
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import find_place
+from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.facts.library_calls import find_call
 from worldsize.scripts.module import keyword_argument
 
@@ -53,20 +55,20 @@ _READS = (
 )
 
 
-def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) -> None:
+def place_files(script: Script, parser: Parser, header: Header) -> None:
     """Write into `--output`, and read from `--data`, unless the script has options for them."""
     roles = {flag.role for flag in list_flags(parser)}
-    left_logs = leave_log_files(script, tracer, parser, placed="output" not in roles)
+    left_logs = leave_log_files(script, parser, placed="output" not in roles)
     logs = [each for _, each in list_log_files(script.module) if each not in left_logs]
-    written = _list_written(script, tracer, logs)
+    written = _list_written(script, logs)
     if written and "output" not in roles:
-        apart = _list_written(script, tracer, logs, openly=True)
-        _write_to_output(script, tracer, parser, header=header, written=written, apart=[*apart.values()])
+        apart = _list_written(script, logs, openly=True)
+        _write_to_output(script, parser, header=header, written=written, apart=[*apart.values()])
     elif "output" not in roles:
-        _set_folder_of_file(script, tracer, parser)
+        _set_folder_of_file(script, parser)
     read: dict[str, ast.expr] = {}
-    for node in _list_read(script, tracer):
-        _collect(tracer, script, node, read)
+    for node in _list_read(script):
+        _collect(script, node, read)
     left = [
         node
         for path, node in read.items()
@@ -75,24 +77,22 @@ def place_files(script: Script, tracer: Tracer, parser: Parser, header: Header) 
     if not left or "data" in roles:
         return
     first, *others = left
-    if (place := find_place(script, tracer, parser, first)) is not None:
+    if (place := find_place(script, parser, first)) is not None:
         name = add_flag(parser, "data", str(first.value), place=place)
         script.replace(first, name, None, "a job mounts its data elsewhere")
     for node in others if place is not None else left:
         script.leave(node, "this file is read from the folder of the script", "add an option for its path")
 
 
-def _list_written(
-    script: Script, tracer: Tracer, logs: list[ast.expr], *, openly: bool = False
-) -> dict[str, ast.expr]:
+def _list_written(script: Script, logs: list[ast.expr], *, openly: bool = False) -> dict[str, ast.expr]:
     """The files and folders of the text that are written; ``openly`` by what makes no folder for them."""
     written: dict[str, ast.expr] = {}
     for node in (*_list_targets(script, openly=openly), *logs):
-        _collect(tracer, script, node, written)
+        _collect(script, node, written)
     return written
 
 
-def _list_read(script: Script, tracer: Tracer) -> Iterator[ast.expr]:
+def _list_read(script: Script) -> Iterator[ast.expr]:
     """What calls that read rows get as their path, also ``load_dataset("csv", data_files={"train": …})``."""
     for call in script.module.called(*_READS):
         yield from call.args[:1]
@@ -100,7 +100,7 @@ def _list_read(script: Script, tracer: Tracer) -> Iterator[ast.expr]:
         given = keyword_argument(call, "data_files") or keyword_argument(call, "data_dir")
         if given is None:
             continue
-        files, _ = tracer.follow(given, script.scope(call))
+        files, _ = script.follow(given, script.scope(call))
         parts = files.values if isinstance(files, ast.Dict) else getattr(files, "elts", [given])
         yield from parts
 
@@ -133,20 +133,20 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
             yield call.args[position]
 
 
-def _set_folder_of_file(script: Script, tracer: Tracer, parser: Parser) -> None:
+def _set_folder_of_file(script: Script, parser: Parser) -> None:
     """Let `--output` replace the folder that a configuration file names."""
     for node in _list_targets(script):
-        value, scope = tracer.follow(node, script.scope(node))
+        value, scope = script.follow(node, script.scope(node))
         is_folder = False
         while (inner := _find_start(script, value)) is not None:
             is_folder = True
-            value, scope = tracer.follow(inner, scope)
-        if is_folder and set_in_file(script, tracer, parser, "output", value):
+            value, scope = script.follow(inner, scope)
+        if is_folder and set_in_file(script, parser, "output", value):
             return
 
 
-def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
-    value, scope = tracer.follow(node, script.scope(node))
+def _collect(script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
+    value, scope = script.follow(node, script.scope(node))
     whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
     seen: set[ast.expr] = set()  # `path = path + name`
     while (inner := _find_start(script, value)) is not None:
@@ -155,7 +155,7 @@ def _collect(tracer: Tracer, script: Script, node: ast.expr, found: dict[str, as
         seen.add(value)
         joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
         whole = (whole or value) if joins else None
-        value, scope = tracer.follow(inner, scope)
+        value, scope = script.follow(inner, scope)
         whole = whole if value is inner else None
     path = _read_start(value)
     value = whole or value
@@ -190,23 +190,23 @@ def _read_start(value: ast.expr) -> str | None:
 
 
 def _write_to_output(
-    script: Script, tracer: Tracer, parser: Parser, *, header: Header, written: dict[str, ast.expr],
+    script: Script, parser: Parser, *, header: Header, written: dict[str, ast.expr],
     apart: list[ast.expr],
 ) -> None:  # fmt: skip
     """Also where a file is read again."""
     nodes = _list_same(script, [node for node in written.values() if not isinstance(node, ast.Constant)])
     nodes += [
         node
-        for node in script.module.kinds.get(ast.Constant, ())
+        for node in script.nodes(ast.Constant)
         if isinstance(node.value, str) and node.value in written and _is_path(script, node)
     ]
-    folders = [each for each in _list_folders(nodes) if each not in written]
+    folders = [folder for folder in _list_folders(nodes) if folder not in written]
     made = _list_made(script, folders)
     nodes += [node for node in made if node not in nodes]
     options = [node for node in nodes if _is_option(script, parser, node)]
-    places = {node: find_place(script, tracer, parser, node) for node in nodes if node not in options}
+    places = {node: find_place(script, parser, node) for node in nodes if node not in options}
     hidden = [node for node, place in places.items() if place is None]
-    function = _find_writer(script, tracer, parser, hidden)
+    function = _find_writer(script, parser, hidden)
     if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
@@ -219,11 +219,11 @@ def _write_to_output(
             text = f"os.path.join({add_flag(parser, 'output', '.', place=place)}, {script.written(node)})"
             script.replace(node, text, "WS953", _REASON)
     if function is not None:
-        _pass_folder(script, tracer, parser, function, hidden)
+        _pass_folder(script, parser, function, hidden)
     known = {_clean(str(node.value)) for node in made} | written.keys()
-    missing = [each for each in _list_folders(apart) if each not in known]
-    within = [f'os.path.join({name}, "{each}")' for each in missing] or [name]
-    parser.then += [f"os.makedirs({each}, exist_ok=True)" for each in within]
+    missing = [folder for folder in _list_folders(apart) if folder not in known]
+    within = [f'os.path.join({name}, "{folder}")' for folder in missing] or [name]
+    parser.then += [f"os.makedirs({folder}, exist_ok=True)" for folder in within]
     if parser.function is not None:
         parser.then += list(_join_parameters(parser.function, options, name))
 
@@ -235,10 +235,10 @@ def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
     alike = [
         node
         for kind in kinds
-        for node in script.module.kinds.get(kind, ())
+        for node in script.nodes(kind)
         if _is_path(script, node) and script.written(node) in texts
     ]
-    return [*made, *(each for each in alike if isinstance(each, ast.expr) and each not in made)]
+    return [*made, *(inner for inner in alike if isinstance(inner, ast.expr) and inner not in made)]
 
 
 def _list_folders(nodes: list[ast.expr]) -> list[str]:
@@ -287,9 +287,7 @@ def _is_path(script: Script, node: ast.AST) -> bool:
     return isinstance(above, ast.Call | ast.keyword | ast.Assign | ast.AnnAssign | ast.arguments)
 
 
-def _find_writer(
-    script: Script, tracer: Tracer, parser: Parser, nodes: list[ast.expr]
-) -> ast.FunctionDef | None:
+def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.FunctionDef | None:
     """The function in which all of these are, if each of its calls can pass the folder on."""
     functions = {script.scope(node) for node in nodes}
     function = next(iter(functions)) if len(functions) == 1 else None
@@ -298,17 +296,15 @@ def _find_writer(
     ):
         return None
     calls = [call for _, call in script.module.callers.get(function.name, ())]
-    uses = [node for node in script.module.kinds.get(ast.Name, ()) if node.id == function.name]
+    uses = [node for node in script.nodes(ast.Name) if node.id == function.name]
     more = function.args.vararg or function.args.kwarg or function.args.kwonlyargs
-    known = all(call.args and find_place(script, tracer, parser, call) for call in calls)
+    known = all(call.args and find_place(script, parser, call) for call in calls)
     return (
         function if calls and known and len(uses) == len(calls) and function.args.args and not more else None
     )
 
 
-def _pass_folder(
-    script: Script, tracer: Tracer, parser: Parser, function: ast.FunctionDef, nodes: list[ast.expr]
-) -> None:
+def _pass_folder(script: Script, parser: Parser, function: ast.FunctionDef, nodes: list[ast.expr]) -> None:
     """Give a function the folder as a parameter: ``def save(state, filename="x.pt", folder=".")``."""
     folder, parts = script.new_name("folder"), function.args
     script.insert_behind(
@@ -316,7 +312,7 @@ def _pass_folder(
     )
     for _, call in script.module.callers[function.name]:
         last = max((*call.args, *call.keywords), key=script.end)
-        name = add_flag(parser, "output", ".", place=find_place(script, tracer, parser, call))
+        name = add_flag(parser, "output", ".", place=find_place(script, parser, call))
         script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
     for node in nodes:
         if node not in parts.defaults:

@@ -20,20 +20,18 @@ from worldsize.adopting.distributing.randomness import (
 )
 from worldsize.adopting.distributing.resuming import resume_from_checkpoints
 from worldsize.adopting.distributing.rows import divide_rows
-from worldsize.adopting.distributing.savers_beside import leave_paths_beside
 from worldsize.adopting.distributing.wrapping import WRAP, Wrapped, wrap_model, write_wrap
+from worldsize.adopting.distributing.written_files import leave_paths_beside
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
-from worldsize.adopting.source.beside import list_imported_beside
 from worldsize.adopting.source.header import Header, start_header, write_header
-from worldsize.adopting.source.reading import list_modules_beside, read_beside
+from worldsize.adopting.source.reading import list_imported_beside, list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
 from worldsize.scripts.bindings import Scope
-from worldsize.scripts.module import constant_value, keyword_argument, variable_writes
+from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
 
 
 def adopt_plain(script: Script, *, random: bool) -> Parser:
@@ -45,8 +43,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     refuse_several_gpus(script)
     refuse_sparse(script)
     refuse_savers(script)
-    tracer = Tracer(script)
-    training = find_training(script, tracer)
+    training = find_training(script)
     header = start_header(script)
     header.imports |= dict.fromkeys(("import os", "import torch", f"from torch.nn.parallel import {WRAP}"))
     parser = find_parser(script)
@@ -57,28 +54,30 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
             training.model, "this script trains on the processor: nothing moves this model to a GPU", help_
         )
     downloads = wait_for_downloads(script, header)
-    wrapped = wrap_model(script, tracer, training)
+    wrapped = wrap_model(script, training)
     sync_once(script, training, wrapped)
-    divide_rows(script, tracer, training, header, parser)
+    divide_rows(script, training, header, parser)
     use_own_gpu(script, header, parser)
-    set_feed(script, tracer, parser, training)
-    set_optimizer(script, tracer, parser, training.optimizer)
+    _use_numbered_gpu(script, header)
+    _drop_data_parallel(script)
+    set_feed(script, parser, training)
+    set_optimizer(script, parser, training.optimizer)
     if training.epoch_loop is not None or training.feed.kind != "draws":
-        set_epochs(script, tracer, parser, training.epoch_loop)
-    leave_counted_steps(script, tracer)
-    place_files(script, tracer, parser, header)
+        set_epochs(script, parser, training.epoch_loop)
+    leave_counted_steps(script)
+    place_files(script, parser, header)
     leave_paths_beside(script)
-    reduce_metrics(script, tracer, training, header)
-    add_up_sums(script, tracer, training, header)
-    resume_from_checkpoints(script, tracer, training, wrapped, parser=parser, header=header)
+    reduce_metrics(script, training, header)
+    add_up_sums(script, training, header)
+    resume_from_checkpoints(script, training, wrapped, parser=parser, header=header)
     write_wrap(script, wrapped)
     agree_on_random_numbers(script, header, by_place=training.feed.kind in ("ranges", "columns"))
     if training.feed.kind == "draws":
         draw_rows_apart(script, header, wrapped, training.feed.libraries)
     else:
         random = random and training.feed.kind != "ranges"  # whose order all processes draw alike
-        draw_apart(script, tracer, header, wrapped, parser, random=random)
-        draw_samples_apart(script, tracer, header, wrapped, parser)
+        draw_apart(script, header, wrapped, parser, random=random)
+        draw_samples_apart(script, header, wrapped, parser)
     chain = [frame.scope for frame in training.frames]
     act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
     load_everywhere(script)
@@ -97,20 +96,17 @@ def _leave_norm(script: Script) -> None:
         "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
         " and is slower: write it under `if torch.cuda.is_available():`"
     )
-    takes = "takes the mean of the rows of one process"
-    own = next((call for name, call in script.module.calls if _is_norm(name)), None)
-    if own is not None:
-        script.leave(own, f"batch normalization {takes}", help_)
-        return
-    for module, statement in list_imported_beside(script.module):
-        if any(_is_norm(name) for name, _ in module.calls):
-            path = Path(module.source.path).name
-            script.leave(statement, f"the batch normalization in `{path}` {takes}", help_)
-            return
-
-
-def _is_norm(name: str) -> bool:
-    return name.rpartition(".")[2].startswith("BatchNorm")
+    places: list[tuple[Module, ast.AST | None]] = [
+        (script.module, None),
+        *list_imported_beside(script.module),
+    ]
+    for module, statement in places:
+        for name, call in module.calls:
+            if name.rpartition(".")[2].startswith("BatchNorm"):
+                where = f"the batch normalization in `{Path(module.source.path).name}`"
+                what = "batch normalization" if statement is None else where
+                script.leave(statement or call, f"{what} takes the mean of the rows of one process", help_)
+                return
 
 
 _REASON = "gradients travel once an optimizer step, as with `no_sync`"
@@ -129,19 +125,16 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
     for node in ast.walk(loop):
         if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
             continue
-        steps = any(_steps_optimizer(script, training, inner) for inner in ast.walk(node))
+        calls = (
+            inner for inner in ast.walk(node) if getattr(getattr(inner, "func", None), "attr", "") == "step"
+        )
+        owners = [script.written(find_owner(call)) for call in calls if isinstance(call, ast.Call)]
+        steps = script.written(training.optimizer_name) in owners  # and not only a scheduler
         counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
         known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
         if steps and counts and known and "\n" not in script.written(node.test):
             _sync_when(script, loop, wrapped, script.written(node.test))
             return
-
-
-def _steps_optimizer(script: Script, training: Training, node: ast.AST) -> bool:
-    """Whether a call steps the optimizer, and not only a scheduler."""
-    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "step":
-        return False
-    return script.written(find_owner(node)) == script.written(training.optimizer_name)
 
 
 def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
@@ -160,7 +153,7 @@ def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
     if isinstance(counted, ast.Call) and is_range and len(counted.args) == 1:
         last = script.written(counted.args[0])
         simple = isinstance(counted.args[0], ast.Name | ast.Attribute)
-        if simple and inner.target.id != "_" and is_under(script, inner, training.batch_loop):
+        if simple and inner.target.id != "_" and script.is_under(inner, training.batch_loop):
             _sync_when(script, inner, wrapped, f"{inner.target.id} == {last} - 1")
 
 
@@ -178,7 +171,7 @@ _DEVICE_REASON = "each process uses the GPU of its local rank, which `set_device
 
 def refuse_several_gpus(script: Script) -> None:
     """Refuse a script that spreads one model over GPUs itself."""
-    for node in script.module.kinds.get(ast.Constant, ()):
+    for node in script.nodes(ast.Constant):
         if isinstance(node.value, str) and re.fullmatch(r"cuda:[1-9]", node.value):
             help_ = "train on one GPU first: each process gets its own"
             raise script.refuse(node, f"this script uses several GPUs itself: `{node.value}`", help_)
@@ -186,7 +179,7 @@ def refuse_several_gpus(script: Script) -> None:
 
 def may_use_gpu(script: Script, parser: Parser) -> bool:
     """Whether the script, or a module beside it, names a GPU; else it trains on the processor."""
-    if any(each.name in ("device", "accelerator") for each in parser.options.declared):
+    if any(option.name in ("device", "accelerator") for option in parser.options.declared):
         return True
     beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
     modules = [script.module, *(each for each in beside if each is not None)]
@@ -205,19 +198,17 @@ def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:
             script.replace(call.args[0], "", "WS905", _DEVICE_REASON)
         elif name.endswith("cuda.set_device") and call.args:
             script.replace(call.args[0], header.names.local_rank, "WS905", _DEVICE_REASON)
-        elif name == "torch.device" and [constant_value(each) for each in call.args] == ["cuda", 0]:
+        elif name == "torch.device" and [constant_value(argument) for argument in call.args] == ["cuda", 0]:
             script.replace(call.args[1], header.names.local_rank, "WS905", _DEVICE_REASON)
     for variable, _, statement in variable_writes(module):
         if variable == "CUDA_VISIBLE_DEVICES":
             script.delete(statement, "WS905", "every process would see the same GPU")
-    _use_numbered_gpu(script, header)
     _set_option(script, header, parser)
-    _drop_data_parallel(script)
 
 
 def _use_numbered_gpu(script: Script, header: Header) -> None:
     """``gpu_id = 0`` of a script."""
-    for node in script.module.kinds.get(ast.Assign, ()):
+    for node in script.nodes(ast.Assign):
         name = getattr(node.targets[0], "id", "")
         if _NUMBER.fullmatch(name) and type(constant_value(node.value)) is int:
             script.replace(node.value, header.names.local_rank, "WS905", _DEVICE_REASON)
@@ -229,19 +220,19 @@ def _set_option(script: Script, header: Header, parser: Parser) -> None:
     Raises:
         AdoptError: Where its value is kept cannot be told.
     """
-    for each in parser.options.declared:
-        if not _NUMBER.fullmatch(each.name) or not isinstance(each.flag.default, int | None):
+    for option in parser.options.declared:
+        if not _NUMBER.fullmatch(option.name) or not isinstance(option.flag.default, int | None):
             continue
-        if isinstance(each.node, ast.Call) and keyword_argument(each.node, "action") is not None:
+        if isinstance(option.node, ast.Call) and keyword_argument(option.node, "action") is not None:
             continue  # `--gpu` alone: whether there is one
-        value = parser.place.format(each.name)
+        value = parser.place.format(option.name)
         if parser.function is not None or parser.name:
             line = f"    {value} = {header.names.local_rank}  # each process uses the GPU of its local rank"
             parser.then += ["if torch.cuda.is_available():", line]
-        elif each.flag.type == "int":
+        elif option.flag.type == "int":
             help_ = "keep what is parsed in a variable, `args = parser.parse_args()`"
-            message = f"`{each.flag.option}` names a GPU, and every process would take the same"
-            raise script.refuse(each.node, message, help_)
+            message = f"`{option.flag.option}` names a GPU, and every process would take the same"
+            raise script.refuse(option.node, message, help_)
 
 
 def _drop_data_parallel(script: Script) -> None:
@@ -259,7 +250,7 @@ def _drop_data_parallel(script: Script) -> None:
             if isinstance(statement, ast.Assign):
                 names.add(script.written(statement.targets[0]))
             script.replace(call, model, "WS915", reason)
-    for node in script.module.kinds.get(ast.Attribute, ()) if names else ():
+    for node in script.nodes(ast.Attribute) if names else ():
         if node.attr == "module" and script.written(node.value) in names:
             script.replace(node, script.written(node.value), "WS915", reason)
 
@@ -309,7 +300,7 @@ _LOSS_REASON = "the gradients are averaged, and this loss is a sum over the rows
 _DEPTH = 10
 
 
-def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Header) -> None:
+def add_up_sums(script: Script, training: Training, header: Header) -> None:
     """Multiply a loss that is a sum over rows by the number of processes.
 
     Raises:
@@ -317,10 +308,10 @@ def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Head
     """
     assert isinstance(training.backward.func, ast.Attribute)
     loss = training.backward.func.value
-    scaled = isinstance(loss, ast.Call) and script.module.name_of(loss.func).endswith("scale")
+    scaled = script.called_name(loss).endswith("scale")
     if isinstance(loss, ast.Call) and scaled and loss.args:
         loss = loss.args[0]
-    kinds = _judge(script, tracer, loss, script.scope(loss), _DEPTH)
+    kinds = _judge(script, loss, script.scope(loss), _DEPTH)
     if "sum" not in kinds and kinds != {"added"}:
         return
     if "mean" in kinds:
@@ -335,44 +326,38 @@ def add_up_sums(script: Script, tracer: Tracer, training: Training, header: Head
         script.leave(loss, message, 'take the mean, `reduction="mean"`, and find its learning rate')
 
 
-def _judge(script: Script, tracer: Tracer, node: ast.expr, scope: Scope, depth: int) -> set[str]:
+def _judge(script: Script, node: ast.expr, scope: Scope, depth: int) -> set[str]:
     """How the parts of a loss are reduced: `sum`, `added` by a call of `sum`, `mean`, or `other`."""
     if not depth or isinstance(node, ast.Constant):
         return set()
     if isinstance(node, ast.UnaryOp):
-        return _judge(script, tracer, node.operand, scope, depth - 1)
+        return _judge(script, node.operand, scope, depth - 1)
     if isinstance(node, ast.BinOp):
-        if isinstance(node.op, ast.Div) and not _is_number(tracer, node.right, scope):
+        if isinstance(node.op, ast.Div) and not _is_number(script, node.right, scope):
             return {"mean"}
-        left = _judge(script, tracer, node.left, scope, depth - 1)
-        return left | (
-            set() if isinstance(node.op, ast.Div) else _judge_factor(script, tracer, node, scope, depth)
-        )
+        kinds = _judge(script, node.left, scope, depth - 1)
+        right = set() if isinstance(node.op, ast.Div) else _judge(script, node.right, scope, depth - 1)
+        # The weight of a product is not a loss.
+        return kinds | (right - {"other"} if isinstance(node.op, ast.Mult) else right)
     if isinstance(node, ast.Call):
-        return _judge_call(script, tracer, node, depth)
-    value, where = tracer.follow(node, scope, 1)
-    return {"other"} if value is node else _judge(script, tracer, value, where, depth - 1)
+        return _judge_call(script, node, depth)
+    value, where = script.follow(node, scope, 1)
+    return {"other"} if value is node else _judge(script, value, where, depth - 1)
 
 
-def _judge_factor(script: Script, tracer: Tracer, node: ast.BinOp, scope: Scope, depth: int) -> set[str]:
-    """The second part of a sum or a product; the weight of a product is no loss."""
-    kinds = _judge(script, tracer, node.right, scope, depth - 1)
-    return kinds - {"other"} if isinstance(node.op, ast.Mult) else kinds
-
-
-def _is_number(tracer: Tracer, node: ast.expr, scope: Scope) -> bool:
-    value, _ = tracer.follow(node, scope)
+def _is_number(script: Script, node: ast.expr, scope: Scope) -> bool:
+    value, _ = script.follow(node, scope)
     name = getattr(node, "id", getattr(node, "attr", ""))
     return isinstance(value, ast.Constant) or "accum" in name.lower()
 
 
-def _judge_call(script: Script, tracer: Tracer, call: ast.Call, depth: int) -> set[str]:
+def _judge_call(script: Script, call: ast.Call, depth: int) -> set[str]:
     name = script.module.name_of(call.func)
     last = name.rpartition(".")[2]
-    function = tracer.function(call)
+    function = script.function(call)
     if function is not None and function.name != "__init__":
-        values = tracer.returns(function)
-        return _judge(script, tracer, values[-1], function, depth - 1) if values else {"other"}
+        values = script.returns(function)
+        return _judge(script, values[-1], function, depth - 1) if values else {"other"}
     if last == "sum":
         whole = len(call.args) + len(call.keywords) == int(name == "torch.sum")
         return {"added"} if whole and "parameters" not in ast.unparse(call) else {"other"}
@@ -380,7 +365,7 @@ def _judge_call(script: Script, tracer: Tracer, call: ast.Call, depth: int) -> s
         return {"mean"}
     made: ast.expr = call
     if isinstance(call.func, ast.Name | ast.Attribute):
-        followed, _ = tracer.follow(call.func, script.scope(call))
+        followed, _ = script.follow(call.func, script.scope(call))
         made = followed if isinstance(followed, ast.Call) else call
     if isinstance(made, ast.Call):
         return {_read_reduction(made, script.module.name_of(made.func))}

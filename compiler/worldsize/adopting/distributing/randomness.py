@@ -6,13 +6,11 @@ import ast
 
 from worldsize.adopting.distributing.group import find_main
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.options.parsers import Parser, find_option
-from worldsize.adopting.options.reaching import find_read
-from worldsize.adopting.options.roles import find_role
+from worldsize.adopting.model import find_role
+from worldsize.adopting.options.parsers import Parser, find_option, find_read
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
-from worldsize.adopting.training.samples import list_sample_draws
+from worldsize.adopting.training.profile import list_sample_draws
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")
@@ -35,7 +33,7 @@ def agree_on_random_numbers(
     loose = [
         call
         for call in script.module.called(*makes)
-        if not any(keyword_argument(call, each) for each in ("random_state", "generator", "seed"))
+        if not any(keyword_argument(call, name) for name in ("random_state", "generator", "seed"))
         and (of_torch or script.module.name_of(call.func).endswith(_OF_NUMPY))
     ]
     if not loose:
@@ -54,9 +52,7 @@ def agree_on_random_numbers(
             header.constants.append(line.replace("np." if module == "numpy" else "random.", f"{alias}.", 1))
 
 
-def draw_apart(
-    script: Script, tracer: Tracer, header: Header, wrapped: Wrapped, parser: Parser, *, random: bool
-) -> None:
+def draw_apart(script: Script, header: Header, wrapped: Wrapped, parser: Parser, *, random: bool) -> None:
     """Give each process random numbers of its own once the weights are made, where dropout draws them."""
     if not random or find_main(script) is wrapped.anchor:
         return
@@ -64,7 +60,7 @@ def draw_apart(
         seed = call.args[0] if call.args else None
         if seed is None:
             continue
-        text = _name_seed(script, tracer, parser, wrapped, seed)
+        text = _name_seed(script, parser, wrapped, seed)
         if text is None and find_option(parser, seed) is not None:
             text = "torch.initial_seed()"  # what the option has set
         if text is not None:
@@ -73,9 +69,7 @@ def draw_apart(
         return
 
 
-def draw_samples_apart(
-    script: Script, tracer: Tracer, header: Header, wrapped: Wrapped, parser: Parser
-) -> None:
+def draw_samples_apart(script: Script, header: Header, wrapped: Wrapped, parser: Parser) -> None:
     """Give each process numbers of its own from `random` and NumPy, where samples are changed by them.
 
     Workers of a loader draw apart already: PyTorch seeds them by its own random numbers.
@@ -86,7 +80,7 @@ def draw_samples_apart(
         made = next((call for call in script.module.called(f"{library}.seed") if call.args), None)
         if not own or made is None:
             continue
-        seed = _name_seed(script, tracer, parser, wrapped, made.args[0])
+        seed = _name_seed(script, parser, wrapped, made.args[0])
         if seed is None or _draws_later(script, library, own, wrapped.anchor):
             message = f"`{script.written(own[0].func)}` changes the samples of all processes alike"
             help_ = f"add `{header.names.rank}` to the seed behind what all have to draw alike"
@@ -107,25 +101,23 @@ def _draws_later(script: Script, library: str, own: list[ast.Call], anchor: ast.
     return any(script.scope(call) not in scopes or call.lineno > anchor.lineno for call in others)
 
 
-def _name_seed(
-    script: Script, tracer: Tracer, parser: Parser, wrapped: Wrapped, seed: ast.expr
-) -> str | None:
+def _name_seed(script: Script, parser: Parser, wrapped: Wrapped, seed: ast.expr) -> str | None:
     """A seed as it is written where the model is made; None where it has no name there."""
     if (option := find_option(parser, seed)) is not None and script.scope(seed) is not wrapped.scope:
         sure = option.flag.type == "int" and option.flag.default is not None
-        return find_read(script, tracer, parser, wrapped.anchor, option.name) if sure else None
-    value, _ = tracer.follow(seed, script.scope(seed))
+        return find_read(script, parser, wrapped.anchor, option.name) if sure else None
+    value = script.value(seed)
     text = script.written(seed) if script.scope(seed) in (wrapped.scope, script.module.tree) else None
     if isinstance(constant_value(value), int) and (not isinstance(seed, ast.Name) or text is None):
         return str(constant_value(value))
     return text
 
 
-def find_seed(script: Script, tracer: Tracer, parser: Parser, node: ast.expr) -> str | None:
+def find_seed(script: Script, parser: Parser, node: ast.expr) -> str | None:
     """The script's option for its seed, or the constant that it seeds with, as both are written at a node."""
-    for each in parser.options.declared:
-        if each.flag.role == "seed" and each.flag.type == "int" and each.flag.default is not None:
-            return find_read(script, tracer, parser, node, each.name)
+    for option in parser.options.declared:
+        if option.flag.role == "seed" and option.flag.type == "int" and option.flag.default is not None:
+            return find_read(script, parser, node, option.name)
     for call in script.module.called(*_SEEDS):
         seed = call.args[0] if call.args else None
         if isinstance(seed, ast.Name) and find_role(seed.id) == "seed":

@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost, list_made
-from worldsize.adopting.distributing.opening import mode_of_opened
 from worldsize.adopting.distributing.passing import VARIABLE, name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
+from worldsize.adopting.distributing.written_files import mode_of_opened
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer, is_under
+from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
@@ -31,16 +31,16 @@ _REASON = "a job that is interrupted goes on from its last epoch"
 
 
 def resume_from_checkpoints(
-    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped, *, parser: Parser, header: Header
+    script: Script, training: Training, wrapped: Wrapped, *, parser: Parser, header: Header
 ) -> None:
     """Add `--checkpoints`, where everything that has to be saved can be named beside the loop over epochs."""
     loop = training.epoch_loop
     if loop is None:
         script.leave(training.batch_loop, "no checkpoints: there is no loop over epochs")
         return
-    if resumes_itself(script, tracer, parser):
+    if resumes_itself(script, parser):
         return
-    parts = _list_parts(script, tracer, training, wrapped)
+    parts = _list_parts(script, training, wrapped)
     known = isinstance(loop, ast.While) or find_range(loop) is not None
     if not known or parts is None:
         help_ = "save and load them beside this loop, and name the folder by an option"
@@ -50,15 +50,15 @@ def resume_from_checkpoints(
     extra = list_kept(script, loop)
     lists = list_collections(script, loop)
     extra |= {name: name for name in lists}
-    objects = list_objects(script, tracer, loop)
+    objects = list_objects(script, loop)
     helpers = [each.name for each in objects if each.is_plain]
     _leave_lost(script, loop, extra, [each.name for each in objects if not each.is_plain])
-    folder = name_folder(script, tracer, training, parser=parser, header=header)
+    folder = name_folder(script, training, parser=parser, header=header)
     header.imports["import os"] = None
-    start, latest, state = (script.new_name(each) for each in ("start_epoch", "latest", "state"))
+    start, latest, state = (script.new_name(word) for word in ("start_epoch", "latest", "state"))
     if isinstance(loop, ast.While):
         extra[name_epoch(script, loop)] = name_epoch(script, loop)
-    optional = _list_optional(script, tracer, loop, parts)
+    optional = _list_optional(script, loop, parts)
     load = [
         f'{latest} = os.path.join({folder}, "latest.pt") if {folder} else ""',
         f"if os.path.exists({latest}):  # the run before this one was interrupted",
@@ -107,12 +107,12 @@ def _leave_lost(script: Script, loop: EpochLoop, saved: Collection[str], objects
 def _list_unset(script: Script, loop: EpochLoop) -> dict[str, ast.Name]:
     """Names that are read behind a loop and set nowhere but in it, each with the first such place."""
     scope, end = script.scope(loop), script.end(loop)
-    own = [each for each in script.module.kinds.get(ast.Name, ()) if script.scope(each) is scope]
+    own = [each for each in script.nodes(ast.Name) if script.scope(each) is scope]
     inside = {
         each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
     }
     elsewhere = {
-        each.id for each in own if isinstance(each.ctx, ast.Store) and not is_under(script, each, loop)
+        each.id for each in own if isinstance(each.ctx, ast.Store) and not script.is_under(each, loop)
     }
     for node in ast.walk(scope):  # parameters, and what is of the file
         elsewhere |= {node.arg} if isinstance(node, ast.arg) else {*getattr(node, "names", ())}
@@ -128,10 +128,10 @@ def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[st
     return [f"    if {name} is not None:", f"    {line}"] if name in optional else [line]
 
 
-def _list_optional(script: Script, tracer: Tracer, loop: EpochLoop, parts: Mapping[str, str]) -> set[str]:
+def _list_optional(script: Script, loop: EpochLoop, parts: Mapping[str, str]) -> set[str]:
     """Those that are made on a condition: ``scaler = GradScaler() if args.amp else None``."""
     bound = {
-        name: tracer.bindings(name, script.scope(loop)) or tracer.bindings(name, script.module.tree)
+        name: script.bindings(name, script.scope(loop)) or script.bindings(name, script.module.tree)
         for name in parts.values()
     }
     return {
@@ -179,9 +179,7 @@ def find_range(loop: ast.For) -> ast.Call | None:
     return None
 
 
-def _list_parts(
-    script: Script, tracer: Tracer, training: Training, wrapped: Wrapped
-) -> dict[str, str] | None:
+def _list_parts(script: Script, training: Training, wrapped: Wrapped) -> dict[str, str] | None:
     """What has a state, with its name beside the loop over epochs."""
     frames, high = training.frames, training.epoch_frame
     scope = frames[high].scope
@@ -190,39 +188,41 @@ def _list_parts(
     scopes = {frame.scope: number for number, frame in reversed(list(enumerate(frames)))}
     for _, call in script.module.callers.get("step", ()):
         number = scopes.get(script.scope(call))
-        if number is None or not isinstance(call.func, ast.Attribute) or not _has_state(script, tracer, call):
+        if number is None or not isinstance(call.func, ast.Attribute) or not _has_state(script, call):
             continue
-        if number > high or _may_be_missing(script, tracer, training, call):
+        if number > high or _may_be_missing(script, training, call):
             return None
         owners = [call.func.value]
         if call.args and "scal" in ast.unparse(call.func.value).lower():
             owners.append(call.args[0])
         for owner in owners:
-            name = lift_name(script, tracer, training, owner, (number, high))
+            name = lift_name(script, training, owner, (number, high))
             if name is None:
                 return None
-            parts.setdefault(_key(script.written(owner), training, script), name)
+            last, *_ = reversed(script.written(owner).split("."))
+            is_optimizer_ = script.written(owner) == script.written(training.optimizer_name)
+            parts.setdefault("optimizer" if is_optimizer_ else last, name)
     parts |= {name: name for name in _list_copies(script, scope, training)}
     return parts if "model" in parts and "optimizer" in parts else None
 
 
-def _has_state(script: Script, tracer: Tracer, call: ast.Call) -> bool:
+def _has_state(script: Script, call: ast.Call) -> bool:
     """Whether what is stepped is an optimizer, a scheduler or a scaler, and not a profiler or a game."""
     assert isinstance(call.func, ast.Attribute)
     owner = call.func.value
-    value, _ = tracer.follow(owner, script.scope(call))
-    made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
+    value, _ = script.follow(owner, script.scope(call))
+    made = script.called_name(value)
     known = isinstance(value, ast.Call) and is_optimizer(script, value)
     return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
 
 
-def _may_be_missing(script: Script, tracer: Tracer, training: Training, call: ast.Call) -> bool:
+def _may_be_missing(script: Script, training: Training, call: ast.Call) -> bool:
     """Whether what is stepped is made under a condition, and is `None` or no name otherwise."""
     assert isinstance(call.func, ast.Attribute)
     owner, scope = call.func.value, script.scope(call)
     if not isinstance(owner, ast.Name):
         return False
-    bound = tracer.bindings(owner.id, scope) or tracer.bindings(owner.id, script.module.tree)
+    bound = script.bindings(owner.id, scope) or script.bindings(owner.id, script.module.tree)
     if len(bound) == 1 and training.epoch_loop is not None:
         above = script.module.parents.get(bound[0][0])
         around = {each for each, _ in script.module.ancestors(training.epoch_loop)}
@@ -240,14 +240,9 @@ def _list_copies(script: Script, scope: Scope, training: Training) -> list[str]:
         if isinstance(statement := script.module.parents.get(call), ast.Assign)
         if isinstance(statement.targets[0], ast.Name)
         and script.scope(statement) is scope
-        and any(script.written(each) == model for each in call.args[:1])
+        and any(script.written(argument) == model for argument in call.args[:1])
         and statement.targets[0].id in read
     ]
-
-
-def _key(owner: str, training: Training, script: Script) -> str:
-    last = owner.rpartition(".")[2]
-    return "optimizer" if owner == script.written(training.optimizer_name) else last
 
 
 def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Scope) -> str | None:
@@ -269,15 +264,15 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
 def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
     """Where files are opened with "w" for the whole loop: what the first run wrote is lost."""
     before = list_before(script, loop)
-    closed = {ast.unparse(each) for each in before if isinstance(each, ast.Expr)}
+    closed = {ast.unparse(statement) for statement in before if isinstance(statement, ast.Expr)}
     opening = [
-        each.value
-        for each in before
-        if isinstance(each, ast.Assign) and f"{ast.unparse(each.targets[0])}.close()" not in closed
+        statement.value
+        for statement in before
+        if isinstance(statement, ast.Assign) and f"{ast.unparse(statement.targets[0])}.close()" not in closed
     ]
     around = [above for above, _ in script.module.ancestors(loop) if isinstance(above, ast.With)]
     opening += [item.context_expr for block in around for item in block.items]
-    return [each for each in opening if "w" in mode_of_opened(each)]
+    return [node for node in opening if "w" in mode_of_opened(node)]
 
 
 def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
@@ -301,30 +296,26 @@ _DEPTH = 4
 _BLOCKS = ("body", "orelse", "finalbody")
 
 
-def resumes_itself(script: Script, tracer: Tracer, parser: Parser) -> bool:
+def resumes_itself(script: Script, parser: Parser) -> bool:
     """Whether the script loads the state of an optimizer; reports a folder that a job does not keep."""
-    asked = _Asked(script, tracer, parser)
+    asked = _Asked(script, parser)
     for call in script.module.called("load_state_dict"):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
         if owner is None or "optim" not in ast.unparse(owner).lower() or asked.waits(call):
             continue
-        if not has_folder(parser) and VARIABLE not in script.module.text:
+        has_folder = any(flag.role == "checkpoints" for flag in list_flags(parser))
+        if not has_folder and VARIABLE not in script.module.text:
             message = "no checkpoints: the script loads its own here, which a job that resumes does not find"
             script.leave(call, message, "save and load them in the folder of an option `--checkpoint-dir`")
         return True
     return False
 
 
-def has_folder(parser: Parser) -> bool:
-    """Whether an option of the script names the folder of its checkpoints."""
-    return any(flag.role == "checkpoints" for flag in list_flags(parser))
-
-
 class _Asked:
     """What runs only with an option, as in ``if args.resume:``, that a job does not get."""
 
-    def __init__(self, script: Script, tracer: Tracer, parser: Parser) -> None:
-        self._script, self._tracer, self._parser = script, tracer, parser
+    def __init__(self, script: Script, parser: Parser) -> None:
+        self._script, self._parser = script, parser
         self._given = {flag.option for flag in list_flags(parser) if flag.role == "checkpoints"}
         self._libraries = {full.partition(".")[0] for full in script.module.names.values()}  # `torch.load`
 
@@ -344,7 +335,7 @@ class _Asked:
         """The calls of a function by others; what has its name in a library is none of them."""
         named = self._script.module.callers.get(function.name, ())
         calls = [call for name, call in named if name.partition(".")[0] not in self._libraries]
-        calls = self._tracer.calls(function) if function.name == "__init__" else calls
+        calls = self._script.calls(function) if function.name == "__init__" else calls
         return [call for call in calls if self._script.scope(call) is not function]
 
     def _has_base(self, function: ast.AST) -> bool:
@@ -353,10 +344,10 @@ class _Asked:
     def _is_spoken_of(self, function: Function) -> bool:
         """Whether the script may pass a function on, or Python calls it, as `__call__`."""
         nodes = [
-            *self._script.module.kinds.get(ast.Attribute, ()),
-            *self._script.module.kinds.get(ast.Name, ()),
+            *self._script.nodes(ast.Attribute),
+            *self._script.nodes(ast.Name),
         ]
-        names = [self._script.module.name_of(each).split(".") for each in nodes]
+        names = [self._script.module.name_of(inner).split(".") for inner in nodes]
         passed = any(parts[-1] == function.name and parts[0] not in self._libraries for parts in names)
         return passed or function.name.startswith("__")
 
@@ -400,18 +391,18 @@ class _Asked:
             return depth > 0 and bool(values) and all(self._is_left_out(each, depth - 1) for each in values)
         settings = [
             value
-            for class_ in self._tracer.classes.values()
-            for _, value, _ in self._tracer.bindings(name, class_)
+            for class_ in self._script.classes.values()
+            for _, value, _ in self._script.bindings(name, class_)
         ]
         return bool(settings) and all(isinstance(each, ast.Constant) and not each.value for each in settings)
 
     def _list_values(self, node: ast.Name) -> list[ast.expr]:
         """What a variable is assigned, or what the calls pass for a parameter."""
         scope = self._script.scope(node)
-        bound = [value for _, value, _ in self._tracer.bindings(node.id, scope)]
+        bound = [value for _, value, _ in self._script.bindings(node.id, scope)]
         if bound or isinstance(scope, ast.Module) or not is_parameter(scope, node.id):
             return bound
-        passed = (self._tracer.argument(call, scope, node.id) for call in self._list_calls(scope))
+        passed = (self._script.argument(call, scope, node.id) for call in self._list_calls(scope))
         return [each for each in passed if each is not None]
 
 
@@ -438,17 +429,17 @@ class Kept(Struct, frozen=True):
     is_plain: bool  # its attributes are numbers and texts, which a checkpoint can have
 
 
-def list_objects(script: Script, tracer: Tracer, loop: EpochLoop) -> list[Kept]:
+def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     """The objects that have a state of their own, and that the loop, or the class around it, calls."""
-    around = next((up for up, _ in script.module.ancestors(loop) if isinstance(up, ast.ClassDef)), None)
+    around = script.class_around(loop)
     calls = [
         node.func
         for top in (loop, around)
         for node in (ast.walk(top) if top is not None else ())
         if isinstance(node, ast.Call)
     ]
-    called = {ast.unparse(each) for each in calls}
-    called |= {ast.unparse(each.value) for each in calls if isinstance(each, ast.Attribute)}
+    called = {ast.unparse(call) for call in calls}
+    called |= {ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute)}
     beside = dict(list_classes_beside(script.module))
     found: dict[str, Kept] = {}
     for statement in (*list_before(script, loop), *list_made(script, loop)):
@@ -456,11 +447,11 @@ def list_objects(script: Script, tracer: Tracer, loop: EpochLoop) -> list[Kept]:
         if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
             continue
         name = getattr(value.func, "id", "")
-        class_ = tracer.classes.get(name) or beside.get(name)
-        if class_ is not None and not class_.bases and _changes_itself(class_):
-            for target in map(ast.unparse, statement.targets):
-                if target in called:
-                    found[target] = Kept(target, _is_plain(class_, value))
+        class_ = script.classes.get(name) or beside.get(name)
+        stored = _list_stored(class_) if class_ is not None and not class_.bases else ()
+        if class_ is not None and any(method != "__init__" for method, _ in stored):
+            targets = called.intersection(map(ast.unparse, statement.targets))
+            found |= {target: Kept(target, _is_plain(class_, value)) for target in targets}
     return sorted(found.values(), key=lambda each: each.name)
 
 
@@ -505,7 +496,7 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             assert isinstance(method, ast.FunctionDef)
             if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if any("self." in ast.unparse(each) for each in targets):
+                if any("self." in ast.unparse(target) for target in targets):
                     yield method.name, node.value
             elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("self."):
                 changes = getattr(node.func, "attr", "") in _CHANGES
@@ -513,17 +504,12 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
                     yield from ((method.name, each) for each in node.args or (None,))
 
 
-def _changes_itself(class_: ast.ClassDef) -> bool:
-    return any(method != "__init__" for method, _ in _list_stored(class_))
-
-
 def _is_plain(class_: ast.ClassDef, made: ast.Call) -> bool:
     """Whether all that an object keeps, also what it is made with, are numbers and texts."""
-    given = [*made.args, *(each.value for each in made.keywords)]
-    start = next((each for each in class_.body if getattr(each, "name", "") == "__init__"), None)
-    if isinstance(start, ast.FunctionDef):
+    given = [*made.args, *(keyword.value for keyword in made.keywords)]
+    if (start := find_initializer(class_)) is not None:
         defaults = (*start.args.defaults, *start.args.kw_defaults)
-        given += [each for each in defaults if each is not None and ast.unparse(each) != "print"]
+        given += [default for default in defaults if default is not None and ast.unparse(default) != "print"]
     return all(map(_is_number, given)) and all(
         value is None or _is_number(value) for _, value in _list_stored(class_)
     )
@@ -536,5 +522,5 @@ def _is_number(node: ast.expr) -> bool:
         return not _HEAVY.search(ast.unparse(node))
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _PLAIN_CALLS:
         return True
-    parts = [each for each in ast.iter_child_nodes(node) if not isinstance(each, ast.expr_context)]
-    return isinstance(node, _PARTS) and all(_is_number(each) for each in parts)  # type: ignore[arg-type]
+    parts = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
+    return isinstance(node, _PARTS) and all(_is_number(part) for part in parts)  # type: ignore[arg-type]

@@ -7,14 +7,11 @@ import ast
 from worldsize.adopting.distributing.passing import name_epoch_inside
 from worldsize.adopting.distributing.randomness import find_seed
 from worldsize.adopting.options.flags import add_flag
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import is_visible
+from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer, is_under
 from worldsize.adopting.training.epoch_counter import name_epoch
-from worldsize.adopting.training.feeding import lays_out_columns, name_loader
-from worldsize.adopting.training.repeated_loaders import begin_anew
+from worldsize.adopting.training.feeding import begin_anew, lays_out_columns, name_loader
 from worldsize.adopting.training.search import Training, lift_name
 from worldsize.scripts.module import constant_value, keyword_argument
 
@@ -35,7 +32,7 @@ _SHARE = '''class RankShare(torch.utils.data.Sampler):
         return len(self.sampler) // {world_size}'''
 
 
-def divide_rows(script: Script, tracer: Tracer, training: Training, header: Header, parser: Parser) -> None:
+def divide_rows(script: Script, training: Training, header: Header, parser: Parser) -> None:
     """Give the loader a sampler, and call its ``set_epoch``.
 
     Raises:
@@ -48,33 +45,29 @@ def divide_rows(script: Script, tracer: Tracer, training: Training, header: Head
         stride_range(script, loader, header, parser)
         return
     if feed.kind == "columns":
-        divide_columns(script, tracer, loader, header)
+        divide_columns(script, loader, header)
         return
     if feed.kind == "beside":
         share_loader(script, training, header)
-        _set_epoch(script, tracer, training)
+        _set_epoch(script, training)
         return
     rows = loader.args[0] if loader.args else keyword_argument(loader, "dataset")
-    if rows is None or any(isinstance(each, ast.Starred) for each in loader.args):
+    if rows is None or any(isinstance(argument, ast.Starred) for argument in loader.args):
         raise script.refuse(
             loader, "which rows this loader reads cannot be told", "name them: `DataLoader(rows, …)`"
         )
-    if (stream := _find_stream(script, tracer, rows)) is not None:
+    if (stream := _find_stream(script, rows)) is not None:
         share_stream(script, rows, stream, header)
         return
     given = [keyword_argument(loader, word) for word in ("batch_sampler", "sampler")]
-    own = next((each for each in given if each is not None and not _is_none(each)), None)
-    if own is not None:
-        _share(script, own, header)
-        return
+    for sampler in given:
+        if sampler is not None and ast.unparse(sampler) != "None":
+            _share(script, sampler, header)
+            return
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
-    seed = find_seed(script, tracer, parser, loader)
+    seed = find_seed(script, parser, loader)
     _add_sampler(script, loader, rows, _find_condition(script, training), seed)
-    _set_epoch(script, tracer, training)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    _set_epoch(script, training)
 
 
 def _share(script: Script, sampler: ast.expr, header: Header) -> None:
@@ -95,14 +88,14 @@ def _find_condition(script: Script, training: Training) -> str | None:
     return f"{script.written(above.key)} == {script.written(training.feed.phase)}"
 
 
-def _find_stream(script: Script, tracer: Tracer, rows: ast.expr) -> ast.ClassDef | ast.Call | None:
+def _find_stream(script: Script, rows: ast.expr) -> ast.ClassDef | ast.Call | None:
     """The class of rows that are a stream, or the call that opens one: ``load(…, streaming=True)``."""
-    value, _ = tracer.follow(rows, script.scope(rows))
+    value = script.value(rows)
     if not isinstance(value, ast.Call):
         return None
     if constant_value(keyword_argument(value, "streaming")) is True:
         return value
-    class_ = tracer.classes.get(getattr(value.func, "id", ""))
+    class_ = script.classes.get(getattr(value.func, "id", ""))
     bases = class_.bases if class_ is not None else []
     return class_ if any("IterableDataset" in ast.unparse(base) for base in bases) else None
 
@@ -118,7 +111,7 @@ def _add_sampler(
         )
         script.replace(rows, held, "WS903", "the sampler counts the rows")
         name = held
-    shuffle = next((each for each in loader.keywords if each.arg == "shuffle"), None)
+    shuffle = next((keyword for keyword in loader.keywords if keyword.arg == "shuffle"), None)
     place: ast.AST | None = shuffle
     drawn: ast.expr | None = shuffle.value if shuffle is not None else None
     if len(loader.args) > 2:
@@ -138,7 +131,7 @@ def _add_sampler(
         script.replace(options, f'{{**{text}, "shuffle": False}}', "WS903", reason)
         script.insert_behind(rows, f", {made}", "WS903", _REASON)
         return
-    none = next((each for each in loader.keywords if each.arg == "sampler"), None)
+    none = next((keyword for keyword in loader.keywords if keyword.arg == "sampler"), None)
     if none is not None:  # `sampler=None`
         script.replace(none, made, "WS903", _REASON)
         if place is not None:
@@ -160,7 +153,7 @@ def _make_sampler(script: Script, name: str, drawn: ast.expr | None, last: str) 
 
 def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None:
     """``options`` of ``DataLoader(rows, **options)``, where the script says `shuffle` for a mapping."""
-    starred = next((each.value for each in loader.keywords if each.arg is None), None)
+    starred = next((keyword.value for keyword in loader.keywords if keyword.arg is None), None)
     module = script.module
     says = any(constant_value(node) == "shuffle" for node in module.kinds.get(ast.Constant, ())) or any(
         keyword_argument(call, "shuffle") is not None for call in module.called("dict", "update")
@@ -168,37 +161,35 @@ def _find_shuffling_options(script: Script, loader: ast.Call) -> ast.expr | None
     return starred if says else None
 
 
-def _set_epoch(script: Script, tracer: Tracer, training: Training) -> None:
+def _set_epoch(script: Script, training: Training) -> None:
     loop, feed = training.epoch_loop, training.feed
     if feed.maker is not None:
-        begin_anew(script, tracer, feed, training.batch_loop)
-    if loop is None or (feed.maker is not None and not is_under(script, feed.maker, loop)):
+        begin_anew(script, feed, training.batch_loop)
+    if loop is None or (feed.maker is not None and not script.is_under(feed.maker, loop)):
         return
     name: str | None
     if training.feed.kind == "phases":
         name = name_loader(script, training.feed)
     else:
-        name = lift_name(
-            script, tracer, training, training.loader_name, (training.batch_frame, training.epoch_frame)
-        )
+        name = lift_name(script, training, training.loader_name, (training.batch_frame, training.epoch_frame))
     reason = "the rows come in a new order each epoch"
     if name is None:
-        _set_epoch_inside(script, tracer, training, reason)
+        _set_epoch_inside(script, training, reason)
         return
     line = f"{name}.sampler.set_epoch({name_epoch(script, loop)})"
     made = script.statement(training.loader)
-    if is_under(script, made, loop):  # anew in each epoch
+    if script.is_under(made, loop):  # anew in each epoch
         script.insert_after(made, [line], "WS902", reason)
     else:
         script.insert_before(loop.body[0], [line], "WS902", reason)
 
 
-def _set_epoch_inside(script: Script, tracer: Tracer, training: Training, reason: str) -> None:
+def _set_epoch_inside(script: Script, training: Training, reason: str) -> None:
     """Set the epoch of a loader that is made beside the loop over batches, and has no name elsewhere."""
     feed, loop, epoch_loop = training.feed, training.batch_loop, training.epoch_loop
     made = script.statement(feed.call)
     here = script.scope(made) is training.frames[training.batch_frame].scope
-    epoch = name_epoch_inside(script, tracer, training) if here else None
+    epoch = name_epoch_inside(script, training) if here else None
     if epoch is None:
         assert epoch_loop is not None
         help_ = "pass the loader to the function as a parameter"
@@ -257,18 +248,18 @@ def share_stream(script: Script, rows: ast.expr, stream: ast.ClassDef | ast.Call
     Raises:
         AdoptError: The script asks the loader for more than the rows of the stream.
     """
-    asked = [node for node in script.module.kinds.get(ast.Attribute, ())
-             if isinstance(node.value, ast.Attribute) and node.value.attr == "dataset"]  # fmt: skip
-    for node in asked:
-        help_ = "keep the stream in a variable, and ask that"
-        raise script.refuse(node, "this stream is asked through its loader, which gets a share of it", help_)
+    for asked in script.nodes(ast.Attribute):
+        if getattr(asked.value, "attr", "") == "dataset":
+            help_ = "keep the stream in a variable, and ask that"
+            message = "this stream is asked through its loader, which gets a share of it"
+            raise script.refuse(asked, message, help_)
     names, share = header.names, script.new_name("StreamShare")
     parts = {"name": share, "rank": names.rank, "world_size": names.world_size}
     known = {each.name for each in getattr(stream, "body", ()) if isinstance(each, ast.FunctionDef)}
     header.helpers.append((_STREAM + (_LENGTH if "__len__" in known else "")).format(**parts))
     script.replace(rows, f"{share}({script.written(rows)})", "WS903", _STREAM_REASON)
     for node in ast.walk(stream) if isinstance(stream, ast.ClassDef) else ():
-        name = script.module.name_of(node.func) if isinstance(node, ast.Call) else ""
+        name = script.called_name(node)
         if name.startswith(_CHANCE) and not name.endswith((".Random", ".default_rng")):
             help_ = "draw from a generator of its own, which all processes seed alike"
             script.leave(node, f"`{name}` draws for each process apart, so rows may be read twice", help_)
@@ -297,9 +288,9 @@ def _shown(script: Script, node: ast.expr) -> str:
     return text if simple else f"({text})"
 
 
-def divide_columns(script: Script, tracer: Tracer, made: ast.Call, header: Header) -> None:
+def divide_columns(script: Script, made: ast.Call, header: Header) -> None:
     """``batchify(tokens, size)``: the columns of all processes, of which each takes every n-th."""
-    found = lays_out_columns(tracer, made)
+    found = lays_out_columns(script, made)
     assert found is not None
     size, second = found
     names = header.names

@@ -7,7 +7,6 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
 from worldsize.scripts.bindings import Function, Scope, is_parameter
@@ -16,44 +15,15 @@ WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
 _STATES = ("lr_scheduler", "GradScaler", "Scheduler", "LambdaLR", "StepLR", "CosineAnnealingLR", "OneCycleLR")
 _OF_BOTH = frozenset(
-    [
-        "forward",
-        "train",
-        "eval",
-        "parameters",
-        "named_parameters",
-        "zero_grad",
-        "to",
-        "cuda",
-        "training",
-        "modules",
-        "named_modules",
-        "no_sync",
-        "module",
-        "device",
-    ]
+    {"forward", "train", "eval", "parameters", "named_parameters", "zero_grad", "to", "cuda", "training"}
+    | {"modules", "named_modules", "no_sync", "module", "device"}
+)
+_OF_MODEL = frozenset(
+    {"state_dict", "load_state_dict", "named_buffers", "buffers", "children", "half", "cpu"} | _OF_BOTH
 )
 _ZEROS = frozenset(
-    [
-        "zeros",
-        "zeros_like",
-        "new_zeros",
-        "ones",
-        "randn",
-        "new",
-        "zero_",
-        "to",
-        "cuda",
-        "cpu",
-        "next",
-        "parameters",
-        "size",
-        "Variable",
-        "device",
-        "is_available",
-        "tuple",
-        "range",
-    ]
+    {"zeros", "zeros_like", "new_zeros", "ones", "randn", "new", "zero_", "to", "cuda", "cpu", "next"}
+    | {"parameters", "size", "Variable", "device", "is_available", "tuple", "range"}
 )
 _REASON = "the gradients of all processes are averaged: training calls the wrapped model"
 
@@ -69,18 +39,18 @@ class Wrapped(Struct, eq=False):
     evaluated: set[ast.Call] = set()  # calls in loops over the rows of other loaders
 
 
-def wrap_model(script: Script, tracer: Tracer, training: Training) -> Wrapped:
+def wrap_model(script: Script, training: Training) -> Wrapped:
     """Wrap the model after everything that makes, moves or loads it; call the wrapped one in training.
 
     Raises:
         AdoptError: No call of the model in the training loop, or one that would bypass the wrapped model.
     """
     model = script.written(training.model)
-    scope, anchor = _find_anchor(script, tracer, training, model)
+    scope, anchor = _find_anchor(script, training, model)
     last = model.rpartition(".")[2]
     name = script.new_name(f"ddp_{last}")
     wrapped = Wrapped(f"self.{name}" if training.is_attribute else name, model, scope, anchor, {})
-    count = _pass_on(script, tracer, training, wrapped)
+    count = _pass_on(script, training, wrapped)
     if not count:
         call = training.backward
         help_ = f"call it there: `output = {model}(inputs)`"
@@ -93,7 +63,7 @@ def write_wrap(script: Script, wrapped: Wrapped) -> None:
     script.insert_after(wrapped.anchor, [f"{wrapped.name} = {WRAP}({wrapped.model})"], "WS915", _REASON)
 
 
-def _find_anchor(script: Script, tracer: Tracer, training: Training, model: str) -> tuple[Scope, ast.stmt]:
+def _find_anchor(script: Script, training: Training, model: str) -> tuple[Scope, ast.stmt]:
     """The last statement that makes, moves or loads the model, or makes what follows its steps."""
     if training.model_frame is None:
         scope = _find_holder(script, training, model)
@@ -102,7 +72,7 @@ def _find_anchor(script: Script, tracer: Tracer, training: Training, model: str)
         frames = training.frames
         number = training.model_frame
         scope = frames[number].scope if number < len(frames) else script.module.tree
-        use = _find_use(script, tracer, training, number, scope)
+        use = _find_use(script, training, number, scope)
     relevant = [
         node for node in _list_relevant(script, scope, model) if use is None or node.lineno < use.lineno
     ]
@@ -120,25 +90,18 @@ def _find_anchor(script: Script, tracer: Tracer, training: Training, model: str)
 
 def _find_holder(script: Script, training: Training, model: str) -> Scope:
     """The method that sets ``self.model``; of several the one that makes the optimizer."""
-    scopes = [
-        script.scope(node)
-        for node in script.module.kinds.get(ast.Attribute, ())
-        if isinstance(node.ctx, ast.Store) and script.written(node) == model
-    ]
-    own = script.scope(training.optimizer)
-    if own in scopes or not scopes:
-        return own
-    return scopes[0]
+    stores = (node for node in script.nodes(ast.Attribute) if isinstance(node.ctx, ast.Store))
+    scopes = [script.scope(node) for node in stores if script.written(node) == model]
+    optimizing = script.scope(training.optimizer)
+    return optimizing if optimizing in scopes or not scopes else scopes[0]
 
 
-def _find_use(
-    script: Script, tracer: Tracer, training: Training, number: int, scope: Scope
-) -> ast.stmt | None:
+def _find_use(script: Script, training: Training, number: int, scope: Scope) -> ast.stmt | None:
     """The statement of a scope in which the training lies."""
     if number >= len(training.frames):
         return None
     node: ast.AST = training.frames[number].call
-    loops = [loop for loop in tracer.loops(node) if script.scope(loop) is scope]
+    loops = [loop for loop in script.loops(node) if script.scope(loop) is scope]
     known = (training.batch_loop, training.epoch_loop)
     outer = [loop for loop in loops if loop in known]
     return script.statement(outer[-1] if outer else node)
@@ -149,7 +112,7 @@ def _list_relevant(script: Script, scope: Scope, model: str) -> list[ast.stmt]:
     found = [
         node
         for kind in (ast.Assign, ast.AnnAssign, ast.Expr)
-        for node in script.module.kinds.get(kind, ())
+        for node in script.nodes(kind)
         if script.scope(node) is scope and _is_relevant(script, node, model)
     ]
     return sorted(found, key=lambda node: node.lineno)
@@ -178,56 +141,43 @@ def _is_relevant(script: Script, node: ast.stmt, model: str) -> bool:
 
 def _common_block(script: Script, bound: ast.stmt, use: ast.stmt) -> list[ast.stmt]:
     """The innermost block that holds both."""
-    blocks = [script.block(bound)]
-    for above, _ in script.module.ancestors(bound):
-        if isinstance(above, ast.stmt):
-            blocks.append(script.block(above))
-    for block in blocks:
-        if _climb(script, use, block) is not None:
+    for above in (bound, *(above for above, _ in script.module.ancestors(bound))):
+        if isinstance(above, ast.stmt) and _climb(script, use, block := script.block(above)) is not None:
             return block
-    raise script.refuse(
-        bound, "the model is made apart from where it is trained", "make it in the same function"
-    )
+    message = "the model is made apart from where it is trained"
+    raise script.refuse(bound, message, "make it in the same function")
 
 
 def _climb(script: Script, node: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
     """The statement of a block in which a node lies."""
-    if node in block:
-        return node
-    return next(
-        (
-            above
-            for above, _ in script.module.ancestors(node)
-            if above in block and isinstance(above, ast.stmt)
-        ),
-        None,
-    )
+    around = (node, *(above for above, _ in script.module.ancestors(node)))
+    return next((above for above in around if isinstance(above, ast.stmt) and above in block), None)
 
 
-def _pass_on(script: Script, tracer: Tracer, training: Training, wrapped: Wrapped) -> int:
+def _pass_on(script: Script, training: Training, wrapped: Wrapped) -> int:
     """Use the wrapped model in training; the number of places that do."""
     frames, number = training.frames, training.model_frame
     if number is None or number >= len(frames):
-        return _rename_calls(script, tracer, training, wrapped)
+        return _rename_calls(script, training, wrapped)
     name, bare = wrapped.model, False
     for frame, below in zip(reversed(frames[1 : number + 1]), reversed(frames[:number]), strict=True):
         function = below.scope
         assert not isinstance(function, ast.Module)
-        parameter = _find_parameter(script, tracer, frame.call, function, name)
+        parameter = _find_parameter(script, frame.call, function, name)
         if parameter is None:
             inner = any(above is wrapped.scope for above, _ in script.module.ancestors(function))
             if frame.scope is wrapped.scope and inner:  # it reads a global, or a variable around it
-                return _rename_calls(script, tracer, training, wrapped)
+                return _rename_calls(script, training, wrapped)
             help_ = f"pass `{name}` to `{function.name}` as a parameter"
             raise script.refuse(frame.call, f"how `{function.name}` gets the model cannot be told", help_)
         if frame.scope is wrapped.scope:
-            passed = tracer.argument(frame.call, function, parameter)
+            passed = script.argument(frame.call, function, parameter)
             assert passed is not None
             script.replace(passed, wrapped.name, "WS915", _REASON)
-            bare |= _pass_to_others(script, tracer, frame, wrapped, parameter)
+            bare |= _pass_to_others(script, frame, wrapped, parameter)
         wrapped.parameters[function] = name = parameter
     if number == 0:
-        return _rename_calls(script, tracer, training, wrapped)
+        return _rename_calls(script, training, wrapped)
     before = len(script.list_inserted())
     for function, parameter in wrapped.parameters.items():
         _reach_inside(script, training, function, parameter)
@@ -236,12 +186,12 @@ def _pass_on(script: Script, tracer: Tracer, training: Training, wrapped: Wrappe
     return 1
 
 
-def _pass_to_others(script: Script, tracer: Tracer, frame: Frame, wrapped: Wrapped, parameter: str) -> bool:
+def _pass_to_others(script: Script, frame: Frame, wrapped: Wrapped, parameter: str) -> bool:
     """Pass the wrapped model where the same function evaluates; whether some call has it bare."""
     bare = False
     for call in frame.others:
-        function = tracer.function(call)
-        passed = tracer.argument(call, function, parameter) if function is not None else None
+        function = script.function(call)
+        passed = script.argument(call, function, parameter) if function is not None else None
         if (
             passed is not None
             and script.written(passed) == wrapped.model
@@ -253,61 +203,58 @@ def _pass_to_others(script: Script, tracer: Tracer, frame: Frame, wrapped: Wrapp
     return bare
 
 
-def _find_parameter(
-    script: Script, tracer: Tracer, call: ast.Call, function: Function, name: str
-) -> str | None:
-    for each in (*function.args.args, *function.args.kwonlyargs):
-        value = tracer.argument(call, function, each.arg)
+def _find_parameter(script: Script, call: ast.Call, function: Function, name: str) -> str | None:
+    for parameter in (*function.args.args, *function.args.kwonlyargs):
+        value = script.argument(call, function, parameter.arg)
         if value is not None and script.written(value) == name:
-            return each.arg
+            return parameter.arg
     return None
 
 
-def _rename_calls(script: Script, tracer: Tracer, training: Training, wrapped: Wrapped) -> int:
+def _rename_calls(script: Script, training: Training, wrapped: Wrapped) -> int:
     """``model(x)`` → ``ddp_model(x)`` where gradients are wanted."""
     region: ast.AST = training.batch_loop if training.batch_frame == 0 else training.frames[0].scope
-    for loop in list_evaluations(script, tracer, training, region):
+    for loop in list_evaluations(script, training, region):
         wrapped.evaluated |= {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
-    count = _rename_in(script, tracer, region, wrapped)
+    count = _rename_in(script, region, wrapped)
     for call in [node for node in ast.walk(region) if isinstance(node, ast.Call)] if not count else ():
-        function = tracer.function(call)
+        function = script.function(call)
         if (
             function is not None
-            and _reads_model(tracer, training, wrapped, call, function)
-            and all(each is call or is_without_gradient(script, each) for each in tracer.calls(function))
+            and _reads_model(script, training, wrapped, call, function)
+            and all(each is call or is_without_gradient(script, each) for each in script.calls(function))
         ):
-            count += _rename_in(script, tracer, function, wrapped)
+            count += _rename_in(script, function, wrapped)
     return count
 
 
 def _reads_model(
-    tracer: Tracer, training: Training, wrapped: Wrapped, call: ast.Call, function: Function
+    script: Script, training: Training, wrapped: Wrapped, call: ast.Call, function: Function
 ) -> bool:
     """Whether a function knows the model by the name that it has where it is wrapped."""
     if training.is_attribute:
         return isinstance(call.func, ast.Attribute)
-    own = is_parameter(function, wrapped.model) or tracer.bindings(wrapped.model, function)
-    inside = any(above is wrapped.scope for above, _ in tracer.module.ancestors(function))
+    own = is_parameter(function, wrapped.model) or script.bindings(wrapped.model, function)
+    inside = any(above is wrapped.scope for above, _ in script.module.ancestors(function))
     return isinstance(call.func, ast.Name) and inside and not own
 
 
-def list_evaluations(script: Script, tracer: Tracer, training: Training, region: ast.AST) -> list[ast.For]:
+def list_evaluations(script: Script, training: Training, region: ast.AST) -> list[ast.For]:
     """The loops over other loaders, as of an evaluation between two steps."""
     found: list[ast.For] = []
     for loop in ast.walk(region):
         if not isinstance(loop, ast.For) or loop is training.batch_loop:
             continue
         calls = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
-        reads = [each for each in ast.walk(loop.iter) if isinstance(each, ast.Name | ast.Attribute)]
-        values = [tracer.follow(each, script.scope(loop))[0] for each in reads]
-        loads = [each for each in values if isinstance(each, ast.Call)
-                 and script.module.name_of(each.func).endswith("DataLoader")]  # fmt: skip
+        reads = [inner for inner in ast.walk(loop.iter) if isinstance(inner, ast.Name | ast.Attribute)]
+        values = [script.follow(each, script.scope(loop))[0] for each in reads]
+        loads = [value for value in values if script.called_name(value).endswith("DataLoader")]  # fmt: skip
         if loads and training.loader not in loads and training.backward not in calls:
             found.append(loop)
     return found
 
 
-def _rename_in(script: Script, tracer: Tracer, region: ast.AST, wrapped: Wrapped) -> int:
+def _rename_in(script: Script, region: ast.AST, wrapped: Wrapped) -> int:
     count = 0
     for call in [node for node in ast.walk(region) if isinstance(node, ast.Call)]:
         if without_gradient(script, call, region) or call in wrapped.evaluated:
@@ -317,8 +264,8 @@ def _rename_in(script: Script, tracer: Tracer, region: ast.AST, wrapped: Wrapped
             count += 1
         elif isinstance(call.func, ast.Attribute) and script.written(call.func.value) == wrapped.model:
             _check_method(script, call, call.func, wrapped.model)
-        elif tracer.function(call) is not None or "loss" in ast.unparse(call.func).lower():
-            for argument in (*call.args, *(each.value for each in call.keywords)):
+        elif script.function(call) is not None or "loss" in ast.unparse(call.func).lower():
+            for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
                 if script.written(argument) == wrapped.model:
                     script.replace(argument, wrapped.name, "WS915", _REASON)
                     count += 1
@@ -326,16 +273,7 @@ def _rename_in(script: Script, tracer: Tracer, region: ast.AST, wrapped: Wrapped
 
 
 def _check_method(script: Script, call: ast.Call, func: ast.Attribute, model: str) -> None:
-    known = _OF_BOTH | {
-        "state_dict",
-        "load_state_dict",
-        "named_buffers",
-        "buffers",
-        "children",
-        "half",
-        "cpu",
-    }
-    if func.attr not in known and not _only_makes_zeros(script, func.attr):
+    if func.attr not in _OF_MODEL and not _only_makes_zeros(script, func.attr):
         help_ = f"call `{model}(…)` and do it in its `forward`: only such calls average the gradients"
         raise script.refuse(call, f"training calls `{script.written(func)}` past the model's own call", help_)
 
@@ -344,7 +282,7 @@ def _only_makes_zeros(script: Script, name: str) -> bool:
     """Whether a method of the model makes a first hidden state, and computes nothing with weights."""
     found = [
         node
-        for node in script.module.kinds.get(ast.FunctionDef, ())
+        for node in script.nodes(ast.FunctionDef)
         if node.name == name and isinstance(script.module.parents.get(node), ast.ClassDef)
     ]
     calls = [each.func for node in found for each in ast.walk(node) if isinstance(each, ast.Call)]

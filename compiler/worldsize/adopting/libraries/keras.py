@@ -12,11 +12,17 @@ from worldsize.adopting.distributing.randomness import agree_on_random_numbers
 from worldsize.adopting.libraries.resuming_trainers import resume_keras
 from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
-from worldsize.adopting.source.header import MARK, Header, Names, write_header
-from worldsize.adopting.source.imports import find_top, first_statement
+from worldsize.adopting.source.header import (
+    MARK,
+    Header,
+    Names,
+    find_top,
+    first_statement,
+    name_ranks,
+    write_header,
+)
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
-from worldsize.adopting.training.refusals import list_fits
+from worldsize.adopting.training.refusals import APART, list_fits
 from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import constant_value, keyword_argument
 
@@ -30,7 +36,7 @@ def adopt_keras(script: Script) -> Parser:
     Raises:
         AdoptError: It is Keras 3 without TensorFlow's, or where the model is built cannot be told.
     """
-    module, tracer, parser = script.module, Tracer(script), find_parser(script)
+    module, parser = script.module, find_parser(script)
     imported = next(
         (statement for name, _, statement in module.imports if name.partition(".")[0] == "keras"), None
     )
@@ -39,8 +45,8 @@ def adopt_keras(script: Script) -> Parser:
         raise script.refuse(imported, "`fit` of Keras 3 cannot train on several workers", help_)
     fits = list_fits(module)
     if len(fits) > 1:
-        raise script.refuse(fits[1], "a second `fit` trains here", "give each training a script of its own")
-    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+        raise script.refuse(fits[1], "a second `fit` trains here", APART)
+    names = name_ranks(script)
     header = Header(names, imports={"import json": None, "import os": None})
     alias = next((bound for bound, full in module.names.items() if full == "tensorflow"), None)
     if alias is None:
@@ -53,9 +59,9 @@ def adopt_keras(script: Script) -> Parser:
     ]
     _choose_legacy(script, header, alias)
     header.imports.pop("import os")
-    _build_in_scope(script, tracer, fits[0], strategy)
-    _set_numbers(script, tracer, parser, fits[0], strategy)
-    place_files(script, tracer, parser, header)
+    _build_in_scope(script, fits[0], strategy)
+    _set_numbers(script, parser, fits[0], strategy)
+    place_files(script, parser, header)
     agree_on_random_numbers(script, header, of_torch=False)
     _save_apart(script, header, names)
     resume_keras(script, parser, header, fits[0], f"{alias or 'tf'}.keras")
@@ -88,12 +94,12 @@ def _choose_legacy(script: Script, header: Header, alias: str | None) -> None:
     script.insert_before(first, lines, "WS921", "Keras 2 trains on several workers, Keras 3 does not")
 
 
-def _build_in_scope(script: Script, tracer: Tracer, fit: ast.Call, strategy: str) -> None:
+def _build_in_scope(script: Script, fit: ast.Call, strategy: str) -> None:
     assert isinstance(fit.func, ast.Attribute)
     model = script.written(fit.func.value)
     made = [
         node
-        for node in script.module.kinds.get(ast.Assign, ())
+        for node in script.nodes(ast.Assign)
         if script.written(node.targets[0]) == model and script.scope(node) is script.scope(fit)
     ]
     if len(made) != 1:
@@ -107,14 +113,14 @@ def _build_in_scope(script: Script, tracer: Tracer, fit: ast.Call, strategy: str
     ]
     inside = [each for each in compiles if each in block]
     last = inside[-1] if inside else made[0]
-    part = block[_find_first(script, tracer, block, made[0]) : block.index(last) + 1]
+    part = block[_find_first(script, block, made[0]) : block.index(last) + 1]
     value = made[0].value
-    if len(part) == 1 and isinstance(value, ast.Call) and not compiles and tracer.function(value) is None:
+    if len(part) == 1 and isinstance(value, ast.Call) and not compiles and script.function(value) is None:
         raise script.refuse(fit, f"nothing compiles `{model}` here", "compile it where it is built")
     script.enclose(part, f"with {strategy}.scope():", "WS952", _SCOPE)
 
 
-def _find_first(script: Script, tracer: Tracer, block: list[ast.stmt], made: ast.Assign) -> int:
+def _find_first(script: Script, block: list[ast.stmt], made: ast.Assign) -> int:
     """Where the layers of a functional model start: their weights belong to the strategy too."""
     first = block.index(made)
     wanted = {node.id for node in ast.walk(made.value) if isinstance(node, ast.Name)}
@@ -128,21 +134,21 @@ def _find_first(script: Script, tracer: Tracer, block: list[ast.stmt], made: ast
         call = statement.value
         top = call.func.func if isinstance(call.func, ast.Call) else call.func
         library = script.module.name_of(top).partition(".")[0] in ("tensorflow", "keras")
-        bound = isinstance(call.func, ast.Name) and tracer.bindings(call.func.id, script.scope(statement))
-        if names & wanted and (library or bound or tracer.function(call) is not None):
+        bound = isinstance(call.func, ast.Name) and script.bindings(call.func.id, script.scope(statement))
+        if names & wanted and (library or bound or script.function(call) is not None):
             first = position
             wanted |= {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
     return first
 
 
-def _set_numbers(script: Script, tracer: Tracer, parser: Parser, fit: ast.Call, strategy: str) -> None:
+def _set_numbers(script: Script, parser: Parser, fit: ast.Call, strategy: str) -> None:
     epochs = keyword_argument(fit, "epochs")
     if epochs is not None:
-        set_by_flag(script, tracer, parser, "epochs", epochs)
-    set_batch_size(script, tracer, parser, fit, strategy)
+        set_by_flag(script, parser, "epochs", epochs)
+    set_batch_size(script, parser, fit, strategy)
     for name, call in script.module.calls:
         if ".optimizers." in f".{name}" and name.rpartition(".")[2][:1].isupper():
-            set_optimizer(script, tracer, parser, call, 0)
+            set_optimizer(script, parser, call, 0)
             return
     script.leave(fit, "no option sets the learning rate", "give `compile` an optimizer with its rate")
 
@@ -174,47 +180,40 @@ def _save_apart(script: Script, header: Header, names: Names) -> None:
 def _divert(script: Script, header: Header, names: Names, path: ast.expr) -> None:
     header.imports["import tempfile"] = None
     reason = "saving takes all workers; the files of the others go to a folder of their own"
-    away = f"os.path.join(tempfile.mkdtemp(), {_last_part(script, path)})"
+    value = constant_value(path)
+    name = f"os.path.basename({script.written(path)})"
+    name = f'"{value.rpartition("/")[2]}"' if isinstance(value, str) else name
+    away = f"os.path.join(tempfile.mkdtemp(), {name})"
     script.insert_behind(path, f" if {names.rank} == 0 else {away}", "WS904", reason)
-
-
-def _last_part(script: Script, node: ast.expr) -> str:
-    value = constant_value(node)
-    return (
-        f'"{value.rpartition("/")[2]}"'
-        if isinstance(value, str)
-        else f"os.path.basename({script.written(node)})"
-    )
 
 
 _BATCHES = ("batch", "padded_batch")
 _READERS = (
-    "image_dataset_from_directory",
-    "text_dataset_from_directory",
-    "audio_dataset_from_directory",
-    "timeseries_dataset_from_array",
-    "make_csv_dataset",
+    *("image_dataset_from_directory", "text_dataset_from_directory", "audio_dataset_from_directory"),
+    *("timeseries_dataset_from_array", "make_csv_dataset"),
 )
 _REASON = "Keras divides this batch among the workers"
 
 
-def set_batch_size(script: Script, tracer: Tracer, parser: Parser, fit: ast.Call, strategy: str) -> None:
+def set_batch_size(script: Script, parser: Parser, fit: ast.Call, strategy: str) -> None:
     """Multiply the batch that `fit` is given, or that its dataset has, by the number of replicas."""
     size = keyword_argument(fit, "batch_size")
     sizes = [size] if size is not None else []
     if not sizes:
         rows = keyword_argument(fit, "x") or next(iter(fit.args), None)
-        found = next(_list_sizes(tracer, rows, script.scope(fit), set()), None) if rows is not None else None
-        sizes = [each for each in _list_all(script) if _is_same(script, tracer, each, found)]
+        found = next(_list_sizes(script, rows, script.scope(fit), set()), None) if rows is not None else None
+        batches = (call for call in script.module.called(*_BATCHES, *_READERS) if hasattr(call.func, "attr"))
+        made = [each for call in batches if (each := _find_size(script, call)) is not None]
+        sizes = [each for each in made if _is_same(script, each, found)]  # also of what is evaluated like it
     if not sizes:
         help_ = f"batch it by the rows of all workers: `{strategy}.num_replicas_in_sync` times as many"
         script.leave(fit, "`fit` is given no batch size here", help_)
         return
     known: set[ast.expr] = set()
     for each in sizes:
-        value, _ = tracer.follow(each, script.scope(each))
+        value = script.value(each)
         if value not in known:
-            set_by_flag(script, tracer, parser, "batch_size", each)
+            set_by_flag(script, parser, "batch_size", each)
         known.add(value)
         script.insert_behind(each, f" * {strategy}.num_replicas_in_sync", None, _REASON)
     steps = keyword_argument(fit, "steps_per_epoch")
@@ -223,53 +222,44 @@ def set_batch_size(script: Script, tracer: Tracer, parser: Parser, fit: ast.Call
         script.leave(steps, "these steps count batches, which several workers make larger", help_)
 
 
-def _list_all(script: Script) -> Iterator[ast.expr]:
-    """The sizes of all batches of datasets: those of training, and of what is evaluated like it."""
-    for call in script.module.called(*_BATCHES, *_READERS):
-        size = _find_size(script, call)
-        if size is not None and isinstance(call.func, ast.Attribute):
-            yield size
-
-
 def _find_size(script: Script, call: ast.Call) -> ast.expr | None:
     last = script.module.name_of(call.func).rpartition(".")[2]
     by_place = next(iter(call.args), None) if last in _BATCHES else None
     return keyword_argument(call, "batch_size") or by_place
 
 
-def _is_same(script: Script, tracer: Tracer, size: ast.expr, other: ast.expr | None) -> bool:
+def _is_same(script: Script, size: ast.expr, other: ast.expr | None) -> bool:
     """Whether two batches have one size, by what their texts stand for."""
     if other is None or size is other:
         return other is not None
-    values = [tracer.follow(each, script.scope(each))[0] for each in (size, other)]
+    values = [script.value(part) for part in (size, other)]
     alike = ast.dump(values[0]) == ast.dump(values[1]) and isinstance(values[0], ast.Constant | ast.Attribute)
     return values[0] is values[1] or alike
 
 
-def _list_sizes(tracer: Tracer, node: ast.expr, scope: Scope, seen: set[ast.AST]) -> Iterator[ast.expr]:
+def _list_sizes(script: Script, node: ast.expr, scope: Scope, seen: set[ast.AST]) -> Iterator[ast.expr]:
     """The sizes of the batches that an expression draws, through names, methods and functions."""
     if node in seen:
         return
     seen.add(node)
-    script = tracer.script
     if isinstance(node, ast.Name):
-        bound = tracer.bindings(node.id, scope)
+        bound = script.bindings(node.id, scope)
         for statement, value, _ in reversed(bound):
-            yield from _list_sizes(tracer, value, script.scope(statement), seen)
-        step, where = tracer.follow(node, scope)
+            yield from _list_sizes(script, value, script.scope(statement), seen)
+        step, where = script.follow(node, scope)
         if not bound and step is not node:
-            yield from _list_sizes(tracer, step, where, seen)
+            yield from _list_sizes(script, step, where, seen)
     if not isinstance(node, ast.Call):
         return
     last = script.module.name_of(node.func).rpartition(".")[2]
     if last in (*_BATCHES, *_READERS) and (size := _find_size(script, node)) is not None:
         yield size
         return
-    function = tracer.function(node)
-    for value in tracer.returns(function) if function is not None else ():
+    function = script.function(node)
+    for value in script.returns(function) if function is not None else ():
         assert function is not None
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
         for part in parts:
-            yield from _list_sizes(tracer, part, function, seen)
+            yield from _list_sizes(script, part, function, seen)
     if isinstance(node.func, ast.Attribute):
-        yield from _list_sizes(tracer, node.func.value, scope, seen)
+        yield from _list_sizes(script, node.func.value, scope, seen)

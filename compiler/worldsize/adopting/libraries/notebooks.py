@@ -6,7 +6,7 @@ import ast
 import re
 import shlex
 
-from worldsize.adopting.source.imports import find_last_import
+from worldsize.adopting.source.header import find_last_import
 from worldsize.adopting.source.script import Script
 from worldsize.scripts.module import Module, constant_value
 
@@ -45,7 +45,7 @@ def drop_magics(script: Script) -> None:
         if folders is None:
             script.delete(statement, None, _REASON)
             continue
-        first, *others = [f'os.makedirs("{each}", exist_ok=True)' for each in folders]
+        first, *others = [f'os.makedirs("{folder}", exist_ok=True)' for folder in folders]
         script.replace(statement, first, None, _REASON)
         if others:
             script.insert_after(statement, others, None, _REASON)
@@ -85,7 +85,7 @@ def _read_folders(script: Script, call: ast.Call) -> list[str] | None:
     folders = [word for word in words if word not in ("-p", "-v", "-pv")]
     last = find_last_import(script)
     early = last is None or call.lineno < last.lineno
-    plain = all(re.match(r"[\w./]", each) and not re.search(r'["*?|]', each) for each in folders)
+    plain = all(re.match(r"[\w./]", folder) and not re.search(r'["*?|]', folder) for folder in folders)
     return folders if command == "mkdir" and folders and plain and not early else None
 
 
@@ -93,7 +93,7 @@ def _read_line(module: Module, call: ast.Call) -> tuple[str | None, str | None]:
     """The method that runs a line of a notebook, and the line."""
     statement = find_magic(module, call)
     made = statement.value if statement is not None else None
-    words = [constant_value(each) for each in made.args] if isinstance(made, ast.Call) else []
+    words = [constant_value(argument) for argument in made.args] if isinstance(made, ast.Call) else []
     text = words[0] if words and isinstance(words[0], str) and words[0].strip() else None
     return getattr(module.parents.get(call), "attr", None), text.strip() if text is not None else None
 

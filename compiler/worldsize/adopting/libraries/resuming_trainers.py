@@ -6,11 +6,9 @@ import ast
 
 from worldsize.adopting.distributing.passing import name_by_variable
 from worldsize.adopting.options.flags import add_flag
-from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.options.reaching import is_visible
+from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _REASON = "a job that is interrupted goes on from its last checkpoint"
@@ -28,7 +26,9 @@ def resume_lightning(script: Script, parser: Parser, header: Header, trainer: as
     for call in script.module.called("ModelCheckpoint"):
         if keyword_argument(call, "monitor") is None:  # Lightning takes one of a kind
             script.set_keyword(call, "save_last", "True", None, _REASON)
-            script.set_keyword(call, "dirpath", _prefer(script, call, "dirpath", folder), None, _REASON)
+            given = keyword_argument(call, "dirpath")
+            chosen = folder if given is None else f"{folder} or {script.written(given)}"
+            script.set_keyword(call, "dirpath", chosen, None, _REASON)
             saver = ""
     statement = script.statement(trainer)
     if saver and script.has_own_line(statement):
@@ -111,7 +111,7 @@ def _may_train(script: Script, call: ast.Call) -> bool:
     """Whether a call of `fit` may be of the Trainer, and not of a scaler of scikit-learn."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = Tracer(script).follow(call.func.value, script.scope(call))
+    value, _ = script.follow(call.func.value, script.scope(call))
     return not isinstance(value, ast.Call) or script.module.name_of(value.func).endswith("Trainer")
 
 
@@ -119,8 +119,8 @@ def is_trainer(script: Script, call: ast.Call) -> bool:
     """Whether a call is of a method of the Trainer."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = Tracer(script).follow(call.func.value, script.scope(call))
-    return isinstance(value, ast.Call) and script.module.name_of(value.func).endswith("Trainer")
+    value, _ = script.follow(call.func.value, script.scope(call))
+    return script.called_name(value).endswith("Trainer")
 
 
 def _append(script: Script, call: ast.Call, more: str) -> None:
@@ -136,14 +136,9 @@ def _append(script: Script, call: ast.Call, more: str) -> None:
 
 def _as_list(script: Script, given: ast.expr) -> str:
     """Callbacks that a name stands for, which may be none."""
-    value, _ = Tracer(script).follow(given, script.scope(given))
+    value = script.value(given)
     text = script.written(given)
     return text if isinstance(value, ast.List) and isinstance(given, ast.Name) else f"({text} or [])"
-
-
-def _prefer(script: Script, call: ast.Call, keyword: str, folder: str) -> str:
-    given = keyword_argument(call, keyword)
-    return folder if given is None else f"{folder} or {script.written(given)}"
 
 
 def _import(script: Script, header: Header, module: str, name: str) -> str:
@@ -155,14 +150,14 @@ def _import(script: Script, header: Header, module: str, name: str) -> str:
 
 def name_folder(script: Script, parser: Parser, header: Header, *nodes: ast.AST) -> str:
     """What names the folder at some nodes: an option, else the variable that a job has for its output."""
-    own = next((each.flag for each in parser.options.declared if each.flag.role == "checkpoints"), None)
+    own = next((option.flag for option in parser.options.declared if option.flag.role == "checkpoints"), None)
     seen = all(is_visible(script, parser, node) for node in nodes)
     if own is not None and own.default:  # it would resume by hand too
         parser.roles["--checkpoints"] = "checkpoints"
-        if not any(each.flag.role == "output" for each in parser.options.declared):
+        if not any(option.flag.role == "output" for option in parser.options.declared):
             parser.roles[own.option] = "output"
     elif own is not None and seen:
-        name = next(each.name for each in parser.options.declared if each.flag is own)
+        name = next(option.name for option in parser.options.declared if option.flag is own)
         return parser.place.format(name)
     if seen and (own is None or own.option != "--checkpoints"):
         return add_flag(parser, "checkpoints", None)

@@ -34,17 +34,18 @@ def read_arguments(
     """What a command line gives, in its order; the subcommand itself is left out."""
     named = {word: flag for flag in flags for word in flag.spellings}
     words, found, inner = list(arguments), list[Given](), False
+    left_out = subcommand is not None and subcommand not in arguments
     ended = False  # behind `--`, where no word is a name
     while words:
         word = words.pop(0)
         if word == "--" and not ended:
             ended = True
         elif _is_name(word) and not ended:
-            found.append(_take_named(named, word, words, inner=inner or _is_left_out(subcommand, arguments)))
+            found.append(_take_named(named, word, words, inner=inner or left_out))
         elif word == subcommand and not inner:
             inner = True
         else:
-            flag = next((each for each in flags if _takes_word(each, found)), None)
+            flag = next((option for option in flags if _takes_word(option, found)), None)
             found.append(
                 Given(flag, (word,), word, flag.inner if flag is not None else inner, is_named=False)
             )
@@ -53,10 +54,6 @@ def read_arguments(
 
 def _is_name(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and _NUMBER.fullmatch(word) is None
-
-
-def _is_left_out(subcommand: str | None, arguments: Sequence[str]) -> bool:
-    return subcommand is not None and subcommand not in arguments
 
 
 def _takes_word(flag: Flag, found: Sequence[Given]) -> bool:
@@ -94,9 +91,9 @@ def find_given(
 ) -> str | None:
     """The value of an option on a command line; None if it is not there."""
     values = [
-        each.value
-        for each in read_arguments(flags, arguments, subcommand)
-        if each.flag is not None and each.flag is flag
+        argument.value
+        for argument in read_arguments(flags, arguments, subcommand)
+        if argument.flag is not None and argument.flag is flag
     ]
     return next(reversed(values), None)
 
@@ -109,7 +106,7 @@ def add_data(profile: ScriptProfile, arguments: Sequence[str], data: Path) -> tu
     flag = profile.flag("data")
     if flag is None or not _can_be_unnamed(flag):
         return tuple(arguments)
-    order = [each for each in profile.flags if _can_be_unnamed(each)]
+    order = [option for option in profile.flags if _can_be_unnamed(option)]
     given = read_arguments(profile.flags, arguments, profile.subcommand)
     free = [each for each in given if not each.is_named]
     if len(free) >= len(order):

@@ -12,7 +12,6 @@ from msgspec import Struct
 from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.documents import yaml
 from worldsize.scripts.bindings import Scope, is_parameter
 from worldsize.scripts.module import constant_value
@@ -32,7 +31,7 @@ class Setting(Struct, eq=False):
     places: list[tuple[ast.stmt, str]]  # after which statement it is what; the nearest to the file is last
 
 
-def find_setting(script: Script, tracer: Tracer, node: ast.expr) -> Setting | None:
+def find_setting(script: Script, node: ast.expr) -> Setting | None:
     """What ``cfg["train"]["lr"]`` or ``cfg.train.lr`` is in the file that `cfg` was read from."""
     keys: list[tuple[str, str]] = []
     places: list[tuple[ast.stmt, str]] = []
@@ -41,13 +40,13 @@ def find_setting(script: Script, tracer: Tracer, node: ast.expr) -> Setting | No
         while (step := _read_key(node)) is not None:
             node, key = step
             keys.insert(0, key)
-        found = _step_back(script, tracer, node, scope)
+        found = _step_back(script, node, scope)
         if found is None or not keys:
             return None
         statement, value, scope = found
         if statement is not None:
             places.append((statement, script.written(node) + "".join(text for text, _ in keys)))
-        path = _find_file(script, tracer, value)
+        path = _find_file(script, value)
         if path is not None:
             found_value = _read_value(path, [key for _, key in keys])
             return None if found_value is None else Setting(found_value, places)
@@ -57,13 +56,12 @@ def find_setting(script: Script, tracer: Tracer, node: ast.expr) -> Setting | No
 
 def read_replaced(script: Script) -> dict[str, float | None]:
     """The numbers that options of an adopted script replace: ``cfg["lr"] = args.lr``."""
-    tracer = Tracer(script)
     numbers: dict[str, float | None] = {}
-    for node in script.module.kinds.get(ast.Assign, ()):
+    for node in script.nodes(ast.Assign):
         name = getattr(node.value, "attr", getattr(node.value, "id", ""))
         declared = read_options(script.module).named(name)
         if declared is not None and declared.flag.default is None and declared.flag.role is not None:
-            setting = find_setting(script, tracer, node.targets[0])
+            setting = find_setting(script, node.targets[0])
             if setting is not None and not isinstance(setting.value, str):
                 numbers[declared.flag.role] = setting.value
     return numbers
@@ -83,15 +81,15 @@ def _read_key(node: ast.expr) -> tuple[ast.expr, tuple[str, str]] | None:
 
 
 def _step_back(
-    script: Script, tracer: Tracer, node: ast.expr, scope: Scope
+    script: Script, node: ast.expr, scope: Scope
 ) -> tuple[ast.stmt | None, ast.expr, Scope] | None:
     """The statement that binds a variable, with its value and scope; of a parameter what a call passes."""
     if not isinstance(node, ast.Name):  # `load_config(path)`, `self.config`
-        value, where = tracer.follow(node, scope, 1)
+        value, where = script.follow(node, scope, 1)
         return None if value is node else (None, value, where)
-    while not (bound := tracer.bindings(node.id, scope)) and not isinstance(scope, ast.Module):
+    while not (bound := script.bindings(node.id, scope)) and not isinstance(scope, ast.Module):
         if is_parameter(scope, node.id):
-            value, where = tracer.follow(node, scope, 1)
+            value, where = script.follow(node, scope, 1)
             return None if value is node else (None, value, where)
         scope = script.scope(scope)
     if len(bound) != 1 or bound[0][2] is not None:
@@ -100,31 +98,31 @@ def _step_back(
     return statement, value, scope
 
 
-def _find_file(script: Script, tracer: Tracer, value: ast.expr) -> Path | None:
+def _find_file(script: Script, value: ast.expr) -> Path | None:
     """The file that an expression reads, where its name is known: ``yaml.safe_load(open("config.yaml"))``."""
     inner = [each.value for each in getattr(value, "keywords", ()) if each.arg is None]
     if isinstance(value, ast.Call) and script.module.name_of(value.func) not in _LOADERS:
         wrapped = inner or value.args[:1]
-        is_own = tracer.function(value) is not None and not inner
-        return _find_file(script, tracer, wrapped[0]) if wrapped and not is_own else None
+        is_own = script.function(value) is not None and not inner
+        return _find_file(script, wrapped[0]) if wrapped and not is_own else None
     if not isinstance(value, ast.Call) or not value.args:
         return None
-    return next(_list_files(script, tracer, value.args[0], _DEPTH), None)
+    return next(_list_files(script, value.args[0], _DEPTH), None)
 
 
-def _list_files(script: Script, tracer: Tracer, node: ast.expr, depth: int) -> Iterator[Path]:
+def _list_files(script: Script, node: ast.expr, depth: int) -> Iterator[Path]:
     """The files beside the script whose names are in an expression, or in what it is made of."""
     folder = Path(script.module.source.path).absolute().parent
-    for each in ast.walk(node) if depth else ():
-        name = _name_file(script, each)
+    for inner in ast.walk(node) if depth else ():
+        name = _name_file(script, inner)
         if name is not None:
             path = (folder / name).resolve()
             if path.suffix in SUFFIXES and path.is_file() and path.is_relative_to(folder.resolve()):
                 yield path
-        elif isinstance(each, ast.Name):
-            value, _ = tracer.follow(each, script.scope(each))
-            if value is not each:
-                yield from _list_files(script, tracer, value, depth - 1)
+        elif isinstance(inner, ast.Name):
+            value = script.value(inner)
+            if value is not inner:
+                yield from _list_files(script, value, depth - 1)
 
 
 def _name_file(script: Script, node: ast.AST) -> str | None:
@@ -134,7 +132,7 @@ def _name_file(script: Script, node: ast.AST) -> str | None:
         if declared is None:
             return None
         options = read_options(script.module)
-        flags = [each.flag for each in options.declared]
+        flags = [option.flag for option in options.declared]
         given = find_given(declared.flag, flags, script.arguments, options.subcommand)
         default = declared.flag.default
         return given or (default if isinstance(default, str) else None)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from msgspec import Struct, structs
 
-from worldsize.adopting.model import Flag
-from worldsize.adopting.options.roles import find_role
+from worldsize.adopting.model import Flag, find_role
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter
@@ -50,7 +49,7 @@ class Options(Struct, eq=False):
 
     def named(self, name: str) -> Declared | None:
         """The option that is read by a name."""
-        return next((each for each in self.declared if each.name == name), None)
+        return next((option for option in self.declared if option.name == name), None)
 
 
 def read_options(module: Module) -> Options:
@@ -67,9 +66,10 @@ def _read(module: Module) -> Options:
     if any(top == "click" for top in _tops(module)):
         return Options("click", list(_read_click(module)))
     starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
+    functions = {each.name: each for each in reversed(module.kinds.get(ast.FunctionDef, ()))}
     for library, name in starts:
         for call in module.called(name):
-            function = _find_function(module, call.args[0] if call.args else None)
+            function = functions.get(getattr(next(iter(call.args), None), "id", ""))
             if function is not None:
                 return Options(library, list(_read_parameters(module, function, library)))
     return _read_typer(module) if "typer" in _tops(module) else Options(None, [])
@@ -80,7 +80,7 @@ def _read_typer(module: Module) -> Options:
     commands: list[tuple[ast.FunctionDef, list[Declared]]] = [
         (function, list(_read_parameters(module, function, "typer")))
         for function in module.kinds.get(ast.FunctionDef, ())
-        if any(_makes_command(each) for each in function.decorator_list)
+        if any(_makes_command(decorator) for decorator in function.decorator_list)
     ]
     if not commands:
         return Options(None, [])
@@ -115,7 +115,9 @@ def _read_argparse(module: Module) -> Options:
     }
     best = max(counts, key=lambda name: counts[name], default=None)
     if best is None:
-        return Options("argparse", declared, unread=_find_unread(module, declared))
+        read = {each.node for each in declared}
+        unread = next((call for call in module.called("add_argument") if call not in read), None)
+        return Options("argparse", declared, unread=unread)
     for each in declared:
         each.flag = structs.replace(each.flag, inner=owners[id(each)] == best)
     kept = [each for each in declared if owners[id(each)] in (None, best)]
@@ -142,7 +144,9 @@ def _read_added(module: Module) -> Iterator[Declared]:
         for option, field in () if interface.closed else list_looped(module, call):
             kind = keyword_argument(call, "type")
             known = getattr(kind, "id", "") in ("int", "float", "str")
-            default = _evaluate_default(module, choose_default(call, field))
+            given = keyword_argument(call, "default")  # that of the field, unless it is written out
+            is_written = given is None or isinstance(given, ast.Constant)
+            default = _evaluate_default(module, given if is_written else field.default)
             name = option.lstrip("-").replace("-", "_")
             flag = _make_flag(
                 option, name, kind if known else field.annotation, default,
@@ -151,19 +155,13 @@ def _read_added(module: Module) -> Iterator[Declared]:
             yield Declared(flag, name, call)
 
 
-def _find_unread(module: Module, declared: Sequence[Declared]) -> ast.Call | None:
-    """An `add_argument` of which nothing is known."""
-    read = {each.node for each in declared}
-    return next((call for call in module.called("add_argument") if call not in read), None)
-
-
 def _read_click(module: Module) -> Iterator[Declared]:
     """The options and arguments of decorators, in their order."""
     for call in module.called("click.option", "option", "click.argument", "argument"):
         interface = Interface()
         is_option = module.name_of(call.func).endswith("option")
         read_parameter(define_alone(module), interface, module, call, is_option=is_option)
-        yield from (_describe(module, each, call) for each in _list_options(interface))
+        yield from (_describe(module, option, call) for option in _list_options(interface))
 
 
 def _list_options(interface: Interface) -> list[Option]:
@@ -188,12 +186,12 @@ def _is_path(module: Module, node: ast.AST | None) -> bool:
 def _evaluate_default(module: Module, node: ast.AST | None) -> object:
     """What a default is known to be; of ``Path("data")`` and ``Path("data") / "train"`` the text."""
     if isinstance(node, ast.Call) and _is_path(module, node):
-        parts = [evaluate(define_alone(module), module, each) for each in node.args]
+        parts = [evaluate(define_alone(module), module, argument) for argument in node.args]
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         parts = [_evaluate_default(module, node.left), _evaluate_default(module, node.right)]
     else:
         return evaluate(define_alone(module), module, node)
-    texts = [each for each in parts if isinstance(each, str)]
+    texts = [part for part in parts if isinstance(part, str)]
     if parts and len(texts) == len(parts):
         return PurePosixPath(*texts).as_posix()
     return evaluate(define_alone(module), module, node)
@@ -219,12 +217,6 @@ def _make_flag(
     )  # fmt: skip
 
 
-def _find_function(module: Module, node: ast.AST | None) -> ast.FunctionDef | None:
-    if not isinstance(node, ast.Name):
-        return None
-    return next((each for each in module.kinds.get(ast.FunctionDef, ()) if each.name == node.id), None)
-
-
 def _read_parameters(
     module: Module, function: ast.FunctionDef, library: Library = "fire"
 ) -> Iterator[Declared]:
@@ -235,22 +227,18 @@ def _read_parameters(
         is_option = isinstance(given, ast.Call) and given.args and not _is_path(module, given)
         inner = given.args[0] if isinstance(given, ast.Call) and is_option else given
         default = _evaluate_default(module, inner)
-        option = _find_spelling(parameter, given) or "--" + parameter.arg.replace("_", "-")
+        hyphens = parameter.arg.replace("_", "-")
+        option = _find_spelling(parameter, given) or f"--{hyphens}"
         if library == "typer" and _is_positional(parameter, given):
             option = parameter.arg
         is_switch = library == "typer" and ast.unparse(parameter.annotation or _NONE).startswith("bool")
         flag = _make_flag(
             option, parameter.arg, parameter.annotation, default,
-            required=given is None, aliases=_spell(parameter.arg), words=0 if is_switch else 1,
+            required=given is None, aliases=(f"--{hyphens}", f"--{parameter.arg}", f"--no-{hyphens}"),
+            words=0 if is_switch else 1,
         )  # fmt: skip
         flag = structs.replace(flag, by_position=library == "fire")
         yield Declared(flag, parameter.arg, parameter)
-
-
-def _spell(name: str) -> tuple[str, ...]:
-    """What typer and fire call a parameter on the command line."""
-    hyphens = name.replace("_", "-")
-    return f"--{hyphens}", f"--{name}", f"--no-{hyphens}"
 
 
 def _is_positional(parameter: ast.arg, given: ast.expr | None) -> bool:
@@ -309,12 +297,12 @@ def list_fields(module: Module, class_: ast.ClassDef) -> Iterator[Field]:
         above = classes.get(getattr(base, "id", ""))
         if above is not None and above is not class_:
             yield from list_fields(module, above)
-    for each in class_.body:
-        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
-            given = each.value
+    for statement in class_.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            given = statement.value
             if isinstance(given, ast.Call) and not given.args:  # `field(default=64)`
                 given = keyword_argument(given, "default")
-            yield Field(each.target.id, each.annotation, given, each.value is None, each)
+            yield Field(statement.target.id, statement.annotation, given, statement.value is None, statement)
 
 
 def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
@@ -329,22 +317,16 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
         names = (ast.unparse(target), f"{ast.unparse(target)}.name")
         for field in list_fields(module, class_):
             known = dict.fromkeys(names, field.name)
-            words = [_spell_word(each, known) for each in call.args]
+            words = [_spell_word(argument, known) for argument in call.args]
             option = next((word for word in words if word and word.startswith("--")), None)
             if option is not None:
                 yield option, field
         return
 
 
-def choose_default(call: ast.Call, field: Field) -> ast.expr | None:
-    """The default of an option of a loop: that of the field, unless it is written out."""
-    given = keyword_argument(call, "default")
-    return given if given is None or isinstance(given, ast.Constant) else field.default
-
-
 def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
     """The class whose fields ``fields(Settings)`` or ``Settings.__dataclass_fields__.items()`` gives."""
-    classes = {each.name: each for each in module.kinds.get(ast.ClassDef, ())}
+    classes = {class_.name: class_ for class_ in module.kinds.get(ast.ClassDef, ())}
     node: ast.expr = iterable
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("items", "values", "keys"):
         assert isinstance(node.func, ast.Attribute)
@@ -373,7 +355,7 @@ def _spell_word(node: ast.expr, known: dict[str, str]) -> str | None:
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         parts = [node.left, node.right]
     if parts:
-        texts = [text for each in parts if (text := _spell_word(each, known)) is not None]
+        texts = [text for part in parts if (text := _spell_word(part, known)) is not None]
         return "".join(texts) if len(texts) == len(parts) else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
         base, given = _spell_word(node.func.value, known), [constant_value(each) for each in node.args]

@@ -10,11 +10,9 @@ from msgspec import structs
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.configuration import find_setting
 from worldsize.adopting.options.declared import Declared
-from worldsize.adopting.options.parsers import Parser, find_option
-from worldsize.adopting.options.reaching import find_default_of, find_place
+from worldsize.adopting.options.parsers import Parser, find_default_of, find_option, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.scripts.bindings import find_default
 from worldsize.scripts.module import Module
 
@@ -69,28 +67,28 @@ def _show_value(value: float | str | None) -> str:
     return f'"{value}"' if isinstance(value, str) and '"' not in value else repr(value)
 
 
-def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> None:
+def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> None:
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
-    if set_in_file(script, tracer, parser, role, node):
+    if set_in_file(script, parser, role, node):
         return
-    value, scope = tracer.follow(node, script.scope(node))
+    value, scope = script.follow(node, script.scope(node))
     seen: set[ast.expr] = set()  # `n = int(n)`
     while (inner := _find_inner(value, role)) is not None and value not in seen:
         seen.add(value)
-        value, scope = tracer.follow(inner, scope)
+        value, scope = script.follow(inner, scope)
     number = _read_number(value)
     declared = _find_default(parser, value) or _find_parameter(script, parser, value)
-    declared = declared or find_field_option(script, tracer, parser, value)
+    declared = declared or find_field_option(script, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
-        taken = any(each.flag.role == role for each in parser.options.declared)
+        taken = any(option.flag.role == role for option in parser.options.declared)
         if taken and parser.function is None:
             what = role.replace("_", " ")
             script.leave(
                 value, f"this {what} is written out, beside an option for one", "take the option here"
             )
             return
-        place = find_place(script, tracer, parser, value)
+        place = find_place(script, parser, value)
         if place is not None:
             name = add_flag(parser, role, number, place=place)
             script.replace(value, name, None, _REASON)
@@ -101,7 +99,7 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
         default = declared.flag.default
         parser.numbers[role] = default if isinstance(default, int | float) else None
         return
-    if set_in_file(script, tracer, parser, role, value):
+    if set_in_file(script, parser, role, value):
         return
     what = role.replace("_", " ")
     if parser.options.unread is not None and (number is None or is_field(script, value)):
@@ -113,17 +111,17 @@ def set_by_flag(script: Script, tracer: Tracer, parser: Parser, role: Role, node
 def _leave_unread(script: Script, call: ast.Call) -> None:
     """Report once that it cannot be told whether an option sets a number."""
     message = "which options are declared here cannot be read, so the spec sets no number by them"
-    if not any(each.message == message for each in script.obstacles):
+    if not any(obstacle.message == message for obstacle in script.obstacles):
         script.leave(call, message, 'declare each by its name: `add_argument("--batch-size", …)`')
 
 
-def set_in_file(script: Script, tracer: Tracer, parser: Parser, role: Role, node: ast.expr) -> bool:
+def set_in_file(script: Script, parser: Parser, role: Role, node: ast.expr) -> bool:
     """Let an option replace what a configuration file says, behind the line that reads it."""
-    setting = find_setting(script, tracer, node)
+    setting = find_setting(script, node)
     if setting is None or isinstance(setting.value, str) is not (role == "output"):
         return False
     for statement, text in reversed(setting.places):
-        place = find_place(script, tracer, parser, statement)
+        place = find_place(script, parser, statement)
         if place is None:
             continue
         kind = "float" if role == "learning_rate" else "int"
@@ -157,9 +155,9 @@ def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
 def _find_default(parser: Parser, value: ast.expr) -> Declared | None:
     """The parameter of the command whose default this is: it is an option already."""
     function = parser.function
-    for each in parser.options.declared if function is not None else ():
-        if isinstance(each.node, ast.arg) and find_default(function, each.name) is value:  # type: ignore[arg-type]
-            return each
+    for option in parser.options.declared if function is not None else ():
+        if isinstance(option.node, ast.arg) and find_default(function, option.name) is value:  # type: ignore[arg-type]
+            return option
     return None
 
 
@@ -179,11 +177,11 @@ def _read_number(node: ast.expr) -> int | float | None:
 def list_flags(parser: Parser) -> tuple[Flag, ...]:
     """The options of the adopted script."""
     declared = []
-    for each in parser.options.declared:
-        role = parser.roles.get(each.flag.option, each.flag.role)
-        if role in parser.roles.values() and each.flag.option not in parser.roles:
+    for option in parser.options.declared:
+        role = parser.roles.get(option.flag.option, option.flag.role)
+        if role in parser.roles.values() and option.flag.option not in parser.roles:
             role = None  # another option is what the training uses
-        declared.append(structs.replace(each.flag, role=role))
+        declared.append(structs.replace(option.flag, role=role))
     return (*declared, *parser.added)
 
 
@@ -219,7 +217,7 @@ def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef,
             script.insert_decorator(function, line, None, reason)
             script.insert_behind(last, f",{gap}{name}", None, reason)
         else:
-            typed = any(each.annotation is not None for each in function.args.args)
+            typed = any(parameter.annotation is not None for parameter in function.args.args)
             value = _show_value(flag.default)
             kind = flag.type if flag.default is not None or flag.type == "str" else f"{flag.type} | None"
             text = f"{name}: {kind} = {value}" if typed else f"{name}={value}"
@@ -239,7 +237,7 @@ def open_with(
         script.insert_before(first, lines, rule, reason)
 
 
-def find_field_option(script: Script, tracer: Tracer, parser: Parser, value: ast.expr) -> Declared | None:
+def find_field_option(script: Script, parser: Parser, value: ast.expr) -> Declared | None:
     """The option that replaces the default of a field; None for another value, and where none does."""
     statement = script.module.parents.get(value)
     class_ = script.module.parents.get(statement) if statement is not None else None
@@ -252,10 +250,10 @@ def find_field_option(script: Script, tracer: Tracer, parser: Parser, value: ast
         given = _find_given(call, class_, name)
         if given is not None:
             found = find_option(parser, given)
-            return found or find_option(parser, tracer.follow(given, script.scope(call))[0])
-        if any(each.arg is None for each in call.keywords):
+            return found or find_option(parser, script.follow(given, script.scope(call))[0])
+        if any(keyword.arg is None for keyword in call.keywords):
             return parser.options.named(name)
-    read = (script.written(each) for each in script.module.kinds.get(ast.Attribute, ()) if each.attr == name)
+    read = (script.written(node) for node in script.nodes(ast.Attribute) if node.attr == name)
     only_declares = not calls and f"{class_.name}.{name}" not in read  # the script reads what it parses
     # `setattr(settings, name, value)` for each option
     return parser.options.named(name) if only_declares or script.module.called("setattr") else None

@@ -1,9 +1,10 @@
-"""Where a script reads its command line, or where lines that are added read it."""
+"""Where a script, or a line that is added, reads its command line, and how options are read elsewhere."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct, structs
 
@@ -11,6 +12,8 @@ from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.declared import Declared, Options, read_options
 from worldsize.adopting.source.reading import list_modules_beside, read_beside
 from worldsize.adopting.source.script import Script
+from worldsize.adopting.source.tracing import find_initializer
+from worldsize.scripts.bindings import Function, Scope, is_parameter
 
 _READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
 _DEPTH = 8
@@ -77,23 +80,20 @@ def find_parser(script: Script) -> Parser:
 def _is_spread(script: Script, parser: Parser) -> bool:
     """Whether a function or class of the script gets each option by its name, and takes no others."""
     spread = {f"vars({parser.name})", f"{parser.name}.__dict__", parser.name}
-    functions = {each.name: each for each in script.module.tree.body if isinstance(each, ast.FunctionDef)}
-    classes = {each.name: each for each in script.module.kinds.get(ast.ClassDef, ())}
-    for call in script.module.kinds.get(ast.Call, ()):
+    functions: dict[str, Function] = {
+        each.name: each for each in script.module.tree.body if isinstance(each, ast.FunctionDef)
+    }
+    classes = {each.name: each for each in script.nodes(ast.ClassDef)}
+    for call in script.nodes(ast.Call):
         name = getattr(call.func, "id", "")
-        if not any(each.arg is None and ast.unparse(each.value) in spread for each in call.keywords):
+        if not any(keyword.arg is None and ast.unparse(keyword.value) in spread for keyword in call.keywords):
             continue
-        made = (
-            [each for each in classes[name].body if isinstance(each, ast.FunctionDef)]
-            if name in classes
-            else []
-        )
-        taker = functions.get(name) or next((each for each in made if each.name == "__init__"), None)
+        taker = functions.get(name) or (find_initializer(classes[name]) if name in classes else None)
         if taker is not None:
             return taker.args.kwarg is None
         decorators = classes[name].decorator_list if name in classes else []
         replaces = script.module.name_of(call.func) == "dataclasses.replace"
-        if replaces or any("dataclass" in ast.unparse(each) for each in decorators):
+        if replaces or any("dataclass" in ast.unparse(decorator) for decorator in decorators):
             return True
     return False
 
@@ -103,9 +103,7 @@ def _reads_itself(script: Script) -> bool:
     tops = {name.partition(".")[0] for name, _, _ in script.module.imports}
     if tops & _READERS or script.module.called(*_PARSES) or _reads_beside(script):
         return True
-    return any(
-        script.module.name_of(node) == "sys.argv" for node in script.module.kinds.get(ast.Attribute, ())
-    )
+    return any(script.module.name_of(node) == "sys.argv" for node in script.nodes(ast.Attribute))
 
 
 def _reads_beside(script: Script) -> bool:
@@ -144,7 +142,7 @@ def _follow_parsed(
     last = max(declared, key=lambda each: each.lineno)
     assert isinstance(last.func, ast.Attribute)
     loops = [each for each, _ in script.module.ancestors(last) if isinstance(each, ast.For | ast.While)]
-    inside = [each for each in loops if script.scope(each) is script.scope(last)]
+    inside = [loop for loop in loops if script.scope(loop) is script.scope(last)]
     behind = inside[-1] if inside else script.statement(last)
     start = Parser(options, "", behind=behind, parser=script.written(last.func.value))
     node: ast.AST | None = parse
@@ -179,7 +177,7 @@ def _read_target(statement: ast.Assign) -> str | None:
 def _returns(script: Script, statement: ast.stmt, name: str) -> bool:
     """Whether the function of a statement returns what that assigns."""
     scope = script.scope(statement)
-    returned = (node for node in script.module.kinds.get(ast.Return, ()) if script.scope(node) is scope)
+    returned = (node for node in script.nodes(ast.Return) if script.scope(node) is scope)
     return any(getattr(node.value, "id", "") == name for node in returned)
 
 
@@ -197,12 +195,12 @@ def _find_user(script: Script, node: ast.AST) -> ast.Call | None:
 def _find_taker(script: Script, call: ast.Call, position: int) -> tuple[ast.FunctionDef, str] | None:
     """The function, or the initializer, that a call reaches, with its parameter at a position."""
     name = getattr(call.func, "id", "")
-    for node in script.module.kinds.get(ast.FunctionDef, ()):
+    for node in script.nodes(ast.FunctionDef):
         above = script.module.parents[node]
         made = isinstance(above, ast.ClassDef)
         called = above.name if isinstance(above, ast.ClassDef) and node.name == "__init__" else node.name
         if name == called:
-            names = [each.arg for each in node.args.args][made:]
+            names = [parameter.arg for parameter in node.args.args][made:]
             return (node, names[position]) if position < len(names) else None
     return None
 
@@ -210,15 +208,164 @@ def _find_taker(script: Script, call: ast.Call, position: int) -> tuple[ast.Func
 def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
     """The function that click decorates, or typer or fire call."""
     if options.library == "click":
-        return next(
-            (
-                node
-                for node in script.module.kinds.get(ast.FunctionDef, ())
-                if any(re.search("option|argument", ast.unparse(each)) for each in node.decorator_list)
-            ),
-            None,
-        )
-    functions = [script.module.parents.get(each.node) for each in options.declared]
-    arguments = functions[0] if functions else None
+        for node in script.nodes(ast.FunctionDef):
+            if any(re.search("option|argument", ast.unparse(decorator)) for decorator in node.decorator_list):
+                return node
+        return None
+    arguments = script.module.parents.get(options.declared[0].node) if options.declared else None
     function = script.module.parents.get(arguments) if arguments is not None else None
     return function if isinstance(function, ast.FunctionDef) else None
+
+
+def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
+    """Whether the values of the options, also of one that is added, can be read at a node."""
+    if (function := find_default_of(script, node)) is not None:  # read where the function is defined
+        node = function
+    holder = parser.function or parser.holder
+    if holder is not None and not parser.is_closed:
+        return script.scope(node) is holder
+    if not parser.name or parser.is_closed:
+        return False
+    if parser.statement is None:
+        return True
+    where, scope = script.scope(parser.statement), script.scope(node)
+    if where is scope:
+        return getattr(node, "lineno", 0) > parser.statement.lineno
+    if not isinstance(where, ast.Module) or any(
+        script.scope(each) is not where for each in script.module.stores(parser.name)
+    ):
+        return any(each.arg == parser.name for each in getattr(getattr(scope, "args", None), "args", ()))
+    return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
+
+
+def find_default_of(script: Script, node: ast.AST) -> ast.FunctionDef | None:
+    """The function of which a node is the default of a parameter."""
+    above = script.module.parents.get(node)
+    function = script.module.parents.get(above) if isinstance(above, ast.arguments) else None
+    return function if isinstance(function, ast.FunctionDef) else None
+
+
+def find_place(script: Script, parser: Parser, node: ast.AST) -> str | None:
+    """How an option is read at a node, with `{}` for its name: `args.{}`, `self.args.{}`; None if none is."""
+    if is_visible(script, parser, node):
+        return parser.place
+    scope = script.scope(node)
+    if isinstance(scope, ast.Module) or parser.is_closed or not (parser.name or parser.function):
+        return None
+    line = getattr(node, "lineno", 0)
+    for holder, is_mapping in _Holders(script, parser).list_held(scope, line):
+        return f'{holder}["{{}}"]' if is_mapping else f"{holder}.{{}}"
+    if isinstance(script.module.parents[scope], ast.ClassDef):
+        return None
+    outer = find_place(script, parser, scope)  # of the function around this one
+    name = re.match(r"\w*", outer or "")
+    hidden = not name or script.bindings(name[0], scope) or is_parameter(scope, name[0])
+    return None if hidden else outer
+
+
+def find_read(script: Script, parser: Parser, node: ast.AST, name: str) -> str | None:
+    """How an option of the script is read at a node, also from settings that are made of all options."""
+    opened = structs.replace(parser, is_closed=False)
+    place = find_place(script, opened, node)
+    if place is None and parser.options.library == "argparse":
+        holders = _Holders(script, opened, field=name)
+        line = getattr(node, "lineno", 0)
+        held = next(holders.list_held(script.scope(node), line), None)
+        place = held and (f'{held[0]}["{{}}"]' if held[1] else f"{held[0]}.{{}}")
+    return place.format(name) if place else None
+
+
+class _Holders:
+    """What holds the options beside the variable that is assigned what is parsed.
+
+    With a ``field`` also what a dataclass of the script makes of them: ``Settings(**vars(args))``.
+    """
+
+    def __init__(self, script: Script, parser: Parser, *, field: str = "") -> None:
+        self._script, self._parser, self._field = script, parser, field
+
+    def list_held(self, scope: Scope, line: int) -> Iterator[tuple[str, bool]]:
+        """The holders that a function knows at a line, and whether each is a mapping."""
+        if isinstance(scope, ast.Module):
+            yield from self._list_of_file(line)
+            return
+        names = {parameter.arg: 0 for parameter in (*scope.args.args, *scope.args.kwonlyargs)}
+        names |= self._script.list_bound(scope)
+        for name, bound in names.items():
+            found = self._judge_name(name, scope, _DEPTH) if bound < line else None
+            if found is not None:
+                yield name, found
+        gets_self = scope.args.args[:1] and scope.args.args[0].arg == "self" and scope.name != "__init__"
+        for name in self._script.attributes(self._script.module.parents[scope]) if gets_self else ():
+            found = self._judge_attribute(name, scope, _DEPTH)
+            if found is not None:
+                yield f"self.{name}", found
+        hidden = names.keys()
+        yield from (each for each in self._list_of_file(None) if each[0] not in hidden)
+
+    def _list_of_file(self, line: int | None) -> Iterator[tuple[str, bool]]:
+        """Those that the file has at a line, or that its functions know."""
+        file = self._script.module.tree
+        for name, bound in self._script.list_bound(file).items() if self._field else ():
+            found = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
+            if found is not None:
+                yield name, found
+
+    def _judge(self, node: ast.expr, scope: Scope, depth: int) -> bool | None:
+        """Whether an expression is a mapping of the options; None if it is something else than these."""
+        if isinstance(node, ast.Call):
+            return self._judge_call(node, scope, depth)
+        if isinstance(node, ast.Name):
+            if node.id == self._parser.name and is_visible(self._script, self._parser, node):
+                return self._parser.is_mapping
+            return self._judge_name(node.id, scope, depth)
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
+            return self._judge_attribute(node.attr, scope, depth)
+        given = self._script.step_keyword(node, scope) if isinstance(node, ast.Subscript) else None
+        return self._judge(*given, depth - 1) if given is not None else None
+
+    def _judge_call(self, call: ast.Call, scope: Scope, depth: int) -> bool | None:
+        if getattr(call.func, "id", "") == "vars" and len(call.args) == 1:
+            return True if self._judge(call.args[0], scope, depth) is False else None
+        return False if self._parses(call) or (self._field and self._fills(call, scope, depth)) else None
+
+    def _fills(self, call: ast.Call, scope: Scope, depth: int) -> bool:
+        """Whether a call makes settings of all options, of which one is asked for."""
+        class_ = self._script.classes.get(getattr(call.func, "id", ""))
+        spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
+        if class_ is None or depth == 0 or not self._script.bindings(self._field, class_):
+            return False
+        return any(self._judge(each, scope, depth - 1) is True for each in spread)
+
+    def _judge_name(self, name: str, scope: Scope, depth: int) -> bool | None:
+        bound = self._script.bindings(name, scope)
+        if depth == 0 or (isinstance(scope, ast.Module) and not self._field) or len(bound) > 1:
+            return None
+        if bound:
+            _, value, position = bound[0]
+            return self._judge(value, scope, depth - 1) if position is None else None
+        if isinstance(scope, ast.Module) or not is_parameter(scope, name):
+            return None
+        kinds = set()
+        for call in self._script.calls(scope):
+            passed = self._script.argument(call, scope, name)
+            where = self._script.scope(call)
+            kinds.add(None if passed is None else self._judge(passed, where, depth - 1))
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def _judge_attribute(self, name: str, scope: Scope, depth: int) -> bool | None:
+        bound = self._script.attributes(self._script.module.parents.get(scope)).get(name, [])
+        if depth == 0 or len(bound) != 1:
+            return None
+        statement, value = bound[0]
+        where = self._script.scope(statement)
+        return self._judge(value, where, depth - 1) if getattr(where, "name", "") == "__init__" else None
+
+    def _parses(self, call: ast.Call) -> bool:
+        """Whether a call gives what is parsed: `parser.parse_args()`, or a function that returns it."""
+        function = self._script.function(call)
+        values: list[ast.expr] = [call] if function is None else self._script.returns(function)
+        calls = [each for each in values if isinstance(each, ast.Call)]
+        parses = [self._script.module.name_of(each.func).endswith("parse_args") for each in calls]
+        known = self._parser.statement is not None or bool(self._field)
+        return known and parses == [True] * max(1, len(values))

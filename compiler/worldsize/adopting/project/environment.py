@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.adopting.model import Framework, ScriptProfile
+from worldsize.azureml.gpu_support import INDEX, judge_build
 from worldsize.facts import cuda, vm_sizes
-from worldsize.planning.gpu_support import INDEX, judge_build
 
 # The images of our own components: CUDA's driver libraries and Open MPI, with conda.
 IMAGES: dict[Framework, str] = dict.fromkeys(
@@ -44,11 +44,11 @@ class Environment(Struct, frozen=True):
 def list_local_modules(folder: Path, script: str) -> tuple[str, ...]:
     """The modules and packages of a folder that a script there can import."""
     names = (
-        each.stem if each.is_file() else each.name
-        for each in folder.iterdir()
-        if each.name != script
-        and (each.suffix == ".py" or (each.is_dir() and any(each.glob("*.py"))))
-        and not each.name.startswith(".")
+        path.stem if path.is_file() else path.name
+        for path in folder.iterdir()
+        if path.name != script
+        and (path.suffix == ".py" or (path.is_dir() and any(path.glob("*.py"))))
+        and not path.name.startswith(".")
     )
     return tuple(sorted(name for name in names if name.isidentifier()))
 
@@ -91,16 +91,13 @@ def pin_environment(
     return Environment(IMAGES[profile.framework], conda, tuple(dict.fromkeys(unknown)))
 
 
-@cache
-def _read_providers() -> Mapping[str, Sequence[str]]:
-    """The packages that provide a module; read once, since each installed file is looked at."""
-    return metadata.packages_distributions()
+_read_providers = cache(metadata.packages_distributions)  # each installed file is looked at
 
 
 def _choose(module: str, packages: Sequence[str]) -> str | None:
     """The package of a module; of several that share it, the one with its name, else the first."""
-    normal = [_normalise(each) for each in packages]
-    return next((each for each in normal if each == _normalise(module)), min(normal, default=None))
+    normal = [normalise(package) for package in packages]
+    return next((name for name in normal if name == normalise(module)), min(normal, default=None))
 
 
 def _pin(package: str) -> dict[str, str]:
@@ -126,12 +123,13 @@ def _choose_build(pins: dict[str, str], instance_type: str) -> list[str]:
         return judge_build("torch", version, tag, f"torch=={version}", size) is None
 
     builds = cuda.find_builds("torch", version)
-    tag = next((each.tag for each in reversed(builds) if each.tag and works(each.tag)), None)
+    tag = next((build.tag for build in reversed(builds) if build.tag and works(build.tag)), None)
     if works(None) or tag is None:
         return []
     pins["torch"] = f"torch=={version}+{tag}"
     return [f"--extra-index-url {INDEX}{tag}"]
 
 
-def _normalise(name: str) -> str:
+def normalise(name: str) -> str:
+    """The name of a package in the one spelling that pip compares."""
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,4 +1,4 @@
-"""The files of an adopted script: itself, the modules it imports, its environment and its spec."""
+"""The files of an adopted script, and what a conda file that was written before lacks."""
 
 from __future__ import annotations
 
@@ -7,24 +7,27 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
 
 from worldsize.adopting.model import Adoption
-from worldsize.adopting.project.environment import list_local_modules, pin_environment
+from worldsize.adopting.project.environment import list_local_modules, normalise, pin_environment
 from worldsize.adopting.project.inputs import Input, goes_with_code, list_inputs, list_settings
 from worldsize.adopting.project.spec import CONDA_FILE, SpecInput, SpecRequest, Target, describe_spec
 from worldsize.adopting.proving.prove import Measured
-from worldsize.adopting.starting.files import IGNORED, write_ignored
+from worldsize.adopting.starting.files import IGNORED, SPEC_SCHEMA, write_ignored
 from worldsize.azureml import yaml_dump
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
+from worldsize.base.wording import describe_os_error
+from worldsize.documents import yaml
+from worldsize.documents.yaml import nodes
 from worldsize.scripts.module import parse_text
 
 CODE = "src"  # the folder of the script in a folder of its own
-SCHEMA = "yaml-language-server: $schema=https://raw.githubusercontent.com/worldsize/worldsize/main/schemas/spec.schema.json"
 
 
 class ProjectRequest(Struct, frozen=True):
@@ -87,7 +90,7 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
             measured=request.measured,
         )
     )
-    files[f"{name}.yml"] = yaml_dump.dump(spec, header=SCHEMA, paragraphs="steps").encode()
+    files[f"{name}.yml"] = yaml_dump.dump(spec, header=SPEC_SCHEMA, paragraphs="steps").encode()
     files[CONDA_FILE] = yaml_dump.dump(environment.conda).encode()
     if beside and not (folder / IGNORED).exists():
         ignored = [_name_ignored(each, folder) for each in (data, *(each.path for each in inputs))]
@@ -154,7 +157,7 @@ def _read_settings(
 def _list_files(folder: Path, module: str) -> list[Path]:
     if (folder / f"{module}.py").is_file():
         return [folder / f"{module}.py"]
-    return sorted(each for each in (folder / module).rglob("*.py") if each.is_file())
+    return sorted(path for path in (folder / module).rglob("*.py") if path.is_file())
 
 
 def _list_imports(text: bytes) -> Iterator[str]:
@@ -164,7 +167,7 @@ def _list_imports(text: bytes) -> Iterator[str]:
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (each.name.partition(".")[0] for each in node.names)
+            yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             yield node.module.partition(".")[0]
 
@@ -206,3 +209,81 @@ def write_files(
 def _remove_empty(folder: Path) -> None:
     with contextlib.suppress(OSError):  # somebody else has put a file there
         folder.rmdir()
+
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+class Completed(Struct, frozen=True):
+    """An environment that was written before, and what the script needs by now."""
+
+    lines: tuple[str, ...]  # packages with their pins that it did not install
+    reason: str | None  # why they could not be added
+    unknown: tuple[str, ...]  # modules of no package here, which it does not name
+
+
+def complete_environment(project: Project) -> Completed:
+    """Add the packages that the conda file on the disk does not install."""
+    lines, reason = tuple(list_missing(project).values()), None
+    installed = _list_packages(yaml.load(str(project.folder / CONDA_FILE)).root)
+    unknown = tuple(name for name in project.unknown if normalise(name) not in installed)
+    if lines:
+        before = untrusted.read_bytes(project.folder / CONDA_FILE)
+        after = add_packages(before, lines)
+        if after is None:
+            return Completed(lines, "it has no list of pip", unknown)
+        try:
+            write_files(project.folder, {}, {project.folder / CONDA_FILE: (before, after)})
+        except OSError as error:
+            reason = describe_os_error(error)
+    return Completed(lines, reason, unknown)
+
+
+def list_missing(project: Project) -> dict[str, str]:
+    """The packages, with their pins, that a project needs and its conda file on the disk does not install."""
+    path = project.folder / CONDA_FILE
+    wanted = _list_packages(yaml.load(CONDA_FILE, project.files[CONDA_FILE].decode()).root)
+    found = _list_packages(yaml.load(str(path)).root)
+    if any(text.startswith("-r") for text in found.values()):  # what else it installs is not known
+        return {}
+    return {
+        name: text
+        for name, text in wanted.items()
+        if name not in found and name != "python" and not text.startswith("-")
+    }
+
+
+def add_packages(content: bytes, lines: Iterable[str]) -> bytes | None:
+    """A conda file with more lines at the end of its list of pip; None if it has none."""
+    text = content.decode()
+    listed = [each for each in _list_lines(yaml.load(CONDA_FILE, text).root)[1] if each.span.end_line]
+    if not listed:
+        return None
+    at = listed[-1].span.line
+    before = text.splitlines(keepends=True)
+    dash = re.match(r"\s*-\s+", before[at - 1])
+    if dash is None:
+        return None
+    end = "\r\n" if before[at - 1].endswith("\r\n") else "\n"
+    before[at - 1] = before[at - 1].rstrip("\r\n") + end
+    before[at:at] = [f"{dash[0]}{line}{end}" for line in lines]
+    return "".join(before).encode()
+
+
+def _list_lines(root: nodes.Node | None) -> tuple[list[nodes.Scalar], list[nodes.Scalar]]:
+    """The packages of conda in a conda file, and those of pip."""
+    listed = root.get("dependencies") if isinstance(root, nodes.Mapping) else None
+    own = listed.items if isinstance(listed, nodes.Sequence) else []
+    inner = [entry.get("pip") for entry in own if isinstance(entry, nodes.Mapping)]
+    lines = [line for entry in inner if isinstance(entry, nodes.Sequence) for line in entry.items]
+    scalars = [[line for line in part if isinstance(line, nodes.Scalar)] for part in (own, lines)]
+    return scalars[0], scalars[1]
+
+
+def _list_packages(root: nodes.Node | None) -> dict[str, str]:
+    """The packages of a conda file by their names in one spelling."""
+    packages = {}
+    for line in chain(*_list_lines(root)):
+        name = _NAME.match(line.text.rpartition("::")[2])
+        packages[normalise(name[0] if name is not None else line.text)] = line.text
+    return packages

@@ -57,7 +57,8 @@ def list_inputs(
         is_meant = _ROWS.fullmatch(name) or "/" in value or value != flag.default
         if path.is_dir() and (_WRITTEN.fullmatch(name) or not is_meant):
             continue
-        if not (path.is_file() and _is_setting(name, path) and goes_with_code(path, source)):
+        is_setting = path.suffix in _SETTINGS and not _ROWS.fullmatch(name)
+        if not (path.is_file() and is_setting and goes_with_code(path, source)):
             yield Input(flag, path)
 
 
@@ -118,9 +119,9 @@ def leave_paths_behind(script: Script, defaults: Collection[object]) -> None:
     Those of options become inputs. The others stand in the text, or in a configuration that it names.
     """
     folder = Path(script.module.source.path).parent
-    told = {(each.span.line, each.span.column) for each in script.obstacles}
+    told = {(obstacle.span.line, obstacle.span.column) for obstacle in script.obstacles}
     named = {value for value in defaults if isinstance(value, str)}
-    for node in script.module.kinds.get(ast.Constant, ()):
+    for node in script.nodes(ast.Constant):
         value = node.value
         if not isinstance(value, str) or not _NAME.fullmatch(value) or value in defaults:
             continue
@@ -147,14 +148,14 @@ def _stays_behind(folder: Path, value: str) -> bool:
 
 def _list_configured(script: Script, folder: Path) -> Iterator[tuple[ast.Constant, str, str]]:
     """The paths in the configurations that the text names, with the place of that name."""
-    for node in script.module.kinds.get(ast.Constant, ()):
+    for node in script.nodes(ast.Constant):
         name = node.value
         if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.endswith(_CONFIGURED):
             continue
         path = folder / name
         if _exists(path) and path.is_file() and goes_with_code(path, folder):
-            texts = dict.fromkeys(each.text for each in _list_scalars(yaml.load(str(path)).root))
-            yield from ((node, name, each) for each in texts if _NAME.fullmatch(each))
+            texts = dict.fromkeys(scalar.text for scalar in _list_scalars(yaml.load(str(path)).root))
+            yield from ((node, name, text) for text in texts if _NAME.fullmatch(text))
 
 
 def _list_scalars(node: nodes.Node | None) -> Iterator[nodes.Scalar]:
@@ -164,10 +165,6 @@ def _list_scalars(node: nodes.Node | None) -> Iterator[nodes.Scalar]:
         inner = node.items if isinstance(node, nodes.Sequence) else [value for _, value in node.items()]
         for each in inner:
             yield from _list_scalars(each)
-
-
-def _is_setting(name: str, path: Path) -> bool:
-    return path.suffix in _SETTINGS and not _ROWS.fullmatch(name)
 
 
 def goes_with_code(path: Path, source: Path) -> bool:
@@ -191,15 +188,15 @@ def choose_data_option(profile: ScriptProfile, arguments: Sequence[str]) -> Scri
     given = read_arguments(profile.flags, arguments, profile.subcommand)
     named = [argument.flag for argument in given if argument.is_named]
     lacking = [
-        each
-        for each in profile.flags
-        if each.required and each.role is None and each.type == "str" and each not in named
+        flag
+        for flag in profile.flags
+        if flag.required and flag.role is None and flag.type == "str" and flag not in named
     ]
     if profile.flag("data") is not None or len(lacking) != 1:
         return profile
     taking = structs.replace(lacking[0], role="data")
     return structs.replace(
-        profile, flags=tuple(taking if each is lacking[0] else each for each in profile.flags)
+        profile, flags=tuple(taking if flag is lacking[0] else flag for flag in profile.flags)
     )
 
 

@@ -61,16 +61,14 @@ class Comparison(Struct, frozen=True):
     @property
     def worst(self) -> ComparedStep:
         """The step with the largest difference."""
-        return max(self.steps, key=lambda each: _size(each.difference))
+        return max(
+            self.steps, key=lambda each: abs(each.difference) if math.isfinite(each.difference) else math.inf
+        )
 
     @property
     def first_outside(self) -> ComparedStep | None:
         """The first step that is not within the tolerance."""
-        return next((each for each in self.steps if not each.is_within), None)
-
-
-def _size(difference: float) -> float:
-    return abs(difference) if math.isfinite(difference) else math.inf
+        return next((step for step in self.steps if not step.is_within), None)
 
 
 def compare_curves(
@@ -89,23 +87,17 @@ def compare_curves(
     )
     if faults:
         return Comparison("different", steps, faults=tuple(faults))
-    if all(each.is_within for each in steps):
+    if all(step.is_within for step in steps):
         return Comparison("same", steps)
-    if reasons and _are_alike(steps):
+    finite = all(math.isfinite(step.original) and math.isfinite(step.adopted) for step in steps)
+    if reasons and finite and _average_difference(steps) <= LOOSE:
         return Comparison("alike", steps, tuple(reasons))
     return Comparison("different", steps, tuple(reasons))
 
 
-def _are_alike(steps: Sequence[ComparedStep]) -> bool:
-    finite = [each for each in steps if math.isfinite(each.original) and math.isfinite(each.adopted)]
-    if len(finite) < len(steps):
-        return False
-    return _average_difference(finite) <= LOOSE
-
-
 def _average_difference(steps: Sequence[ComparedStep]) -> float:
-    whole = sum(abs(each.original) for each in steps)
-    apart = sum(abs(each.difference) for each in steps)
+    whole = sum(abs(step.original) for step in steps)
+    apart = sum(abs(step.difference) for step in steps)
     return apart / whole if whole else math.inf if apart else 0.0
 
 
@@ -153,7 +145,7 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 
 def average_losses(ranks: Sequence[Recorded]) -> list[float]:
     """The loss of each step: the mean over the processes, whose batches have the same size."""
-    steps = zip(*(each.losses for each in ranks), strict=False)
+    steps = zip(*(rank.losses for rank in ranks), strict=False)
     return [sum(losses) / len(losses) for losses in steps]
 
 
@@ -163,7 +155,7 @@ def find_sampling_faults(ranks: Sequence[Recorded]) -> list[str]:
     for name, loader in ranks[0].loaders.items():
         epochs = ranks[0].draws.get(name, {})
         for epoch, own in epochs.items():
-            others = [each.draws.get(name, {}).get(epoch, []) for each in ranks[1:]]
+            others = [rank.draws.get(name, {}).get(epoch, []) for rank in ranks[1:]]
             together = [*own, *(index for other in others for index in other)]
             repeated = len(together) - len(set(together))
             # A sampler that balances classes repeats samples, also those of one process.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import itertools
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
-from worldsize.adopting.source.imports import find_last_import, find_top, first_statement, sort_in
+from worldsize.adopting.source.reading import list_modules_beside
 from worldsize.adopting.source.script import Script
+from worldsize.scripts.module import parse_text
 
 MARK = "One process per GPU: the launcher sets these variables; by hand there is one process."
 _NAMED = re.compile(r"\btorch\.distributed as dist\b")
@@ -45,9 +47,14 @@ class Header(Struct):
     on_gpu: bool = True  # whether it may train on a GPU
 
 
+def name_ranks(script: Script) -> Names:
+    """Names that the script does not use yet."""
+    return Names(*map(script.new_name, ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+
+
 def start_header(script: Script) -> Header:
     """The constants that tell which process this is."""
-    names = Names(*(script.new_name(each) for each in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))
+    names = name_ranks(script)
     constants = [
         f"# {MARK}",
         f'{names.rank} = int(os.environ.setdefault("RANK", "0"))',
@@ -107,7 +114,9 @@ def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Ite
         each for top in before for each in ast.walk(top) if isinstance(each, ast.Import | ast.ImportFrom)
     ]
     bound = {name.asname or name.name.partition(".")[0] for each in early for name in each.names}
-    yield from (line for line in header.imports if line not in known and not _is_bound(line, bound))
+    for line in header.imports:
+        if line not in known and (" as " in line or line.rpartition(" ")[2] not in bound):
+            yield line
 
 
 def _count_blank_lines(script: Script, statement: ast.stmt) -> int:
@@ -116,6 +125,89 @@ def _count_blank_lines(script: Script, statement: ast.stmt) -> int:
     return sum(1 for _ in lines)
 
 
-def _is_bound(line: str, bound: set[str]) -> bool:
-    name = line.rpartition(" as ")[2] if " as " in line else line.rpartition(" ")[2]
-    return name in bound and " as " not in line
+_SETTINGS = ("matplotlib.use", "warnings.", "sys.path", "os.environ")
+_IMPORTED = "what the added lines import"
+_Key = tuple[int, bool, str]
+
+
+def find_top(script: Script) -> ast.stmt | None:
+    """The last of the imports with which the file starts."""
+    last = None
+    for statement in script.module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            last = statement if script.has_own_line(statement) else last
+        elif not _is_preparation(statement):
+            break
+    return last
+
+
+def find_last_import(script: Script) -> ast.stmt | None:
+    """The last of the imports at the top of the file, and not before that of torch."""
+    last = None
+    top = True
+    for statement in script.module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            whole = script.has_own_line(statement)
+            if whole and (top or "import torch" in ast.unparse(statement).split("\n")):
+                last = statement
+        elif last is not None and not _is_preparation(statement):
+            top = False
+    return last
+
+
+def _is_preparation(statement: ast.stmt) -> bool:
+    """What people put between imports: settings, ``try: import``, texts."""
+    if isinstance(statement, ast.Try | ast.If):
+        return any(isinstance(each, ast.Import | ast.ImportFrom) for each in statement.body)
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.targets[0], ast.Subscript)
+    if isinstance(statement, ast.Expr):
+        text = ast.unparse(statement)
+        return isinstance(statement.value, ast.Constant) or text.startswith(_SETTINGS)
+    return False
+
+
+def first_statement(script: Script) -> ast.stmt:
+    """The first statement below the text that describes the file, and what Python wants in front."""
+    body = script.module.tree.body
+    for statement in body:
+        text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if not text and getattr(statement, "module", None) != "__future__":
+            return statement
+    return body[-1]
+
+
+def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
+    """Write imports into the sections of the file up to its last: the standard library, then packages."""
+    known = []
+    beside = {name.partition(".")[0] for name, _, _ in list_modules_beside(script.module)}
+    for statement in script.module.tree.body:
+        if isinstance(statement, ast.Import | ast.ImportFrom) and script.has_own_line(statement):
+            known.append((_find_key(statement, beside), statement))
+        if statement is last:
+            break
+    keyed = sorted((_find_key(parse_text(line).body[0], ()), line) for line in lines)
+    opened = [line for key, line in keyed if not key[0] and all(each[0] for each, _ in known)]
+    if opened:
+        first = next(statement for key, statement in known if key[0] >= 0)
+        script.insert_before(first, [*opened, ""], None, _IMPORTED)
+    for key, line in keyed:
+        section = [(each, statement) for each, statement in known if each[0] == key[0]]
+        before = [statement for each, statement in section if each <= key]
+        if before:
+            script.insert_after(before[-1], [line], None, _IMPORTED)
+        elif section:
+            script.insert_before(section[0][1], [line], None, _IMPORTED)
+        elif key[0]:
+            script.insert_after(last, [line], None, _IMPORTED)
+
+
+def _find_key(statement: ast.stmt, beside: Collection[str]) -> _Key:
+    """The section of an import, -1 for what has to stay in front, and its place there."""
+    whole = isinstance(statement, ast.Import)
+    names = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
+    module = getattr(statement, "module", None) or names[0].name
+    top = module.partition(".")[0]
+    own = top in beside or getattr(statement, "level", 0) > 0
+    section = 2 if own else -1 if top == "__future__" else 0 if top in sys.stdlib_module_names else 1
+    return section, not whole, module.lower()

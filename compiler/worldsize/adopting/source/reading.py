@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from worldsize.adopting.model import AdoptError
@@ -100,9 +100,7 @@ def _refuse(path: str, message: str, help_: str | None) -> AdoptError:
 
 def list_modules_beside(module: Module) -> Iterator[tuple[str, ast.stmt, Path]]:
     """The imports of modules in the script's folder, or in its package: name, statement, file."""
-    folders = [Path(module.source.path).parent]
-    while (folders[-1] / "__init__.py").is_file() and folders[-1].name:
-        folders.append(folders[-1].parent)
+    folders = _list_folders(Path(module.source.path))
     for full, _, statement in module.imports:
         for name in (full, full.rpartition(".")[0]):  # `from name import function`
             below = [folder / name.replace(".", "/") for folder in folders] if name else []
@@ -135,7 +133,7 @@ def find_function_beside(module: Module, called: str) -> tuple[Module, ast.Funct
 def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
     """The function beside the script that makes a `DataLoader`, by its full name in the script."""
     found = find_function_beside(module, called)
-    inner = {id(each) for each in ast.walk(found[1])} if found is not None else set()
+    inner = {id(node) for node in ast.walk(found[1])} if found is not None else set()
     makes = found is not None and any(id(call) in inner for call in found[0].called("DataLoader"))
     return found if makes else None
 
@@ -148,3 +146,52 @@ def list_classes_beside(module: Module) -> Iterator[tuple[str, ast.ClassDef]]:
         for node in found.kinds.get(ast.ClassDef, ()) if found is not None else ():
             if isinstance(node, ast.ClassDef) and node.name in names:
                 yield names[node.name], node
+
+
+_MOST = 200  # more are no code of one's own
+
+
+def list_imported_beside(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:
+    """Each of these modules, parsed, with the import of the script that leads to it."""
+    return module.once(_follow)
+
+
+def read_with_beside(module: Module) -> tuple[Module, ...]:
+    """The script and these modules."""
+    return (module, *(each for each, _ in list_imported_beside(module)))
+
+
+def _follow(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:
+    script = Path(module.source.path)
+    folders = _list_folders(script)
+    seen = {script}
+    found: list[tuple[Module, ast.stmt]] = []
+    waiting = list(_list_files(module, folders))
+    while waiting and len(found) < _MOST:
+        path, statement = waiting.pop(0)
+        read = read_beside(path) if path not in seen else None
+        seen.add(path)
+        if read is not None:
+            found.append((read, statement))
+            waiting += [(inner, statement) for inner, _ in _list_files(read, folders)]
+    return tuple(found)
+
+
+def _list_folders(script: Path) -> list[Path]:
+    """The folder of the script, and those around its package."""
+    folders = [script.parent]
+    while (folders[-1] / "__init__.py").is_file() and folders[-1].name:
+        folders.append(folders[-1].parent)
+    return folders
+
+
+def _list_files(module: Module, folders: Sequence[Path]) -> Iterator[tuple[Path, ast.stmt]]:
+    """The files that the imports of a module run: the module itself, and its packages before it."""
+    own = Path(module.source.path)
+    for full, level, statement in module.imports:
+        parts = full.split(".")
+        for folder in folders if not level else own.parents[level - 1 : level]:
+            for length in range(1, len(parts) + 1):
+                below = folder.joinpath(*parts[:length])
+                files = (below / "__init__.py", below.with_name(f"{below.name}.py"))
+                yield from ((path, statement) for path in files if path.is_file())

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct, structs
 
 from worldsize.adopting.model import AdoptError, Change, Obstacle
+from worldsize.adopting.source.tracing import Tracer
 from worldsize.base.problem import Finding
-from worldsize.scripts.bindings import Function, Scope, find_scope
+from worldsize.scripts.bindings import Function
 from worldsize.scripts.module import Module
 
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
@@ -29,11 +30,11 @@ class _Edit(Struct, frozen=True, order=True):
     text: str
 
 
-class Script:
+class Script(Tracer):
     """The text, its tree and the edits. Offsets count characters."""
 
     def __init__(self, module: Module, arguments: Sequence[str] = ()) -> None:
-        self.module = module
+        super().__init__(module)
         self.arguments = arguments  # of the user's command line
         self.text = module.text
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
@@ -64,16 +65,6 @@ class Script:
     def written(self, node: ast.AST) -> str:
         """A node as the script writes it."""
         return self.text[self.start(node) : self.end(node)]
-
-    def scope(self, node: ast.AST) -> Scope:
-        """The function around a node, or the file."""
-        return find_scope(self.module, node)
-
-    def statement(self, node: ast.AST) -> ast.stmt:
-        """The innermost statement around a node, or the node itself."""
-        while not isinstance(node, ast.stmt):
-            node = self.module.parents[node]
-        return node
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements among which one stands."""
@@ -150,8 +141,8 @@ class Script:
 
     def set_keyword(self, call: ast.Call, name: str, text: str, rule: str | None, reason: str) -> None:
         """Give a keyword argument of a call this value, also where it has another."""
-        given = next((each for each in call.keywords if each.arg == name), None)
-        own = [each for each in (*call.args, *call.keywords) if self._is_inside(each, call)]
+        given = next((keyword for keyword in call.keywords if keyword.arg == name), None)
+        own = [argument for argument in (*call.args, *call.keywords) if self._is_inside(argument, call)]
         behind = max(own, key=self.end, default=None)
         if given is not None:
             if self.written(given.value) != text:
@@ -186,7 +177,7 @@ class Script:
         parts = function.args
         known = (*parts.posonlyargs, *parts.args, *parts.kwonlyargs)
         if known:
-            defaults = (each for each in (*parts.defaults, *parts.kw_defaults) if each is not None)
+            defaults = (default for default in (*parts.defaults, *parts.kw_defaults) if default is not None)
             gap = self.gap(max(known, key=self.end), function)
             self.insert_behind(max((*known, *defaults), key=self.end), f",{gap}{text}", rule, reason)
             return

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
-from worldsize.adopting.source.script import Script
 from worldsize.scripts.bindings import (
     FUNCTIONS,
     Binding,
@@ -14,11 +14,14 @@ from worldsize.scripts.bindings import (
     find_argument,
     find_default,
     find_entry,
+    find_scope,
     is_parameter,
     read_bindings,
 )
+from worldsize.scripts.module import Module
 
 _DEPTH = 12
+Node = TypeVar("Node", bound=ast.AST)
 Bound = tuple[ast.stmt, ast.expr, int | None]
 Loop = ast.For | ast.While | ast.ListComp | ast.GeneratorExp
 
@@ -33,31 +36,60 @@ def read_iterable(loop: Loop) -> ast.expr | None:
 class Tracer:
     """Finds where values of one script come from. What is not certain is not followed."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
-        self.module = script.module
+    def __init__(self, module: Module) -> None:
+        self.module = module
         self.functions: dict[str, list[Function]] = {}
         for kind in FUNCTIONS:
             for node in self.module.kinds.get(kind, ()):
                 self.functions.setdefault(node.name, []).append(node)
-        self.classes = {node.name: node for node in self.module.kinds.get(ast.ClassDef, ())}
+        self.classes = {node.name: node for node in self.nodes(ast.ClassDef)}
         self._methods = set(self.functions)
         self._chosen: dict[Function, ast.Call] = {}
         self._bindings = read_bindings(self.module)
 
+    def scope(self, node: ast.AST) -> Scope:
+        """The function around a node, or the file."""
+        return find_scope(self.module, node)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement around a node, or the node itself."""
+        while not isinstance(node, ast.stmt):
+            node = self.module.parents[node]
+        return node
+
+    def nodes(self, kind: type[Node]) -> Sequence[Node]:
+        """The nodes of a class, in the order of `ast.walk`."""
+        return self.module.kinds.get(kind, ())
+
+    def value(self, node: ast.expr) -> ast.expr:
+        """The expression that another stands for where it is."""
+        return self.follow(node, self.scope(node))[0]
+
+    def called_name(self, node: ast.AST | None) -> str:
+        """The full name of what a call calls; empty for what is not a call."""
+        return self.module.name_of(node.func) if isinstance(node, ast.Call) else ""
+
+    def owner(self, call: ast.Call) -> ast.expr | None:
+        """What has the method that a call is of, as far as it is followed."""
+        return self.value(call.func.value) if isinstance(call.func, ast.Attribute) else None
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """The innermost class around a node."""
+        return next((up for up, _ in self.module.ancestors(node) if isinstance(up, ast.ClassDef)), None)
+
     def _list_known(self, bound: Iterable[Binding]) -> list[Bound]:
         """The bindings of which the value is known: statement, value, position in it."""
         return [
-            (self.script.statement(each.target), each.value, each.position)
-            for each in bound
-            if each.value is not None
+            (self.statement(binding.target), binding.value, binding.position)
+            for binding in bound
+            if binding.value is not None
         ]
 
     def bindings(self, name: str, scope: ast.AST) -> list[Bound]:
         """The assignments of a name in a scope: statement, value, and the position in a tuple."""
         return self._list_known(self._bindings.names.get((scope, name), ()))
 
-    def names(self, scope: ast.AST) -> dict[str, int]:
+    def list_bound(self, scope: ast.AST) -> dict[str, int]:
         """What a scope binds, with the line of the first assignment."""
         known = {
             name: self._list_known(bound)
@@ -71,7 +103,7 @@ class Tracer:
         found: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
         for name, bound in self._bindings.attributes.items() if isinstance(class_, ast.ClassDef) else ():
             for statement, value, position in self._list_known(bound):
-                of_class = self.module.parents.get(self.script.scope(statement)) is class_
+                of_class = self.module.parents.get(self.scope(statement)) is class_
                 if of_class and position is None and f"self.{name}" in map(ast.unparse, ast.walk(statement)):
                     found.setdefault(name, []).append((statement, value))
         return found
@@ -81,10 +113,7 @@ class Tracer:
         func = call.func
         name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
         if isinstance(func, ast.Name) and name in self.classes:
-            body = self.classes[name].body
-            return next(
-                (each for each in body if isinstance(each, FUNCTIONS) and each.name == "__init__"), None
-            )
+            return find_initializer(self.classes[name])
         if name == "__init__" and isinstance(func, ast.Attribute):
             return self._find_base_initializer(func)
         found = self.functions.get(name, [])
@@ -98,13 +127,12 @@ class Tracer:
 
     def _find_base_initializer(self, func: ast.Attribute) -> Function | None:
         """The function that ``super().__init__(…)`` reaches."""
-        around = next((up for up, _ in self.module.ancestors(func) if isinstance(up, ast.ClassDef)), None)
+        around = self.class_around(func)
         called = isinstance(func.value, ast.Call) and getattr(func.value.func, "id", "") == "super"
         for base in around.bases if around is not None and called else ():
             class_ = self.classes.get(getattr(base, "id", ""))
-            for each in class_.body if class_ is not None else ():
-                if isinstance(each, FUNCTIONS) and each.name == "__init__":
-                    return each
+            if class_ is not None and (start := find_initializer(class_)) is not None:
+                return start
         return None
 
     def _is_model(self, node: ast.expr) -> bool:
@@ -160,18 +188,15 @@ class Tracer:
 
     def step_keyword(self, node: ast.Subscript, scope: Scope) -> tuple[ast.expr, Scope] | None:
         """What a call passes for ``kwargs["model"]`` of a function that takes ``**kwargs``."""
-        kept = scope.args.kwarg if isinstance(scope, ast.FunctionDef) else None
-        if (
-            kept is None
-            or getattr(node.value, "id", "") != kept.arg
-            or not isinstance(scope, ast.FunctionDef)
-        ):
+        taken = scope.args.kwarg if isinstance(scope, ast.FunctionDef) else None
+        if isinstance(scope, ast.Module) or taken is None or getattr(node.value, "id", "") != taken.arg:
             return None
-        for call in self.calls(scope):
-            for keyword in call.keywords:
-                if isinstance(node.slice, ast.Constant) and keyword.arg == node.slice.value:
-                    return keyword.value, self.script.scope(call)
-        return None
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        passed = (
+            (word.value, call) for call in self.calls(scope) for word in call.keywords if word.arg == key
+        )
+        value, call = next(passed, (None, None)) if isinstance(key, str) else (None, None)
+        return (value, self.scope(call)) if value is not None and call is not None else None
 
     def follow_wrapped(self, call: ast.Call, scope: Scope) -> tuple[ast.expr, Scope] | None:
         """What a progress bar is laid around, also where it takes its name: ``rows = tqdm(rows)``."""
@@ -184,17 +209,17 @@ class Tracer:
     def _step_name(
         self, name: str, scope: Scope, besides: ast.expr | None = None
     ) -> tuple[ast.expr, Scope] | None:
-        bound = [each for each in self.bindings(name, scope) if each[1] is not besides]
+        bound = [binding for binding in self.bindings(name, scope) if binding[1] is not besides]
         if not bound and is_parameter(scope, name):
             assert not isinstance(scope, ast.Module)
             calls = self.calls(scope)
             passed = [value for call in calls if (value := self.argument(call, scope, name)) is not None]
             if passed:
-                return passed[0], self.script.scope(passed[0])
+                return passed[0], self.scope(passed[0])
             default = find_default(scope, name)
             return None if default is None else (default, scope)
         if not bound and scope is not self.module.tree:
-            outer = self.script.scope(scope)
+            outer = self.scope(scope)
             return self._step_name(name, outer)
         return self._choose(bound)
 
@@ -215,10 +240,8 @@ class Tracer:
 
     def _step_hparam(self, name: str, scope: Scope) -> tuple[ast.expr, Scope] | None:
         class_ = self.module.parents.get(scope)
-        for each in class_.body if isinstance(class_, ast.ClassDef) else ():
-            if isinstance(each, FUNCTIONS) and each.name == "__init__" and is_parameter(each, name):
-                return self._step_name(name, each)
-        return None
+        start = find_initializer(class_, name) if isinstance(class_, ast.ClassDef) else None
+        return self._step_name(name, start) if start is not None else None
 
     def _is_instance(self, base: ast.Name, scope: Scope, name: str) -> bool:
         value, _ = self.follow(base, scope, 4)
@@ -229,7 +252,7 @@ class Tracer:
         for statement, value, position in bound:
             if isinstance(value, ast.Constant) and value.value is None:
                 continue
-            scope = self.script.scope(statement)
+            scope = self.scope(statement)
             if position is None:
                 return value, scope
             return self._returned(value, position) if isinstance(value, ast.Call) else None
@@ -254,8 +277,8 @@ class Tracer:
         """What a function returns."""
         return [
             node.value
-            for node in self.module.kinds.get(ast.Return, ())
-            if node.value is not None and self.script.scope(node) is function
+            for node in self.nodes(ast.Return)
+            if node.value is not None and self.scope(node) is function
         ]
 
     def loops(self, node: ast.AST) -> Iterator[Loop]:
@@ -267,10 +290,15 @@ class Tracer:
             if isinstance(above, FUNCTIONS):
                 return
 
+    def is_under(self, node: ast.AST, top: ast.AST) -> bool:
+        """Whether a node lies in another."""
+        return any(above is top for above, _ in self.module.ancestors(node))
 
-def is_under(script: Script, node: ast.AST, top: ast.AST) -> bool:
-    """Whether a node lies in another."""
-    return any(above is top for above, _ in script.module.ancestors(node))
+
+def find_initializer(class_: ast.ClassDef, parameter: str | None = None) -> Function | None:
+    """``__init__`` of a class; with a parameter of this name, if one is given."""
+    functions = (each for each in class_.body if isinstance(each, FUNCTIONS) and each.name == "__init__")
+    return next((each for each in functions if parameter is None or is_parameter(each, parameter)), None)
 
 
 def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:

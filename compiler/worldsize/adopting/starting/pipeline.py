@@ -108,15 +108,12 @@ def _walk(node: Node, inherited: str | None) -> Iterator[str]:
     usual = settings.get("default_compute") if isinstance(settings, Mapping) else None
     inherited = _cluster(usual) or inherited
     named = _cluster(node.get("compute"))
-    cluster = named or (inherited if node.get("command") is not None or _is_step(node) else None)
+    is_step = node.get("command") is not None or node.get("component") is not None
+    cluster = named or (inherited if is_step else None)
     if cluster is not None:
         yield cluster
     for entry in node.items():
         yield from _walk(entry[1], named or inherited)
-
-
-def _is_step(node: Mapping) -> bool:
-    return node.get("component") is not None
 
 
 def _cluster(node: Node | None) -> str | None:

@@ -292,7 +292,7 @@ def find_kind(source: Path | None) -> Kind:
     if source.is_dir():
         if _list_pictures(source):
             return "pictures"
-        tables = sorted(each for each in source.iterdir() if each.suffix.lower() in TABLES)
+        tables = sorted(path for path in source.iterdir() if path.suffix.lower() in TABLES)
         if tables:
             help_ = f"name one of its tables: `--from {shlex.quote(str(tables[0]))}`"
         raise StartError(f"`{source}` contains no pictures", help_)
@@ -333,7 +333,7 @@ def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | Non
 
 
 def _list_pictures(folder: Path) -> list[str]:
-    return [each for each in list_files(folder, _MANY) if Path(each).suffix.lower() in PICTURES]
+    return [path for path in list_files(folder, _MANY) if Path(path).suffix.lower() in PICTURES]
 
 
 def make_files(folder: Path, source: Path | None, start: Start, answers: Answers) -> NewProject:

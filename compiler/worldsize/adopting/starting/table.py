@@ -41,13 +41,13 @@ class Label(Struct, frozen=True):
 
 def find_labels(table: Table) -> list[Label]:
     """The columns that may be the label: those with the name of one, else the last that may be predicted."""
-    named = [each for each in table.columns if each.strip().lower() in LABELS]
+    named = [column for column in table.columns if column.strip().lower() in LABELS]
     if named:
         return [Label(each, "by its name") for each in named]
     if not table.columns:
         return []
     last = table.columns[-1]
-    found = next((each for each in reversed(table.columns) if _may_be_label(table, each)), last)
+    found = next((column for column in reversed(table.columns) if _may_be_label(table, column)), last)
     return [Label(found, "the last column" if found == last else "the last column of classes or numbers")]
 
 
@@ -57,7 +57,7 @@ def _may_be_label(table: Table, name: str) -> bool:
     judged = judge_column(table.head, name, table.path.name)
     plain = judged.kept and not judged.fault and not judged.is_text
     kind = find_kind(values, cells=table.head.cells)
-    return plain and kind != DATE and len({str(each) for each in values if not is_empty(each)}) > 1
+    return plain and kind != DATE and len({str(value) for value in values if not is_empty(value)}) > 1
 
 
 def find_settings(table: Table, label: str) -> Settings:
@@ -69,18 +69,18 @@ def find_settings(table: Table, label: str) -> Settings:
     judged = [judge_column(table.head, each, table.path.name) for each in table.columns if each != label]
     chosen, text = _choose(judged)
     if not chosen:
-        names = quoted_list([each.name or "(no name)" for each in judged])
+        names = quoted_list([feature.name or "(no name)" for feature in judged])
         found = f"`{table.path.name}` has no column to learn `{label}` from"
         raise UserError(
             f"{found}: the rest, {names}, names the row or cannot be read", "give it columns of values"
         )
     inputs = _find_task(table, label)
     if not text and len(chosen) < len(judged):
-        inputs["features"] = Field(join_names([each.name for each in chosen]), comment=_why_not(judged))
+        inputs["features"] = Field(join_names([feature.name for feature in chosen]), comment=_why_not(judged))
     missing = _find_missing(table, label, chosen)
     if missing:
         inputs["missing"] = Field("drop" if text else "fill", comment=missing)
-    categories = [f"{each.name}=category" for each in chosen if each.fault]
+    categories = [f"{feature.name}=category" for feature in chosen if feature.fault]
     if categories:
         inputs["column_types"] = Field(join_names(categories), comment="not read as dates or numbers")
     if text:
@@ -90,8 +90,8 @@ def find_settings(table: Table, label: str) -> Settings:
 
 def _choose(judged: Sequence[Feature]) -> tuple[list[Feature], str]:
     """The columns that are learned from, and the column of text if that is the one."""
-    columns = [each for each in judged if each.kept and not each.is_text]
-    texts = [each for each in judged if each.is_text][:1]
+    columns = [feature for feature in judged if feature.kept and not feature.is_text]
+    texts = [feature for feature in judged if feature.is_text][:1]
     return (columns, "") if columns or not texts else (texts, texts[0].name)
 
 
@@ -139,8 +139,8 @@ def _find_missing(table: Table, label: str, chosen: Sequence[Feature]) -> str:
     """What is missing, with the number of rows that are left out; nothing if all is there."""
     head, values = table.head, table.head.values(label)
     kind = find_kind(values, cells=head.cells)
-    count = sum(is_missing(each, kind, cells=head.cells) for each in values)
-    cells = any(each.incomplete for each in chosen)
+    count = sum(is_missing(value, kind, cells=head.cells) for value in values)
+    cells = any(feature.incomplete for feature in chosen)
     if not count:
         return "cells are empty" if cells else ""
     total = f"{len(values):,}" if head.complete else f"the first {len(values):,}"
@@ -149,15 +149,15 @@ def _find_missing(table: Table, label: str, chosen: Sequence[Feature]) -> str:
 
 
 def _why_not(judged: Sequence[Feature]) -> str:
-    names = any(not each.kept and not each.fault for each in judged)
-    others = any((not each.kept and each.fault) or each.is_text for each in judged)
+    names = any(not feature.kept and not feature.fault for feature in judged)
+    others = any((not feature.kept and feature.fault) or feature.is_text for feature in judged)
     reasons = ["only name the row"] * names + ["are not read"] * others
     return f"without columns that {' or '.join(reasons)}"
 
 
 def _say_choices(judged: Sequence[Feature], chosen: Sequence[Feature]) -> Iterator[str]:
     """What a reader of the spec may want to correct, as sentences."""
-    names = [each.name for each in judged if each.name and not each.kept and not each.fault]
+    names = [feature.name for feature in judged if feature.name and not feature.kept and not feature.fault]
     if names:
         what = "it only names" if len(names) == 1 else "they only name"
         yield f"left out, because {what} the row: {quoted_list(names)}"
@@ -200,10 +200,10 @@ def judge_column(head: Head, name: str, called: str) -> Feature:
         return Feature(name, is_text=True, incomplete=any(map(is_empty, values)))
     kind = find_kind(values, cells=head.cells)
     fault = _find_fault(head, name, kind, called)
-    kept = not fault or (head.cells and not all(is_missing(each, NUMBER, cells=True) for each in values))
+    kept = not fault or (head.cells and not all(is_missing(value, NUMBER, cells=True) for value in values))
     if kept and (fault or kind == CATEGORY):
         kept = _are_categories(head, name, called)
-    incomplete = any(is_missing(each, CATEGORY if fault else kind, cells=head.cells) for each in values)
+    incomplete = any(is_missing(value, CATEGORY if fault else kind, cells=head.cells) for value in values)
     return Feature(name, kept, fault, incomplete=incomplete)
 
 
@@ -233,17 +233,13 @@ def _find_fault(head: Head, name: str, kind: str, called: str) -> str:
 
 
 def _find_misfit(value: Any, kind: str, head: Head) -> str:
-    if _is_nested(value):
+    if isinstance(value, dict | list | tuple | bytes):
         return "no number, text or date"
     if kind == CATEGORY:
         return "" if head.cells or isinstance(value, str) else "no text"
     if kind_of(value, cells=head.cells) != kind:
         return _MISFITS[kind]
     return "not finite" if kind == NUMBER and not math.isfinite(float(value)) else ""
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, dict | list | tuple | bytes)
 
 
 def _are_categories(head: Head, name: str, called: str) -> bool:
@@ -256,9 +252,9 @@ def _are_categories(head: Head, name: str, called: str) -> bool:
 
 
 def _is_long_text(values: Sequence[Any]) -> bool:
-    texts = [each for each in values if isinstance(each, str) and each]
+    texts = [value for value in values if isinstance(value, str) and value]
     return (
-        bool(texts) and sum(map(len, texts)) > _LONG_TEXT * len(texts) and any(" " in each for each in texts)
+        bool(texts) and sum(map(len, texts)) > _LONG_TEXT * len(texts) and any(" " in text for text in texts)
     )
 
 
@@ -278,7 +274,7 @@ def names_row(name: str, values: Sequence[object]) -> bool:
 
     The values are whole numbers or words: a measurement has fractions, or repeats.
     """
-    given = [str(each).strip() for each in values if each is not None and each != ""]
+    given = [str(value).strip() for value in values if value is not None and value != ""]
     if not given or len(set(given)) < len(given) or not _is_row_name(name):
         return False
     return all(map(_is_whole, given)) or not any(is_number(each) or " " in each for each in given)

@@ -8,7 +8,6 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import is_under
 
 EpochLoop: TypeAlias = ast.For | ast.While
 
@@ -30,11 +29,12 @@ def find_counter(script: Script, loop: ast.While) -> Counted | None:
         if not isinstance(test, ast.Compare) or len(test.ops) > 1 or not isinstance(test.left, ast.Name):
             continue
         name, bound = test.left.id, test.comparators[0]
-        steps = [script.statement(node) for node in ast.walk(loop) if _sets(node, name)]
+        stores = (node for node in ast.walk(loop) if isinstance(node, ast.Name) and node.id == name)
+        steps = [script.statement(node) for node in stores if isinstance(node.ctx, ast.Store)]
         if len(steps) != 1 or not _adds_one(steps[0]) or not _starts_from_number(script, loop, name):
             continue
         is_epoch = steps[0] in loop.body
-        inner = (above for above, _ in script.module.ancestors(steps[0]) if is_under(script, above, loop))
+        inner = (above for above, _ in script.module.ancestors(steps[0]) if script.is_under(above, loop))
         if is_epoch or any(isinstance(each, ast.For | ast.While) for each in inner):
             return Counted(name, bound, is_epoch)
     return None
@@ -45,14 +45,10 @@ def _list_ends(loop: ast.While) -> list[ast.expr]:
     if isinstance(loop.test, ast.Compare):
         return []
     return [
-        each.test
-        for each in ast.walk(loop)
-        if isinstance(each, ast.If) and any(isinstance(last, ast.Break | ast.Return) for last in each.body)
+        node.test
+        for node in ast.walk(loop)
+        if isinstance(node, ast.If) and any(isinstance(last, ast.Break | ast.Return) for last in node.body)
     ]
-
-
-def _sets(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
 def _adds_one(step: ast.stmt) -> bool:
@@ -66,7 +62,7 @@ def _adds_one(step: ast.stmt) -> bool:
 def _starts_from_number(script: Script, loop: ast.While, name: str) -> bool:
     """Whether it does, in the block of the loop, where a checkpoint can set it too."""
     block = script.block(loop)
-    pairs = [pair for each in block[: block.index(loop)] for pair in list_assigned(each)]
+    pairs = [pair for statement in block[: block.index(loop)] for pair in list_assigned(statement)]
     values = [value for target, value in pairs if isinstance(target, ast.Name) and target.id == name]
     return bool(values) and isinstance(values[-1], ast.Constant) and type(values[-1].value) is int
 

@@ -6,8 +6,7 @@ import ast
 import re
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
-from worldsize.scripts.bindings import Function, find_default
+from worldsize.scripts.bindings import FUNCTIONS, Function, find_default
 
 _NO_GRADIENT = ("no_grad", "inference_mode")
 _OPTIMIZER = re.compile(r"opt|optim|optimi[sz]er")
@@ -15,12 +14,12 @@ _TRAINS = re.compile(r"(is_?)?(train|training)(_mode)?|backward|update")
 _PHASE = re.compile(r"(val|valid|validation|test|testing|eval|evaluate|dev)", re.IGNORECASE)
 
 
-def evaluates(script: Script, tracer: Tracer, function: Function, call: ast.Call) -> bool:
+def evaluates(script: Script, function: Function, call: ast.Call) -> bool:
     """Whether a call takes no step: it is under `no_grad`, has no optimizer, or says so by a word."""
     if is_without_gradient(script, call):
         return True
     for parameter in (*function.args.args, *function.args.kwonlyargs):
-        given = tracer.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
+        given = script.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
         if not isinstance(given, ast.Constant):
             continue
         if given.value is None and _OPTIMIZER.fullmatch(parameter.arg):
@@ -46,11 +45,10 @@ def without_gradient(script: Script, node: ast.AST, top: ast.AST) -> bool:
 
 def is_without_gradient(script: Script, node: ast.AST) -> bool:
     """Whether a node is under ``no_grad``, or in a function that is decorated with it."""
-    functions = [
-        above
-        for above, _ in script.module.ancestors(node)
-        if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    decorators = (ast.unparse(each) for function in functions for each in function.decorator_list)
-    marked = any(word in each for each in decorators for word in _NO_GRADIENT)
-    return marked or without_gradient(script, node, script.module.tree)
+    functions = (above for above, _ in script.module.ancestors(node) if isinstance(above, FUNCTIONS))
+    return any(map(is_marked, functions)) or without_gradient(script, node, script.module.tree)
+
+
+def is_marked(function: Function) -> bool:
+    """Whether a function is decorated with ``no_grad``."""
+    return any(word in ast.unparse(each) for each in function.decorator_list for word in _NO_GRADIENT)

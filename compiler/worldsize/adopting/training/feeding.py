@@ -1,4 +1,4 @@
-"""What feeds a loop without a `DataLoader` of the script: draws, ranges, streams, loaders beside."""
+"""What feeds a loop: loaders, also of modules beside or begun anew, draws, ranges, streams."""
 
 from __future__ import annotations
 
@@ -8,28 +8,20 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.adopting.options.roles import find_role
+from worldsize.adopting.model import find_role
 from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Loop, Tracer
-from worldsize.adopting.training.evaluations import without_gradient
+from worldsize.adopting.source.tracing import Loop, read_iterable
+from worldsize.adopting.training.evaluations import is_marked, without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
-from worldsize.scripts.bindings import Scope
+from worldsize.scripts.bindings import Function, Scope
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
-_DRAWS = {
-    "torch.randint": "torch",
-    "torch.randperm": "torch",
-    "torch.multinomial": "torch",
-    "random.randint": "random",
-    "random.randrange": "random",
-    "random.sample": "random",
-    "random.choice": "random",
-    "random.choices": "random",
-    "numpy.random.randint": "numpy",
-    "numpy.random.choice": "numpy",
-    "numpy.random.permutation": "numpy",
-}
+_DRAWS = frozenset(
+    {"torch.randint", "torch.randperm", "torch.multinomial", "random.randint", "random.randrange"}
+    | {"random.sample", "random.choice", "random.choices"}
+    | {"numpy.random.randint", "numpy.random.choice", "numpy.random.permutation"}
+)
 _GENERATORS = ("integers", "choice", "permutation", "randint", "sample")
 _DEPTH = 4
 _WRAPPERS = 6  # around each other
@@ -46,19 +38,19 @@ class Feed(Struct, eq=False):
     phase: ast.expr | None = None  # in a loop over phases, the key of the training rows
 
 
-def find_beside(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
+def find_beside(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
     """A loader that a function of a module beside the script makes."""
     if not isinstance(node, ast.Name):
         return None
     scope = script.scope(loop)
-    named, where = tracer.follow(node, scope)
+    named, where = script.follow(node, scope)
     while (
         isinstance(named, ast.Name)
-        and not tracer.bindings(named.id, where)
+        and not script.bindings(named.id, where)
         and where is not script.module.tree
     ):
         where = script.scope(where)
-    for _, value, _ in tracer.bindings(named.id, where) if isinstance(named, ast.Name) else ():
+    for _, value, _ in script.bindings(named.id, where) if isinstance(named, ast.Name) else ():
         if isinstance(value, ast.Call) and find_loader_function(
             script.module, script.module.name_of(value.func)
         ):
@@ -68,14 +60,14 @@ def find_beside(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> F
     return None
 
 
-def find_stream(script: Script, tracer: Tracer, loop: Loop) -> Feed | None:
+def find_stream(script: Script, loop: Loop) -> Feed | None:
     """Columns of a stream, slices of a range, or draws of the loop itself."""
     counted = _find_strides(loop)
-    if counted is not None and (made := _find_columns(script, tracer, loop)) is not None:
+    if counted is not None and (made := _find_columns(script, loop)) is not None:
         return Feed("columns", made)
-    if counted is not None and _slices_rows(script, tracer, loop, counted):
+    if counted is not None and _slices_rows(script, loop, counted):
         return Feed("ranges", counted)
-    drawn = dict(_list_draws(script, tracer, loop, _DEPTH))
+    drawn = dict(_list_draws(script, loop, _DEPTH))
     if not drawn:
         return None
     own = next((call for call, library in drawn.items() if not library), None)
@@ -94,7 +86,7 @@ def _find_strides(loop: Loop) -> ast.Call | None:
     return None
 
 
-def _slices_rows(script: Script, tracer: Tracer, loop: Loop, counted: ast.Call) -> bool:
+def _slices_rows(script: Script, loop: Loop, counted: ast.Call) -> bool:
     """Whether the loop takes ``rows[start : start + size]`` of each of its numbers."""
     assert isinstance(loop, ast.For)
     size = script.written(counted.args[2])
@@ -107,19 +99,19 @@ def _slices_rows(script: Script, tracer: Tracer, loop: Loop, counted: ast.Call) 
         parts = {script.written(part) for part in (node.upper.left, node.upper.right)}
         lower = node.lower.id if isinstance(node.lower, ast.Name) else None
         if first and lower in names and parts == {lower, size} and isinstance(node.upper.op, ast.Add):
-            value, _ = tracer.follow(counted.args[0], script.scope(counted))
+            value, _ = script.follow(counted.args[0], script.scope(counted))
             return isinstance(value, ast.Constant) and value.value == 0
     return False
 
 
-def _find_columns(script: Script, tracer: Tracer, loop: Loop) -> ast.Call | None:
+def _find_columns(script: Script, loop: Loop) -> ast.Call | None:
     """The call that lays the stream of the loop out in columns: ``batchify(tokens, batch_size)``."""
     for node in ast.walk(loop):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
         scope = script.scope(node)
         for _ in range(3):
-            bound = tracer.bindings(node.id, scope)
+            bound = script.bindings(node.id, scope)
             if bound or isinstance(scope, ast.Module):
                 break
             scope = script.scope(scope)
@@ -127,45 +119,44 @@ def _find_columns(script: Script, tracer: Tracer, loop: Loop) -> ast.Call | None
             if (
                 position is None
                 and isinstance(value, ast.Call)
-                and lays_out_columns(tracer, value) is not None
+                and lays_out_columns(script, value) is not None
             ):
                 return value
     return None
 
 
-def lays_out_columns(tracer: Tracer, call: ast.Call) -> tuple[ast.expr, bool] | None:
+def lays_out_columns(script: Script, call: ast.Call) -> tuple[ast.expr, bool] | None:
     """The number of columns that a function makes, and whether they are along the second axis."""
-    function = tracer.function(call)
+    function = script.function(call)
     if function is None or function.name == "__init__":
         return None
     text = ast.unparse(function)
     name = next((each.arg for each in function.args.args if find_role(each.arg) == "batch_size"), None)
-    size = tracer.argument(call, function, name) if name is not None else None
+    size = script.argument(call, function, name) if name is not None else None
     if size is None or not (f".view({name}, " in text or f".reshape({name}, " in text):
         return None
     return size, ".t()" in text or ".transpose(0, 1)" in text or ".T" in text
 
 
-def _list_draws(script: Script, tracer: Tracer, top: ast.AST, depth: int) -> Iterator[tuple[ast.Call, str]]:
+def _list_draws(script: Script, top: ast.AST, depth: int) -> Iterator[tuple[ast.Call, str]]:
     """The calls that choose rows at random, with their library; none for a generator of the script."""
     for node in ast.walk(top):
         if not isinstance(node, ast.Call) or without_gradient(script, node, top):
             continue
         name = script.module.name_of(node.func)
         if name in _DRAWS:
-            is_own = any(each.arg == "generator" for each in node.keywords)
-            yield node, "" if is_own else _DRAWS[name]
+            is_own = any(keyword.arg == "generator" for keyword in node.keywords)
+            yield node, "" if is_own else name.partition(".")[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _GENERATORS:
-            value, _ = tracer.follow(node.func.value, script.scope(node))
-            made = script.module.name_of(value.func) if isinstance(value, ast.Call) else ""
+            value, _ = script.follow(node.func.value, script.scope(node))
+            made = script.called_name(value)
             if made.endswith(("default_rng", "RandomState", "random.Random")):
                 yield node, ""
-        function = tracer.function(node)
+        function = script.function(node)
         if function is None or not depth or _belongs_to_model(script, function):
             continue
-        if not any("no_grad" in ast.unparse(each) or "inference_mode" in ast.unparse(each)
-                   for each in function.decorator_list):  # fmt: skip
-            yield from _list_draws(script, tracer, function, depth - 1)
+        if not is_marked(function):
+            yield from _list_draws(script, function, depth - 1)
 
 
 def _belongs_to_model(script: Script, function: ast.AST) -> bool:
@@ -194,19 +185,17 @@ def is_wrapper(script: Script, value: ast.expr) -> bool:
     return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
 
 
-def unwrap_loader(
-    script: Script, tracer: Tracer, node: ast.expr, scope: Scope
-) -> tuple[ast.Call | None, list[ast.Call]]:
+def unwrap_loader(script: Script, node: ast.expr, scope: Scope) -> tuple[ast.Call | None, list[ast.Call]]:
     """The `DataLoader` that an expression stands for, and what is laid around it, from the outside in.
 
     Raises:
         AdoptError: It samples from one graph.
     """
     wrappers: list[ast.Call] = []
-    value, where = tracer.follow(node, scope)
+    value, where = script.follow(node, scope)
     while len(wrappers) < _WRAPPERS and isinstance(value, ast.Call) and is_wrapper(script, value):
         wrappers.append(value)
-        inner = tracer.follow_wrapped(value, where)
+        inner = script.follow_wrapped(value, where)
         if inner is None:
             return None, wrappers
         value, where = inner
@@ -216,13 +205,13 @@ def unwrap_loader(
     return value, wrappers
 
 
-def find_phases(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
+def find_phases(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
     """The training loader of a mapping that the loop reads by the name of its phase."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
         return None
     phases = _find_phases(script, node)
-    mapping, _ = tracer.follow(node.value, script.scope(loop))
-    key = next((each for each in phases if str(each.value).lower().startswith("train")), None)
+    mapping, _ = script.follow(node.value, script.scope(loop))
+    key = next((phase for phase in phases if str(phase.value).lower().startswith("train")), None)
     if key is None:
         return None
     call: ast.expr | None = None
@@ -232,8 +221,8 @@ def find_phases(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> F
         pairs = zip(mapping.keys, mapping.values, strict=True)
         call = next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value), None)
         if call is not None:
-            call, _ = tracer.follow(call, script.scope(mapping))
-    if isinstance(call, ast.Call) and script.module.name_of(call.func).endswith("DataLoader"):
+            call, _ = script.follow(call, script.scope(mapping))
+    if isinstance(call, ast.Call) and script.called_name(call).endswith("DataLoader"):
         return Feed("phases", call, node, phase=key)
     return None
 
@@ -244,7 +233,7 @@ def _find_phases(script: Script, node: ast.Subscript) -> list[ast.Constant]:
     for above, _ in script.module.ancestors(node):
         if isinstance(above, ast.For) and getattr(above.target, "id", None) == node.slice.id:
             parts = above.iter.elts if isinstance(above.iter, ast.List | ast.Tuple) else []
-            return [each for each in parts if isinstance(each, ast.Constant)]
+            return [part for part in parts if isinstance(part, ast.Constant)]
     return []
 
 
@@ -260,3 +249,108 @@ def name_loader(script: Script, feed: Feed) -> str:
     assert isinstance(feed.name, ast.Subscript)
     assert feed.phase is not None
     return f"{script.written(feed.name.value)}[{script.written(feed.phase)}]"
+
+
+_REASON = "the rows come in a new order each time around"
+
+
+def list_taken(script: Script, loop: Loop) -> Iterator[ast.expr]:
+    """What a loop takes batches from by ``next``, beside what it iterates over."""
+    for node in ast.walk(loop):
+        takes = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "next"
+        if isinstance(node, ast.Call) and takes and node.args and not without_gradient(script, node, loop):
+            yield node.args[0]
+
+
+def find_repeated(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
+    """The loader behind ``cycle(loader)``, or behind a name of such an iterator."""
+    for call in _list_makers(script, loop, node):
+        for argument in call.args:
+            loader, _ = unwrap_loader(script, argument, script.scope(call))
+            if loader is not None:
+                return Feed("loader", loader, argument, maker=call)
+    return None
+
+
+def _list_makers(script: Script, loop: Loop, node: ast.expr) -> Iterator[ast.Call]:
+    """The calls that make the iterator: around a name in the head of a loop, or bound to that name."""
+    iterable = read_iterable(loop)
+    inside = {id(inner) for inner in ast.walk(iterable)} if iterable is not None else set()
+    for above, _ in script.module.ancestors(node):
+        if id(above) not in inside:
+            break
+        if isinstance(above, ast.Call) and _repeats(script, above):
+            yield above
+    values: list[ast.expr] = [node] if isinstance(node, ast.Call) else []
+    if isinstance(node, ast.Name):
+        values += [value for _, value, _ in script.bindings(node.id, script.scope(loop))]
+    for value in values:
+        for each in ast.walk(value):
+            makes = isinstance(each, ast.Call) and getattr(each.func, "id", "") == "iter"
+            if isinstance(each, ast.Call) and each.args and (makes or _repeats(script, each)):
+                yield each
+
+
+def _repeats(script: Script, call: ast.Call) -> bool:
+    return _is_cycle(script, call) or _find_generator(script, call) is not None
+
+
+def _is_cycle(script: Script, call: ast.Call) -> bool:
+    return script.module.name_of(call.func) == "itertools.cycle"
+
+
+def _find_generator(script: Script, call: ast.Call) -> tuple[Function, ast.stmt, ast.expr] | None:
+    """The function of the script that repeats a loader: what gives its batches there, and the loader."""
+    function = script.function(call)
+    for node in ast.walk(function) if function is not None else ():
+        if not isinstance(script.module.parents.get(node), ast.While):
+            continue
+        assert function is not None
+        if isinstance(node, ast.For) and any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
+            return function, node, _unwrap(node.iter)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.YieldFrom):
+            return function, node, _unwrap(node.value.value)
+    return None
+
+
+def begin_anew(script: Script, feed: Feed, loop: Loop) -> None:
+    """Draw another order wherever the iterator of a feed begins its loader anew.
+
+    Raises:
+        AdoptError: The script's own generator serves other loaders too.
+    """
+    assert feed.maker is not None
+    if _is_cycle(script, feed.maker):
+        help_ = "iterate over the loader again in a generator of your own, `while True: yield from loader`"
+        message = "`itertools.cycle` repeats the batches of the first epoch, in their order"
+        script.leave(feed.maker, message, help_)
+    elif (found := _find_generator(script, feed.maker)) is not None:
+        function, inner, loader = found
+        calls = script.calls(function)
+        if len(calls) > 1:
+            help_ = "give the training rows a generator of their own"
+            raise script.refuse(calls[1], f"`{function.name}` repeats a second loader here", help_)
+        _set_next_epoch(script, inner, loader)
+    else:
+        for call in _list_rebound(script, feed.maker, loop):
+            _set_next_epoch(script, script.statement(call), call.args[0])
+
+
+def _unwrap(node: ast.expr) -> ast.expr:
+    """``loader`` of ``tqdm(enumerate(loader))``."""
+    while isinstance(node, ast.Call) and node.args:
+        node = node.args[0]
+    return node
+
+
+def _list_rebound(script: Script, maker: ast.Call, loop: Loop) -> Iterator[ast.Call]:
+    """``iter(loader)`` where the loop itself makes the iterator again, as at its end."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Call) and script.written(node) == script.written(maker):
+            yield node
+
+
+def _set_next_epoch(script: Script, statement: ast.stmt, loader: ast.expr) -> None:
+    name = script.written(loader)
+    line = f"{name}.sampler.set_epoch({name}.sampler.epoch + 1)"
+    script.insert_before(statement, [line], "WS902", _REASON)

@@ -11,8 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
-from worldsize.adopting.source.beside import read_with_beside
-from worldsize.adopting.training.samples import list_sample_draws
+from worldsize.adopting.source.reading import read_with_beside
 from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
 
@@ -37,12 +36,20 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
     What a model or a dataset does is looked for in the modules beside the script too.
     """
     modules = read_with_beside(module)
-    words = {word for each in modules for word in _list_words(each)}
-    has_transformers = any(map(_uses_transformers, modules))
+    words = {word for each in modules for word in find_mentions(each.tree)}
+    words |= {name.rpartition(".")[2] for each in modules for name, _ in each.calls}
+    full_names = {full for each in modules for full in each.names.values()}
+    # Most models of Transformers have dropout unless their configuration says otherwise.
+    has_transformers = any(
+        full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in full_names
+    )
+    imported = {name for each in modules for name, level, _ in each.imports if not level}
+    tops = {name.partition(".")[0] for name in imported}
+    loaders = [call for each in modules for call in each.called("DataLoader")]
     return ScriptProfile(
         path=module.source.path,
         framework=framework,
-        imports=tuple(sorted({name for each in modules for name in list_imports(each)})),
+        imports=tuple(sorted(tops - set(sys.stdlib_module_names))),
         needs=tuple(sorted({need for each in modules for need in list_needs(each)})),
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, list_last_names("writes"), "w"),
@@ -56,7 +63,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
         draws_noise=any(map(_draws_noise, modules)),
         shuffles=_shuffles(module),
         keeps_last=framework != "keras" and _keeps_last(modules, framework),
-        own_sampler=any(map(_takes_sampler, modules)),
+        own_sampler=any(keyword.arg in _SAMPLER for call in loaders for keyword in call.keywords),
         module=find_module_name(module),
         compares_rows=any(map(_CONTRASTS.search, words)) or any(map(_compares_rows, modules)),
         prepared_scheduler=any(
@@ -93,13 +100,7 @@ def find_module_name(module: Module) -> str | None:
     inside = script.relative_to(above).with_suffix("").parts
     if len(inside) <= depth:  # a folder without `__init__.py`
         inside = script.with_suffix("").parts[-depth - 1 :]
-    return ".".join(inside) if depth and all(each.isidentifier() for each in inside) else None
-
-
-def list_imports(module: Module) -> tuple[str, ...]:
-    """The top-level modules that a script imports, without those of the standard library."""
-    tops = {name.partition(".")[0] for name, level, _ in module.imports if not level}
-    return tuple(sorted(tops - set(sys.stdlib_module_names)))
+    return ".".join(inside) if depth and all(part.isidentifier() for part in inside) else None
 
 
 def find_optimizer_name(module: Module) -> str | None:
@@ -115,19 +116,8 @@ def find_optimizer_name(module: Module) -> str | None:
     return "adamw" if "TrainingArguments" in module.text else None
 
 
-def _list_words(module: Module) -> set[str]:
-    return {*find_mentions(module.tree), *(name.rpartition(".")[2] for name, _ in module.calls)}
-
-
 def _says(words: set[str], pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words)
-
-
-def _uses_transformers(module: Module) -> bool:
-    """Whether a model of Transformers trains: most have dropout unless their configuration says otherwise."""
-    return any(
-        full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in module.names.values()
-    )
 
 
 def _compares_rows(module: Module) -> bool:
@@ -150,10 +140,6 @@ def _draws_noise(module: Module) -> bool:
     )
 
 
-def _takes_sampler(module: Module) -> bool:
-    return any(keyword.arg in _SAMPLER for call in module.called("DataLoader") for keyword in call.keywords)
-
-
 def _keeps_last(modules: Sequence[Module], framework: Framework) -> bool:
     """Whether no loader drops its last batch, where loaders make all batches."""
     maker = "TrainingArguments" if framework == "transformers" else "DataLoader"
@@ -169,7 +155,7 @@ def _keeps_last(modules: Sequence[Module], framework: Framework) -> bool:
 def _shuffles(module: Module) -> bool:
     loaders = module.called("DataLoader")
     drawn = [keyword_argument(call, "shuffle") for call in loaders]
-    return not loaders or any(each is not None and constant_value(each) is not False for each in drawn)
+    return not loaders or any(value is not None and constant_value(value) is not False for value in drawn)
 
 
 def _list_paths(module: Module, names: Collection[str], mode: str) -> tuple[str, ...]:
@@ -178,14 +164,14 @@ def _list_paths(module: Module, names: Collection[str], mode: str) -> tuple[str,
     for name, call in module.calls:
         last = name.rpartition(".")[2]
         if last == "open":
-            modes = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "mode")]
+            modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
             opened = next((str(constant_value(each)) for each in modes), "r")
             chosen = mode == ("w" if set(opened) & set("wax+") else "r")
         else:
             chosen = last in names
-        for argument in (*call.args[:2], *(each.value for each in call.keywords)) if chosen else ():
-            for each in ast.walk(argument):
-                value = constant_value(each)
+        for argument in (*call.args[:2], *(keyword.value for keyword in call.keywords)) if chosen else ():
+            for node in ast.walk(argument):
+                value = constant_value(node)
                 if isinstance(value, str) and re.search(r"[/\\]|\.\w{2,5}$", value):
                     paths[value] = None
     return tuple(paths)
@@ -236,8 +222,8 @@ def _list_of_call(module: Module, name: str, call: ast.Call) -> Iterator[Need]:
     if last in _OF_FRAMES and "pandas" in tops and tops.isdisjoint(_OTHER_FRAMES):
         yield _OF_FRAMES[last]
     elif name == "pandas.read_excel":
-        texts = [constant_value(each) for each in ast.walk(call) if isinstance(each, ast.Constant)]
-        ends = [each.rpartition(".")[2].lower() for each in texts if isinstance(each, str) and "." in each]
+        texts = [constant_value(node) for node in ast.walk(call) if isinstance(node, ast.Constant)]
+        ends = [text.rpartition(".")[2].lower() for text in texts if isinstance(text, str) and "." in text]
         yield next((_EXCEL[each] for each in ends if each in _EXCEL), _EXCEL["xlsx"])
     elif last.endswith(("TrainingArguments", "Accelerator")):
         given = keyword_argument(call, "report_to" if last.endswith("Arguments") else "log_with")
@@ -245,3 +231,39 @@ def _list_of_call(module: Module, name: str, call: ast.Call) -> Iterator[Need]:
             value = constant_value(each)
             if isinstance(value, str) and value in _TRACKERS:
                 yield _TRACKERS[value]
+
+
+_DRAWS = re.compile(
+    r"(?:random|numpy\.random|np\.random|.*(?:rng|generator))\.(?:random|rand|randn|randint|randrange|integers|uniform|normal"
+    r"|standard_normal|gauss|choice|choices|beta|binomial)|torch\.(?:rand|randn|randint)"
+)
+
+
+def list_sample_draws(module: Module) -> Iterator[ast.Call]:
+    """The calls that draw random numbers for a sample."""
+    functions = {node.name: node for node in module.kinds.get(ast.FunctionDef, ())}
+    methods = [
+        each
+        for node in module.kinds.get(ast.ClassDef, ())
+        if any(getattr(statement, "name", "") in ("__getitem__", "__call__") for statement in node.body)
+        and not any("Module" in ast.unparse(base) for base in node.bases)
+        for each in node.body
+        if isinstance(each, ast.FunctionDef) and each.name != "__init__"
+    ]
+    called = {
+        functions[node.id]
+        for method in methods
+        for node in ast.walk(method)
+        if isinstance(node, ast.Name) and node.id in functions
+    }
+    given = [
+        functions[keyword.value.id]
+        for call in module.called("DataLoader")
+        for keyword in call.keywords
+        if keyword.arg == "collate_fn" and getattr(keyword.value, "id", "") in functions
+        if isinstance(keyword.value, ast.Name)
+    ]
+    for function in dict.fromkeys((*methods, *called, *given)):
+        for node in ast.walk(function):
+            if isinstance(node, ast.Call) and _DRAWS.fullmatch(module.name_of(node.func)):
+                yield node

@@ -6,14 +6,13 @@ import ast
 from collections.abc import Mapping
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Tracer
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 _GAMES = ("gym", "gymnasium", "gym_minigrid", "pettingzoo", "stable_baselines3")
 _TRAINERS = ("Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "ORPOTrainer", "KTOTrainer", "RewardTrainer")
 _DIVIDING = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy", "XLAStrategy")
 _ALONE = {"auto", "dp", "single_device", None}
-_APART = "give each training a script of its own"
+APART = "give each training a script of its own"
 
 
 def refuse_games(script: Script, tops: Mapping[str, ast.stmt]) -> None:
@@ -106,7 +105,7 @@ def refuse_turns(script: Script) -> None:
         raise script.refuse(calls[1], "several optimizers take turns here, by `manual_backward`", help_)
 
 
-def keeps_strategy(script: Script, tracer: Tracer, given: ast.expr | None) -> bool:
+def keeps_strategy(script: Script, given: ast.expr | None) -> bool:
     """Whether the strategy that a Trainer is given divides the rows already.
 
     Raises:
@@ -114,7 +113,7 @@ def keeps_strategy(script: Script, tracer: Tracer, given: ast.expr | None) -> bo
     """
     if given is None:
         return False
-    value, _ = tracer.follow(given, script.scope(given))
+    value = script.value(given)
     if isinstance(value, ast.Call):
         name = script.module.name_of(value.func).rpartition(".")[2]
         if name in _DIVIDING:
@@ -124,7 +123,7 @@ def keeps_strategy(script: Script, tracer: Tracer, given: ast.expr | None) -> bo
     return isinstance(value, ast.Constant) and value.value not in _ALONE
 
 
-def refuse_repeated(script: Script, tracer: Tracer, train: ast.Call) -> None:
+def refuse_repeated(script: Script, train: ast.Call) -> None:
     """Refuse a training in a loop, or in a function that is called again: it would resume from another.
 
     Raises:
@@ -134,16 +133,16 @@ def refuse_repeated(script: Script, tracer: Tracer, train: ast.Call) -> None:
     for _ in range(4):
         if call is None:
             return
-        loop = next(iter(tracer.loops(call)), None)
+        loop = next(iter(script.loops(call)), None)
         if loop is not None:
-            raise script.refuse(call, "this trains once in each turn of a loop", _APART)
+            raise script.refuse(call, "this trains once in each turn of a loop", APART)
         function = script.scope(call)
         if isinstance(function, ast.Module):
             return
-        calls = [each for each in tracer.calls(function) if _is_reached(script, tracer, each)]
+        calls = [each for each in script.calls(function) if _is_reached(script, each)]
         if len(calls) > 1:
             message = f"`{function.name}` trains, and is called here a second time"
-            raise script.refuse(calls[1], message, _APART)
+            raise script.refuse(calls[1], message, APART)
         call = calls[0] if calls else None
 
 
@@ -155,13 +154,13 @@ def refuse_second_library(script: Script) -> None:
     """
     loops = script.module.called("backward") if script.module.called("Accelerator") else []
     if loops:
-        raise script.refuse(loops[0], "a second training loop calls `backward()` here", _APART)
+        raise script.refuse(loops[0], "a second training loop calls `backward()` here", APART)
 
 
-def _is_reached(script: Script, tracer: Tracer, call: ast.Call) -> bool:
+def _is_reached(script: Script, call: ast.Call) -> bool:
     """Whether the script itself comes to a call; `_mp_fn` of Hugging Face is for a launcher of TPUs."""
     function = script.scope(call)
-    return isinstance(function, ast.Module) or bool(tracer.calls(function))
+    return isinstance(function, ast.Module) or bool(script.calls(function))
 
 
 def is_automatic(node: ast.expr | None) -> bool:

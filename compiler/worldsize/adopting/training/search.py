@@ -10,12 +10,19 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import Loop, Tracer, is_under, read_iterable
+from worldsize.adopting.source.tracing import Loop, read_iterable
 from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.evaluations import evaluates
-from worldsize.adopting.training.feeding import Feed, find_beside, find_phases, find_stream, unwrap_loader
-from worldsize.adopting.training.refusals import refuse_graphs
-from worldsize.adopting.training.repeated_loaders import find_repeated, list_taken
+from worldsize.adopting.training.feeding import (
+    Feed,
+    find_beside,
+    find_phases,
+    find_repeated,
+    find_stream,
+    list_taken,
+    unwrap_loader,
+)
+from worldsize.adopting.training.refusals import APART, refuse_graphs
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.loops import list_backward_calls
 
@@ -70,23 +77,23 @@ class Training(Struct, eq=False):
         return isinstance(self.model, ast.Attribute)
 
 
-def find_training(script: Script, tracer: Tracer) -> Training:
+def find_training(script: Script) -> Training:
     """Find it, or say what is missing.
 
     Raises:
         AdoptError: There is no training loop, or its parts cannot be told apart.
     """
     backward = _find_backward(script)
-    frames = _find_frames(script, tracer, backward)
-    loops = [(number, loop) for number, frame in enumerate(frames) for loop in tracer.loops(frame.call)]
+    frames = _find_frames(script, backward)
+    loops = [(number, loop) for number, frame in enumerate(frames) for loop in script.loops(frame.call)]
     if not loops:
         _refuse_closure(script, backward)
         raise script.refuse(
             backward, "`backward()` is in no loop over batches", "train in a loop over a `DataLoader`"
         )
     step = _find_step(script, frames)
-    optimizer = _find_optimizer(script, tracer, step)
-    batch_frame, batch_loop, feed = find_feed(script, tracer, loops, step)
+    optimizer = _find_optimizer(script, step)
+    batch_frame, batch_loop, feed = find_feed(script, loops, step)
     behind = loops[[loop for _, loop in loops].index(batch_loop) + 1 :]
     outer = [(number, loop) for number, loop in behind if isinstance(loop, ast.For | ast.While)]
     if feed.kind == "phases" and outer:
@@ -97,11 +104,11 @@ def find_training(script: Script, tracer: Tracer) -> Training:
     if isinstance(epoch_loop, ast.While) and find_counter(script, epoch_loop) is None:
         help_ = "count the epochs with `for epoch in range(…)`, or `while epoch < …` and `epoch += 1`"
         raise script.refuse(epoch_loop, "this `while` counts no epochs, so it cannot be resumed", help_)
-    model, scope = _find_model(script, tracer, optimizer)
+    model, scope = _find_model(script, optimizer)
     model_frame = None
-    model = _find_held(script, tracer, frames, model, scope) or model
+    model = _find_held(script, frames, model, scope) or model
     if not isinstance(model, ast.Attribute):
-        model_frame, model = _place_model(script, tracer, frames, model, scope)
+        model_frame, model = _place_model(script, frames, model, scope)
     return Training(
         frames, batch_frame, batch_loop, epoch_frame, epoch_loop, feed,
         optimizer, find_owner(step), model_frame, model, backward,
@@ -124,19 +131,11 @@ def _find_backward(script: Script) -> ast.Call:
     if not calls:
         help_ = "name the script that trains the model"
         raise script.refuse(None, "no training loop: nothing calls `backward()`", help_)
-    scopes = {script.scope(call) for call in calls}
-    losses = {script.written(call.func) for call in calls}
-    loops = {
-        next((up for up, _ in script.module.ancestors(call) if isinstance(up, ast.For)), None)
-        for call in calls
-    }
-    if len(scopes) > 1 or len(loops) > 1:
-        raise script.refuse(
-            calls[1],
-            "a second training loop calls `backward()` here",
-            "give each training a script of its own",
-        )
-    if len(losses) > 1 and len(_step_owners(script)) > 1:
+    above = [[up for up, _ in script.module.ancestors(call) if isinstance(up, ast.For)] for call in calls]
+    loops = {next(iter(around), None) for around in above}
+    if len(set(map(script.scope, calls))) > 1 or len(loops) > 1:
+        raise script.refuse(calls[1], "a second training loop calls `backward()` here", APART)
+    if len({script.written(call.func) for call in calls}) > 1 and len(_step_owners(script)) > 1:
         raise _refuse_several(script, _step_owners(script))
     return calls[0]
 
@@ -198,23 +197,23 @@ def _refuse_closure(script: Script, backward: ast.Call) -> None:
     """Refuse a function that an optimizer calls: ``optimizer.step(closure)``."""
     name = getattr(script.scope(backward), "name", None)
     for _, call in script.module.callers.get("step", ()):
-        if any(isinstance(each, ast.Name) and each.id == name for each in call.args):
+        if any(isinstance(argument, ast.Name) and argument.id == name for argument in call.args):
             raise script.refuse(call, *_CLOSURE)
 
 
-def _find_frames(script: Script, tracer: Tracer, backward: ast.Call) -> list[Frame]:
+def _find_frames(script: Script, backward: ast.Call) -> list[Frame]:
     frames = [Frame(script.scope(backward), backward)]
     while not isinstance(frames[-1].scope, ast.Module) and len(frames) < 8:
         function = frames[-1].scope
-        calls = [call for call in tracer.calls(function) if script.scope(call) is not function]
+        calls = [call for call in script.calls(function) if script.scope(call) is not function]
         if not calls:
             break
-        trains = [call for call in calls if not evaluates(script, tracer, function, call)]
+        trains = [call for call in calls if not evaluates(script, function, call)]
         if len(calls) > 1 and len(trains) != 1:
             raise refuse_second_call(script, (trains or calls)[1], frames)
         call = trains[0] if trains else calls[0]
         if len(calls) > 1:
-            tracer.choose(function, call)
+            script.choose(function, call)
         frames.append(Frame(script.scope(call), call, tuple(each for each in calls if each is not call)))
     return frames
 
@@ -222,13 +221,13 @@ def _find_frames(script: Script, tracer: Tracer, backward: ast.Call) -> list[Fra
 def refuse_second_call(script: Script, call: ast.Call, frames: list[Frame]) -> Exception:
     """The error for a second training by the same function."""
     names = {getattr(frame.scope, "name", "") for frame in frames}
-    name = next((each for each in names if each and each in ast.unparse(call.func)), ast.unparse(call.func))
+    name = next((word for word in names if word and word in ast.unparse(call.func)), ast.unparse(call.func))
     message = f"`{name}` trains, and is called here a second time"
-    return script.refuse(call, message, "give each training a script of its own")
+    return script.refuse(call, message, APART)
 
 
-def _find_optimizer(script: Script, tracer: Tracer, step: ast.Call) -> ast.Call:
-    value, _ = tracer.follow(find_owner(step), script.scope(step))
+def _find_optimizer(script: Script, step: ast.Call) -> ast.Call:
+    value, _ = script.follow(find_owner(step), script.scope(step))
     if isinstance(value, ast.Call) and is_optimizer(script, value):
         return value
     made = [call for _, call in script.module.calls if is_optimizer(script, call)]
@@ -246,7 +245,7 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
     return known or (before.endswith("optim") and last[:1].isupper())
 
 
-def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
+def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     """The name of the model whose parameters the optimizer gets, and the scope of that name."""
     scope = script.scope(optimizer)
     if script.module.name_of(optimizer.func) in _FACTORIES and optimizer.args:
@@ -256,7 +255,7 @@ def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[as
         *(k.value for k in optimizer.keywords if k.arg == "params"),
     ]
     if sources and isinstance(sources[0], ast.Name):
-        sources[0], scope = tracer.follow(sources[0], scope)
+        sources[0], scope = script.follow(sources[0], scope)
     models: dict[str, ast.expr] = {}
     for node in ast.walk(sources[0]) if sources else ():
         func = node.func if isinstance(node, ast.Call) else None
@@ -273,18 +272,16 @@ def _find_model(script: Script, tracer: Tracer, optimizer: ast.Call) -> tuple[as
     return next(iter(models.values())), scope
 
 
-def _find_held(
-    script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
-) -> ast.expr | None:
+def _find_held(script: Script, frames: list[Frame], model: ast.expr, scope: Scope) -> ast.expr | None:
     """``self.model`` of the object that trains, where the optimizer was made before it."""
     above = (script.module.parents.get(frame.scope) for frame in frames)
     classes = list(dict.fromkeys(each for each in above if isinstance(each, ast.ClassDef)))
-    bases = (tracer.classes.get(getattr(base, "id", "")) for each in classes for base in each.bases)
+    bases = (script.classes.get(getattr(base, "id", "")) for class_ in classes for base in class_.bases)
     classes += [each for each in bases if each is not None and each not in classes]
     if not classes or isinstance(model, ast.Attribute):
         return None
-    made, _ = tracer.follow(model, scope)
-    for node in (inner for each in classes for inner in ast.walk(each)):
+    made, _ = script.follow(model, scope)
+    for node in (inner for class_ in classes for inner in ast.walk(class_)):
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
             continue
         value = node.value
@@ -295,7 +292,7 @@ def _find_held(
         ):
             value = value.func.value
         if isinstance(value, ast.Name | ast.Subscript) and isinstance(made, ast.Call):
-            passed, _ = tracer.follow(value, script.scope(node))
+            passed, _ = script.follow(value, script.scope(node))
             if passed is made:
                 return node.targets[0]
     return None
@@ -310,18 +307,16 @@ def _root(node: ast.expr) -> ast.expr:
     return node
 
 
-def _place_model(
-    script: Script, tracer: Tracer, frames: list[Frame], model: ast.expr, scope: Scope
-) -> tuple[int, ast.expr]:
+def _place_model(script: Script, frames: list[Frame], model: ast.expr, scope: Scope) -> tuple[int, ast.expr]:
     """The frame in which the model is bound, and its name there."""
     for _ in range(6):
         if not isinstance(model, ast.Name):
             break
-        bound = tracer.bindings(model.id, scope)
+        bound = script.bindings(model.id, scope)
         if not bound and is_parameter(scope, model.id):
             assert not isinstance(scope, ast.Module)
-            calls = tracer.calls(scope)
-            passed = tracer.argument(calls[0], scope, model.id) if len(calls) == 1 else None
+            calls = script.calls(scope)
+            passed = script.argument(calls[0], scope, model.id) if len(calls) == 1 else None
             if passed is None:
                 break
             model, scope = passed, script.scope(passed)
@@ -334,7 +329,7 @@ def _place_model(
             return number, model
         if isinstance(scope, ast.Module):
             return len(frames), model  # global; the functions read it by the same name
-        found = _find_returned(script, tracer, scope, model)
+        found = _find_returned(script, scope, model)
         if found is None:
             break
         model, scope = found
@@ -343,16 +338,14 @@ def _place_model(
     )
 
 
-def _find_returned(
-    script: Script, tracer: Tracer, function: Function, model: ast.Name
-) -> tuple[ast.expr, Scope] | None:
+def _find_returned(script: Script, function: Function, model: ast.Name) -> tuple[ast.expr, Scope] | None:
     """The variable of the caller that gets the model: ``model, optimizer = build()``."""
-    for value in tracer.returns(function):
+    for value in script.returns(function):
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
         for position, part in enumerate(parts):
             if not isinstance(part, ast.Name) or part.id != model.id:
                 continue
-            for call in tracer.calls(function):
+            for call in script.calls(function):
                 above = script.module.parents.get(call)
                 if isinstance(above, ast.Assign) and len(above.targets) == 1:
                     target = above.targets[0]
@@ -363,19 +356,17 @@ def _find_returned(
     return None
 
 
-def lift_name(
-    script: Script, tracer: Tracer, training: Training, node: ast.expr, frames: tuple[int, int]
-) -> str | None:
+def lift_name(script: Script, training: Training, node: ast.expr, frames: tuple[int, int]) -> str | None:
     """What an outer frame calls the value that an inner one names; None where it has no name for it."""
     for number in range(*frames):
         function, call = training.frames[number].scope, training.frames[number + 1].call
         if isinstance(node, ast.Name) and is_parameter(function, node.id):
             assert not isinstance(function, ast.Module)
-            value = tracer.argument(call, function, node.id)
+            value = script.argument(call, function, node.id)
             if value is None:
                 return None
             node = value
-        elif isinstance(node, ast.Name) and tracer.bindings(node.id, function):
+        elif isinstance(node, ast.Name) and script.bindings(node.id, function):
             return None
         elif isinstance(node, ast.Attribute) and isinstance(call.func, ast.Attribute):
             base = script.written(call.func.value)
@@ -387,19 +378,23 @@ def lift_name(
 Loops: TypeAlias = list[tuple[int, Loop]]  # with the frames that they are in
 
 
-def find_feed(script: Script, tracer: Tracer, loops: Loops, step: ast.Call) -> tuple[int, Loop, Feed]:
+def find_feed(script: Script, loops: Loops, step: ast.Call) -> tuple[int, Loop, Feed]:
     """The loop over batches with its frame, and what feeds it.
 
     Raises:
         AdoptError: Nothing that can be divided feeds it, or several loaders do.
     """
-    inner = [(number, loop) for number, loop in loops if not _only_adds_up(script, loop, step)]
-    for found in chain(_list_iterated(script, tracer, loops), _list_repeated(script, tracer, inner)):
-        _refuse_second(script, tracer, found[1], found[2])
+    inner = [
+        (number, loop)
+        for number, loop in loops
+        if script.scope(loop) is not script.scope(step) or script.is_under(step, loop)
+    ]  # others add up gradients
+    for found in chain(_list_iterated(script, loops), _list_repeated(script, inner)):
+        _refuse_second(script, found[1], found[2])
         return found
     loader = next(iter(script.module.called("DataLoader")), None)
     for number, loop in inner if loader is None else ():
-        feed = find_stream(script, tracer, loop)
+        feed = find_stream(script, loop)
         if feed is not None:
             return number, loop, feed
     if loader is None:
@@ -409,7 +404,7 @@ def find_feed(script: Script, tracer: Tracer, loops: Loops, step: ast.Call) -> t
     raise script.refuse(loops[0][1], message, "name it: `for batch in train_loader`, made by `DataLoader(…)`")
 
 
-def _list_iterated(script: Script, tracer: Tracer, loops: Loops) -> Iterator[tuple[int, Loop, Feed]]:
+def _list_iterated(script: Script, loops: Loops) -> Iterator[tuple[int, Loop, Feed]]:
     """What a loop iterates over."""
     for find in (find_repeated, _find_loader, find_phases, find_beside):
         for number, loop in loops:
@@ -418,26 +413,21 @@ def _list_iterated(script: Script, tracer: Tracer, loops: Loops) -> Iterator[tup
                 inline = isinstance(node, ast.Call) and find is _find_loader
                 if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or inline:
                     assert isinstance(node, ast.expr)
-                    feed = find(script, tracer, loop, node)
+                    feed = find(script, loop, node)
                     if feed is not None:
                         yield number, loop, feed
 
 
-def _list_repeated(script: Script, tracer: Tracer, loops: Loops) -> Iterator[tuple[int, Loop, Feed]]:
+def _list_repeated(script: Script, loops: Loops) -> Iterator[tuple[int, Loop, Feed]]:
     """What a loop takes by ``next``."""
     for number, loop in loops:
         for taken in list_taken(script, loop):
-            feed = find_repeated(script, tracer, loop, taken)
+            feed = find_repeated(script, loop, taken)
             if feed is not None:
                 yield number, loop, feed
 
 
-def _only_adds_up(script: Script, loop: Loop, step: ast.Call) -> bool:
-    """Whether a loop adds up gradients before the step."""
-    return script.scope(loop) is script.scope(step) and not is_under(script, step, loop)
-
-
-def _refuse_second(script: Script, tracer: Tracer, loop: Loop, feed: Feed) -> None:
+def _refuse_second(script: Script, loop: Loop, feed: Feed) -> None:
     """Refuse a second loader in the same loop: only one gets a sampler."""
     iterable = read_iterable(loop)
     nodes = [*list_taken(script, loop), *(ast.walk(iterable) if iterable is not None else ())]
@@ -445,29 +435,24 @@ def _refuse_second(script: Script, tracer: Tracer, loop: Loop, feed: Feed) -> No
         if not isinstance(node, ast.Name | ast.Call):
             continue
         for find in (find_repeated, _find_loader)[isinstance(node, ast.Call) :]:
-            other = find(script, tracer, loop, node)
+            other = find(script, loop, node)
             if other is not None and other.call is not feed.call:
                 help_ = "read both in one dataset, whose rows a sampler can divide"
                 raise script.refuse(node, f"`{script.written(node)}` feeds this loop too", help_)
 
 
-def _find_loader(script: Script, tracer: Tracer, loop: Loop, node: ast.expr) -> Feed | None:
+def _find_loader(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
     if isinstance(node, ast.Call):  # `for batch in DataLoader(rows, …)`
-        return _read_inline(script, node)
+        if not script.called_name(node).endswith("DataLoader"):
+            return None
+        refuse_graphs(script, node)
+        return Feed("loader", node)
     scope = script.scope(loop)
-    loader, wrappers = unwrap_loader(script, tracer, node, scope)
-    for each in wrappers:
-        if isinstance(node, ast.Name) and script.scope(each) is scope:
-            node = each.args[0]
+    loader, wrappers = unwrap_loader(script, node, scope)
+    for wrapper in wrappers:
+        if isinstance(node, ast.Name) and script.scope(wrapper) is scope:
+            node = wrapper.args[0]
     iterable = read_iterable(loop)
     if loader is None or (iterable is not None and any(loader is inner for inner in ast.walk(iterable))):
         return None
     return Feed("loader", loader, node)
-
-
-def _read_inline(script: Script, call: ast.Call) -> Feed | None:
-    """A loader without a name."""
-    if not script.module.name_of(call.func).endswith("DataLoader"):
-        return None
-    refuse_graphs(script, call)
-    return Feed("loader", call)

@@ -140,16 +140,13 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
     if not scalars:
         return _not_a_scalar(node, name, plain)
     value = node.value
-    if any(fits_shape(node.text, part) for part in scalars if _takes_text(part)) and not isinstance(
-        value, str
-    ):
+    is_text = isinstance(value, str)
+    if not is_text and any(_takes_text(part) and fits_shape(node.text, part) for part in scalars):
         return _unquoted(node, name)
     if isinstance(value, float) and any(part.get("x-kind") == "integer" for part in scalars):
         return _fraction(node, name, value)
-    if isinstance(value, str):
-        problem = _text(node, name, alternatives, scalars)
-        if problem is not None:
-            return problem
+    if is_text and (problem := _text(node, name, alternatives, scalars)) is not None:
+        return problem
     message = f"{_read_as(node)}, but `{name}` takes {_expected(plain)}"
     advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
     kinds = [part["x-kind"] for part in scalars if part.get("x-kind") in ("integer", "number")]
@@ -164,7 +161,8 @@ def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shap
         return _binding(node, name, alternatives, scalars)
     enums = [part for part in scalars if "enum" in part and part.get("x-kind") is None]
     if enums:
-        return _not_allowed(node, name, enums, scalars)
+        words = [word for part in enums for word in part["enum"] if isinstance(word, str)]
+        return report_not_allowed(node, name, words, prefixed=_prefix(node, scalars))
     return _bad_form(node, name, scalars) if any(_has_form(part) for part in scalars) else None
 
 
@@ -199,11 +197,6 @@ def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[S
     return Problem("aml-binding-not-allowed", node.span, message, advice)
 
 
-def _not_allowed(node: Scalar, name: str, enums: list[Shape], scalars: list[Shape]) -> Problem:
-    words = [word for part in enums for word in part["enum"] if isinstance(word, str)]
-    return report_not_allowed(node, name, words, prefixed=_prefix(node, scalars))
-
-
 def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None = None) -> Problem:
     """Report a word that is not among the ``words`` that ``name`` takes."""
     message = f"`{shorten(node.text, 60)}` is not a value of `{name}`"
@@ -218,17 +211,11 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
     if (former := _FORMER_WORDS.get(node.text.lower())) in words:
         advice = f"write `{former}`: `{node.text}` was its name in the 2021 preview"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, former))
-    same = next(
-        (
-            word
-            for word in words
-            if fold_case(node.text, "snake") == word or node.text.lower() == word.lower()
-        ),
-        None,
-    )
+    snake, lower = fold_case(node.text, "snake"), node.text.lower()
+    same = next((word for word in words if word == snake or word.lower() == lower), None)
     if same is not None:
         advice = f"write `{same}`"
-        if same == node.text.lower():
+        if same == lower:
             advice += "; the value is case-sensitive"
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
     suggestion = closest(node.text, words)

@@ -39,7 +39,7 @@ def explain_key(key: Scalar, tree: MappingContext, catalog: Schema) -> tuple[Pro
     What it stands for is not missing, and of a conda file's keys only the first is named: one cause,
     one problem.
     """
-    if _takes_conda_file(tree) and key.text in _CONDA_KEYS:
+    if key.text in _CONDA_KEYS and "conda_file" in tree.shape.get("properties", {}):
         if key.text != next(name for name in tree.node if name in _CONDA_KEYS):
             return None, None
         return _conda(key, tree), None
@@ -83,13 +83,7 @@ def known_keys(shape: Shape) -> list[str]:
 
 
 def _unknown(key: Scalar, tree: MappingContext, help_text: str | None, fix: Fix | None = None) -> Problem:
-    return Problem(
-        "aml-unknown-key",
-        key.span,
-        _describe_unknown(key, tree),
-        help_text,
-        fix=fix,
-    )
+    return Problem("aml-unknown-key", key.span, _describe_unknown(key, tree), help_text, fix=fix)
 
 
 def _describe_unknown(key: Scalar, tree: MappingContext) -> str:
@@ -109,10 +103,6 @@ def _outside(key: Scalar, tree: MappingContext, advice: str) -> Problem:
     where = tree.title if tree.parent is not None else "a component"
     message = f"`{shorten(key.text, 60)}` is not in Azure ML's schema of {where}, so it may have no effect"
     return Problem("aml-ignored-key", key.span, message, advice)
-
-
-def _takes_conda_file(tree: MappingContext) -> bool:
-    return "conda_file" in tree.shape.get("properties", {})
 
 
 def _conda(key: Scalar, tree: MappingContext) -> Problem:
@@ -283,8 +273,7 @@ def report_selector(tree: MappingContext, discriminator: Shape) -> Problem:
     key = tree.node.key(typo) if typo is not None else None
     if key is not None:
         fix = fix_word(key.span, key.text, wanted) if closest_unambiguous(key.text, [wanted]) else None
-        message = _describe_unknown(key, tree)
-        return Problem("aml-unknown-key", key.span, message, f"did you mean `{wanted}`?", fix=fix)
+        return _unknown(key, tree, f"did you mean `{wanted}`?", fix)
     advice = f"write `{wanted}:` with one of {words}"
     return Problem("aml-missing-key", tree.anchor, f"{tree.title} needs `{wanted}`", advice)
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
+from worldsize.azureml.fields import read_mapping, read_text
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
@@ -37,17 +38,9 @@ _SCHEMA_NAME = re.compile(r"/([a-z0-9]+)\.schema\.json")
 _BY_SCHEMA = {
     **{f"{name}job": f"{name}-job" for name in _JOBS},
     **{f"{name}component": f"{name}-component" for name in _COMPONENTS},
-    "compute": "compute",
-    "amlcompute": "compute",
-    "computeinstance": "compute",
-    "kubernetescompute": "compute",
-    "vmcompute": "compute",
-    "virtualmachinecompute": "compute",
-    "synapsesparkcompute": "compute",
-    "schedule": "schedule",
-    "data": "data",
-    "environment": "environment",
-    "model": "model",
+    **{name: name for name in ("compute", "schedule", "data", "environment", "model")},
+    **dict.fromkeys(("amlcompute", "computeinstance", "kubernetescompute", "vmcompute"), "compute"),
+    **dict.fromkeys(("virtualmachinecompute", "synapsesparkcompute"), "compute"),
     **{f"{prefix}onlineendpoint": "online-endpoint" for prefix in ("", "managed", "kubernetes")},
     **{f"{prefix}onlinedeployment": "online-deployment" for prefix in ("", "managed", "kubernetes")},
     "batchendpoint": "batch-endpoint",
@@ -97,7 +90,7 @@ def _with_article(kind: str) -> str:
 
 def _declared(root: Mapping) -> str | None:
     """The kind that ``$schema`` names, if any; ``other`` for an Azure ML schema that we do not check."""
-    text = _text(root, "$schema")
+    text = read_text(root, "$schema")
     if text is None:
         return None
     _, of_azure, path = text.lower().partition("azureml")
@@ -111,8 +104,8 @@ def _by_declaration(root: Mapping, declared: str | None) -> str | None:
     if declared is None:
         return None
     if declared == "foreign":
-        return None if not _text(root, "type") else _by_keys(root)
-    kind = (_text(root, "type") or "").lower()
+        return None if not read_text(root, "type") else _by_keys(root)
+    kind = (read_text(root, "type") or "").lower()
     if declared.endswith("-job") and kind in _LOOSE_JOBS:
         return "other"
     if declared == "data" and _is_imported(root):
@@ -127,15 +120,15 @@ def _by_declaration(root: Mapping, declared: str | None) -> str | None:
 def _schedule(root: Mapping) -> str | None:
     if "create_monitor" in root or "import_data" in root:
         return "other"
-    trigger = root.get("trigger")
-    timed = isinstance(trigger, Mapping) and ("expression" in trigger or "frequency" in trigger)
-    typed = isinstance(trigger, Mapping) and (_text(trigger, "type") or "").lower() in ("cron", "recurrence")
+    trigger = read_mapping(root, "trigger")
+    timed = trigger is not None and ("expression" in trigger or "frequency" in trigger)
+    kind = (read_text(trigger, "type") or "").lower() if trigger is not None else ""
     creates_job = "create_job" in root and ("trigger" in root or "name" in root)
-    return "schedule" if creates_job or (timed and typed) else None
+    return "schedule" if creates_job or (timed and kind in ("cron", "recurrence")) else None
 
 
 def _by_keys(root: Mapping) -> str | None:
-    kind = (_text(root, "type") or "").lower()
+    kind = (read_text(root, "type") or "").lower()
     if _is_compute(root, kind):
         return "compute"
     if _is_left_alone(root, kind):
@@ -193,7 +186,7 @@ def _pipeline(root: Mapping, kind: str) -> str | None:
 
 
 def _is_node(node: Mapping) -> bool:
-    kind = (_text(node, "type") or "").lower()
+    kind = (read_text(node, "type") or "").lower()
     if kind in {"command", "sweep", "parallel", "automl"} or "component" in node or "trial" in node:
         return True
     return "command" in node and _looks_like_azure(node)
@@ -217,7 +210,7 @@ def _single(root: Mapping, kind: str) -> str | None:
 
 def _looks_like_azure(root: Mapping) -> bool:
     """A command without ``type``, recognised only by a reference or a key that no other tool has."""
-    texts = [_text(root, key) or "" for key in ("environment", "compute", "code")]
+    texts = [read_text(root, key) or "" for key in ("environment", "compute", "code")]
     environment = root.get("environment")
     inline = isinstance(environment, Mapping) and any(
         key in environment for key in ("image", "conda_file", "build")
@@ -235,23 +228,13 @@ def _declares_ports(root: Mapping) -> bool:
         return False
     if any(key in root for key in ("version", "is_deterministic", "additional_includes")):
         return True
-    inputs = root.get("inputs")
-    ports = (
-        [node for _, node in inputs.items() if isinstance(node, Mapping)]
-        if isinstance(inputs, Mapping)
-        else []
-    )
-    if any(
-        (_text(port, "type") or "") in _LITERALS or "optional" in port or "default" in port for port in ports
-    ):
+    inputs = read_mapping(root, "inputs")
+    ports = [node for _, node in inputs.items() if isinstance(node, Mapping)] if inputs is not None else []
+    if any(read_text(port, "type") in _LITERALS or "optional" in port or "default" in port for port in ports):
         return True
     if any("path" in port or "value" in port for port in ports):
         return False
-    return (
-        "name" in root
-        and "inputs" in root
-        and len(ports) == (len(inputs) if isinstance(inputs, Mapping) else -1)
-    )
+    return "name" in root and inputs is not None and len(ports) == len(inputs)
 
 
 def _environment(root: Mapping, kind: str) -> str | None:
@@ -260,8 +243,3 @@ def _environment(root: Mapping, kind: str) -> str | None:
     based = "image" in root or isinstance(root.get("build"), Mapping)
     telling = any(key in root for key in ("conda_file", "inference_config", "os_type", "dependencies"))
     return "environment" if based and telling and not isinstance(root.get("image"), Sequence) else None
-
-
-def _text(root: Mapping, key: str) -> str | None:
-    node = root.get(key)
-    return node.text if isinstance(node, Scalar) and isinstance(node.value, str) else None

@@ -12,17 +12,10 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
-from msgspec import Struct
-
+from worldsize.base.shown_text import escape_controls, mark_controls
 from worldsize.base.span import Span
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity
-from worldsize.documents.diagnostics.snippet import (
-    Sources,
-    escape_controls,
-    flatten,
-    mark_controls,
-    show_path,
-)
+from worldsize.documents.diagnostics.snippet import Sources, flatten, show_path
 from worldsize.documents.diagnostics.text import render_diagnostic
 
 VERSION = 1
@@ -76,18 +69,8 @@ _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
 _PRECISIONS = {"certain": "very-high", "likely": "high", "possible": "medium"}  # as code scanning sorts by
 
 
-class RuleInfo(Struct, frozen=True):
-    """A rule as SARIF lists it: slug, summary, default severity, address of its page and confidence."""
-
-    slug: str
-    summary: str
-    severity: str
-    docs: str
-    confidence: str = "certain"
-
-
-def render_sarif(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo], *, version: str) -> str:
-    """One SARIF log with one run. ``rules`` has the summary and severity of at least the codes that occur."""
+def render_sarif(diagnostics: Sequence[Diagnostic], rules: Mapping[str, Any], *, version: str) -> str:
+    """One SARIF log with one run. ``rules`` has at least the rules of the codes that occur."""
     codes = sorted({diagnostic.code for diagnostic in diagnostics})
     index = {code: position for position, code in enumerate(codes)}
     internal = any(diagnostic.code == "WS000" for diagnostic in diagnostics)
@@ -113,7 +96,7 @@ def render_sarif(diagnostics: Sequence[Diagnostic], rules: Mapping[str, RuleInfo
     return escape_controls(json.dumps(log, indent=2, ensure_ascii=False)) + "\n"
 
 
-def _rule(code: str, rule: RuleInfo) -> dict[str, Any]:
+def _rule(code: str, rule: Any) -> dict[str, Any]:
     return {
         "id": code,
         "name": "".join(word.capitalize() for word in rule.slug.split("-")),

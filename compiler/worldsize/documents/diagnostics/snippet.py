@@ -6,14 +6,10 @@ import os
 import unicodedata
 from collections.abc import Mapping
 
-from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 
 _TAB = 4
-_CONTROL = compile_later(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _WIDEST = 120  # characters of a source line that are shown
 
 
@@ -22,22 +18,6 @@ def flatten(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf", "Cs") else char for char in text)
-
-
-def mark_controls(text: str) -> str:
-    """Replace the control characters in lines from untrusted sources, so that a terminal can show them."""
-    return text if text.isascii() and text.isprintable() else _CONTROL.sub("\ufffd", text)
-
-
-def escape_controls(document: str) -> str:
-    """Write control characters of a JSON document as JSON escapes, so that a terminal can show it.
-
-    Half a character, which is how a byte of a file's name comes that is not UTF-8, becomes a mark: strict
-    readers refuse a document with its escape.
-    """
-    return _CONTROL.sub(
-        lambda match: "\\ufffd" if match[0] >= "\ud800" else f"\\u{ord(match[0]):04x}", document
-    )
 
 
 def terminal_width(text: str) -> int:

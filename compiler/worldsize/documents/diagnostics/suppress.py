@@ -26,7 +26,7 @@ class Suppression(Struct):
 
     name: str
     span: Span  # of the name inside the comment
-    lines: tuple[int, ...]  # where a diagnostic must start to be suppressed
+    line: int  # where a diagnostic must start to be suppressed
     used: bool = field(default=False)
 
 
@@ -55,8 +55,7 @@ def parse_suppressions(
                 )
             )
             continue
-        line = comment.span.line
-        lines = (below.get(line, line),)
+        line = below.get(comment.span.line, comment.span.line)
         offset = mark.start("rest") + ignore.start("codes")
         for word in words:
             span = _subspan(comment, offset + word.start(), offset + word.end())
@@ -64,7 +63,7 @@ def parse_suppressions(
                 continue
             problem = _report_unusable(word.group(), span, is_known, usable)
             if problem is None:
-                suppressions.append(Suppression(word.group(), span, lines))
+                suppressions.append(Suppression(word.group(), span, line))
             else:
                 problems.append(problem)
     return suppressions, problems
@@ -78,8 +77,7 @@ def apply_suppressions(
     by_line: dict[tuple[str, int, str], list[Suppression]] = {}
     for path, file_suppressions in suppressions.items():
         for suppression in file_suppressions:
-            for line in suppression.lines:
-                by_line.setdefault((path, line, suppression.name), []).append(suppression)
+            by_line.setdefault((path, suppression.line, suppression.name), []).append(suppression)
     for diagnostic in diagnostics:
         path, line = diagnostic.span.path, diagnostic.span.line
         matching = [

@@ -47,41 +47,25 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def render_text(
-    diagnostics: Sequence[Diagnostic],
-    sources: Sources,
-    *,
-    files: int,
-    colour: bool = False,
-    fixed: int = 0,
-    known: int = 0,
+    diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False
 ) -> str:
     """Render all findings in full; the last line counts them."""
     blocks = [render_diagnostic(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
-    return "\n".join([*blocks, summarise_counts(diagnostics, files, fixed, known), ""])
+    return "\n".join([*blocks, summarise_counts(diagnostics, files), ""])
 
 
 def render_short(
     diagnostics: Sequence[Diagnostic],
+    shown: Sequence[Diagnostic],
     sources: Sources,
+    summary: str,
     *,
-    files: int,
-    notes: bool,
     colour: bool = False,
-    fixed: int = 0,
-    known: int = 0,
 ) -> str:
     """Render what fits a reader: the first findings of each rule in a file, and a table of many.
 
-    Args:
-        diagnostics: The findings, sorted.
-        sources: Texts by path.
-        files: The number of checked files.
-        notes: Whether findings of severity ``info`` are shown; else they are only counted.
-        colour: Whether terminal colours may be used.
-        fixed: How many problems were fixed before.
-        known: How many findings a baseline has hidden.
+    ``diagnostics`` are all findings, of which those that are not ``shown`` are only counted.
     """
-    shown = [diagnostic for diagnostic in diagnostics if notes or diagnostic.is_shown_by_default]
     counts = Counter((diagnostic.span.path, diagnostic.code) for diagnostic in shown)
     met: Counter[tuple[str, str]] = Counter()
     blocks: list[str] = []
@@ -95,28 +79,20 @@ def render_short(
     repeated = len(diagnostics) > len({diagnostic.code for diagnostic in diagnostics})
     if repeated and sum(block.count("\n") + 1 for block in blocks) > _SCREEN:
         blocks.append(render_table(diagnostics))
-    hints = [*_hints(diagnostics, len(shown), capped=any(count > _SAME for count in counts.values()))]
-    return "\n".join([*blocks, *hints, summarise_counts(diagnostics, files, fixed, known), ""])
+    hints = _hints(diagnostics, len(shown), capped=any(count > _SAME for count in counts.values()))
+    return "\n".join([*blocks, *hints, summary])
 
 
 def render_concise(
-    diagnostics: Sequence[Diagnostic],
-    *,
-    files: int,
-    notes: bool,
-    colour: bool = False,
-    fixed: int = 0,
-    known: int = 0,
+    diagnostics: Sequence[Diagnostic], shown: Sequence[Diagnostic], summary: str, *, colour: bool = False
 ) -> str:
-    """Render one line for each finding; ``[*]`` marks those with a safe fix."""
+    """Render one line for each finding that is shown; ``[*]`` marks those with a safe fix."""
     style = _Style(colour, 0)
-    shown = [diagnostic for diagnostic in diagnostics if notes or diagnostic.is_shown_by_default]
     lines = [
         _render_headline(diagnostic, style, mark=" [*]" * (diagnostic.fix_safety == "safe"))
         for diagnostic in shown
     ]
-    hints = _hints(diagnostics, len(shown), capped=False)
-    return "\n".join([*lines, *hints, summarise_counts(diagnostics, files, fixed, known), ""])
+    return "\n".join([*lines, *_hints(diagnostics, len(shown), capped=False), summary])
 
 
 def render_statistics(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from worldsize.base import limits
@@ -119,8 +120,34 @@ class _Reader:
             items.append(self.value(depth + 1))
         return Sequence(self.source, start, self.at, items, flow=True)
 
-    def _items(self, opening: str, closing: str) -> _Items:
-        return _Items(self, opening, closing)
+    def _items(self, opening: str, closing: str) -> Iterator[None]:
+        """Stop at each item between two brackets; the next turn begins behind the item."""
+        start, message = self.at, f"this `{opening}` is never closed"
+        never_closed = _Stop(start, start + 1, message, f"write `{closing}` at its end")
+        self.at += 1
+        self.skip()
+        while self.peek() != closing:
+            if self.at == len(self.text):
+                raise never_closed
+            yield
+            end = self.at
+            self.skip()
+            if self.peek() == ",":
+                self._skip_comma(closing)
+            elif self.peek() in ("]", "}", "") and self.peek() != closing:
+                raise never_closed
+            elif self.peek() != closing:
+                before = max(self.text.rfind("\n", 0, end) + 1, end - 1)
+                raise _Stop(before, end, "a comma is missing after this value", "write `,`")
+        self.at += 1
+
+    def _skip_comma(self, closing: str) -> None:
+        comma = self.at
+        self.at += 1
+        self.skip()
+        if self.peek() == closing:
+            message = f"the comma before `{closing}` is one too many"
+            self.faults.append(Fault("lenient", comma, comma + 1, message, "remove it"))
 
     def _key(self) -> Scalar:
         if self.peek() == '"':
@@ -166,51 +193,3 @@ class _Reader:
         if shown == "'":
             return _Stop(self.at, self.at + 1, "text is in double quotes, not in single quotes", 'write `"`')
         return _Stop(self.at, self.at + 1, f"a value is expected, not `{shown}`", "write the value")
-
-
-class _Items:
-    """Iterates over the items between two brackets; each turn ends before the next comma."""
-
-    def __init__(self, reader: _Reader, opening: str, closing: str) -> None:
-        self.reader, self.opening, self.closing = reader, opening, closing
-        self.start, self.begun = reader.at, False
-
-    def __iter__(self) -> _Items:
-        return self
-
-    def __next__(self) -> None:
-        reader = self.reader
-        if not self.begun:
-            self.begun = True
-            reader.at += 1
-            reader.skip()
-        else:
-            self._comma()
-        if reader.peek() == self.closing:
-            reader.at += 1
-            raise StopIteration
-        if reader.at == len(reader.text):
-            raise self._never_closed()
-
-    def _comma(self) -> None:
-        """Skip the comma after a value, or stop before the closing bracket."""
-        reader = self.reader
-        end = reader.at
-        reader.skip()
-        if reader.peek() == ",":
-            comma = reader.at
-            reader.at += 1
-            reader.skip()
-            if reader.peek() == self.closing:
-                message = f"the comma before `{self.closing}` is one too many"
-                reader.faults.append(Fault("lenient", comma, comma + 1, message, "remove it"))
-        elif reader.peek() in ("]", "}", "") and reader.peek() != self.closing:
-            raise self._never_closed()
-        elif reader.peek() != self.closing:
-            line_start = reader.text.rfind("\n", 0, end) + 1
-            start = max(line_start, end - 1)
-            raise _Stop(start, end, "a comma is missing after this value", "write `,`")
-
-    def _never_closed(self) -> _Stop:
-        message = f"this `{self.opening}` is never closed"
-        return _Stop(self.start, self.start + 1, message, f"write `{self.closing}` at its end")

@@ -20,10 +20,8 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.planning.advising.model import Choice, Question, Sharding, Shortage
+from worldsize.planning.advising.model import LayoutChoice, Question, Sharding, Shortage
 from worldsize.planning.degrees import divisors
-from worldsize.planning.estimates.collectives import find_links
-from worldsize.planning.estimates.compute import time_compute
 from worldsize.planning.estimates.constants import Constants
 from worldsize.planning.estimates.memory import estimate_need
 from worldsize.planning.estimates.model import (
@@ -34,14 +32,13 @@ from worldsize.planning.estimates.model import (
     Training,
     Transformer,
 )
-from worldsize.planning.estimates.operations import count_operations
-from worldsize.planning.estimates.step_time import time_step
+from worldsize.planning.estimates.operations import count_operations, time_compute
+from worldsize.planning.estimates.step_time import find_links, time_step
 from worldsize.planning.memory.network import gpu_constants
 
 NOTICEABLE = 0.01  # of a step's time; estimates are not sure of less
 MOST_STAGES = 16
 _divisors = lru_cache(maxsize=1024)(divisors)
-_RECOMPUTATIONS: tuple[Recomputation, ...] = ("none", "selective", "full")
 
 
 class Tally(Struct):
@@ -86,7 +83,7 @@ def find_fastest(question: Question, cluster: Cluster, constants: Constants, tal
 
 def fit_precision(question: Question, cluster: Cluster) -> Training:
     """The present training, in the precision that it has on a cluster's GPUs."""
-    if not question.choice.automatic_precision:
+    if not question.choice.layouts.automatic_precision:
         return question.training
     return replace(question.training, precision=cluster.gpu.automatic_precision)
 
@@ -97,19 +94,17 @@ def has_room(case: Case) -> bool:
 
 
 def _list_recomputations(question: Question) -> list[Recomputation]:
-    kinds = _RECOMPUTATIONS
-    if isinstance(question.workload, Convolutional):
-        kinds = ("none", "full")
-    return [kind for kind in kinds if kind in question.choice.recomputes]
+    whole = isinstance(question.workload, Convolutional)
+    return [kind for kind in question.choice.layouts.recomputes if not (whole and kind == "selective")]
 
 
 def list_divisions(question: Question, recomputation: Recomputation, cluster: Cluster) -> Iterator[Training]:
     """Trainings with every strategy and degree that divide the GPUs and the global batch."""
-    choice, world = question.choice, cluster.world_size
+    world = cluster.world_size
     for ways, tensor, pipeline in _list_degrees(question, cluster):
         if world % ways or question.global_batch % (world // ways):
             continue
-        for strategy, stage in _list_shardings(choice, world // ways, tensor, pipeline):
+        for strategy, stage in _list_shardings(question.choice.layouts, world // ways, tensor, pipeline):
             yield replace(
                 fit_precision(question, cluster),
                 strategy=strategy,
@@ -120,7 +115,7 @@ def list_divisions(question: Question, recomputation: Recomputation, cluster: Cl
             )
 
 
-def _list_shardings(choice: Choice, replicas: int, tensor: int, pipeline: int) -> tuple[Sharding, ...]:
+def _list_shardings(choice: LayoutChoice, replicas: int, tensor: int, pipeline: int) -> tuple[Sharding, ...]:
     """One replica has nothing to shard: all strategies are alike.
 
     DeepSpeed's pipelines keep gradients and weights whole: ZeRO stage 1 at most.
@@ -129,7 +124,7 @@ def _list_shardings(choice: Choice, replicas: int, tensor: int, pipeline: int) -
         return choice.shardings[:1]
     if pipeline == 1:
         return choice.shardings
-    return tuple(each for each in choice.shardings if each[0] != "deepspeed" or each[1] <= 1)
+    return tuple(pair for pair in choice.shardings if pair[0] != "deepspeed" or pair[1] <= 1)
 
 
 def _list_degrees(question: Question, cluster: Cluster) -> list[tuple[int, int, int]]:
@@ -137,10 +132,10 @@ def _list_degrees(question: Question, cluster: Cluster) -> list[tuple[int, int, 
 
     The ranks that share a layer are on one instance. Degrees divide heads and layers.
     """
-    workload, only = question.workload, question.choice.degrees
+    workload, only = question.workload, question.choice.layouts.degrees
     if only is not None:
         return [(only[0] * only[1], *only)]
-    if not (isinstance(workload, Transformer) and question.choice.divides_layers):
+    if not (isinstance(workload, Transformer) and question.choice.layouts.divides_layers):
         return [(1, 1, 1)]
     tensors = divisors(math.gcd(cluster.gpus_per_instance, workload.heads))
     stages = [stage for stage in divisors(workload.layers) if stage <= MOST_STAGES]

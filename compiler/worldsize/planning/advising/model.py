@@ -24,18 +24,23 @@ from worldsize.planning.model import Rule
 Sharding = tuple[Strategy, int]
 """A strategy and its ZeRO stage: ``("fsdp", 3)``."""
 
-PYTORCH: tuple[Sharding, ...] = (
-    ("ddp", 0),
-    ("fsdp", 2),
-    ("fsdp", 3),
-    ("deepspeed", 1),
-    ("deepspeed", 2),
-    ("deepspeed", 3),
-)
+TORCH: tuple[Sharding, ...] = (("ddp", 0), ("fsdp", 2), ("fsdp", 3))
+DEEPSPEED: tuple[Sharding, ...] = (("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3))
 HOROVOD: tuple[Sharding, ...] = (("horovod", 0),)
 
 FindPrice = Callable[[str, Tier], Price | None]
 """The price of a VM size on a tier; None where it is unknown."""
+
+
+class LayoutChoice(Struct, frozen=True):
+    """Which layouts may be chosen."""
+
+    shardings: tuple[Sharding, ...] = (*TORCH, *DEEPSPEED)
+    divides_layers: bool = True  # whether tensor and pipeline degrees may be above 1
+    combines_sharding: bool = True  # whether they may be with sharded states
+    recomputes: tuple[Recomputation, ...] = ("none", "selective", "full")
+    automatic_precision: bool = False  # whether each GPU has its own, in place of the present one
+    degrees: tuple[int, int] | None = None  # the only tensor and pipeline degree; None for any
 
 
 class Choice(Struct, frozen=True):
@@ -44,12 +49,7 @@ class Choice(Struct, frozen=True):
     sizes: tuple[VmSize, ...]
     max_instances: int
     tiers: tuple[Tier, ...]
-    shardings: tuple[Sharding, ...] = PYTORCH
-    divides_layers: bool = True  # whether tensor and pipeline degrees may be above 1
-    combines_sharding: bool = True  # whether they may be with sharded states
-    recomputes: tuple[Recomputation, ...] = ("none", "selective", "full")
-    degrees: tuple[int, int] | None = None  # the only tensor and pipeline degree; None for any
-    automatic_precision: bool = False  # whether each GPU has its own, in place of the present one
+    layouts: LayoutChoice = LayoutChoice()
 
 
 class Rate(Struct, frozen=True):
@@ -62,35 +62,16 @@ class Rate(Struct, frozen=True):
 
 
 class Subject(Struct, frozen=True):
-    """One training as the user has it.
+    """One training as the user has it."""
 
-    Attributes:
-        name: of the step or the file.
-        case: its workload, layout and present cluster.
-        tier: the present one.
-        samples: to train with in all; None if that is unknown.
-        rate: None where nothing says how the learning rate follows the batch.
-        shardings: the strategies that may be chosen.
-        divides_layers: whether tensor and pipeline degrees may be.
-        combines_sharding: whether they may be with sharded states.
-        recomputes: the kinds of recomputation that may be chosen.
-        checkpoint_seconds: that the training waits for one checkpoint; None if it writes none.
-        automatic_precision: whether the GPU chooses the precision.
-        max_instances: of its cluster, where the spec limits them.
-    """
-
-    name: str
-    case: Case
-    tier: Tier
-    samples: float | None
-    rate: Rate | None
-    shardings: tuple[Sharding, ...]
-    divides_layers: bool
-    combines_sharding: bool
-    recomputes: tuple[Recomputation, ...]
-    checkpoint_seconds: float | None
-    automatic_precision: bool = False
-    max_instances: int | None = None
+    name: str  # of the step or the file
+    case: Case  # its workload, and its present layout and cluster
+    layouts: LayoutChoice
+    checkpoint_seconds: float | None  # that it waits for one checkpoint; None if it writes none
+    tier: Tier = "dedicated"  # the present one
+    samples: float | None = None  # to train with in all; None if that is unknown
+    rate: Rate | None = None  # None where nothing says how the learning rate follows the batch
+    max_instances: int | None = None  # of its cluster, where the spec limits them
 
 
 class Question(Struct, frozen=True):
@@ -103,7 +84,6 @@ class Question(Struct, frozen=True):
     choice: Choice
     find_price: FindPrice
     checkpoint_seconds: float | None  # that a training waits for one; None if it writes none
-    restart_seconds: float = 0.0
     input_samples_per_s: float | None = None
     calibration: Calibration = NOT_CALIBRATED
 
@@ -133,14 +113,6 @@ class Option(Struct, frozen=True):
         """The VM size."""
         return self.cluster.instance_type or self.cluster.gpu.name
 
-    @property
-    def samples_per_money(self) -> float | None:
-        """Samples trained for one unit of the currency."""
-        if self.price is None:
-            return None
-        speed = self.estimate.samples_per_second.expected * (1 - self.expected_loss)
-        return speed * 3600 / (self.price.amount * self.cluster.instance_count)
-
 
 class Shortage(Struct, frozen=True):
     """The smallest memory that any layout needs of one GPU, and the cluster and layout that need it."""
@@ -151,58 +123,35 @@ class Shortage(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """All options, the fastest layout for each cluster and tier; and what the search has met.
+    """All options, the fastest layout for each cluster and tier; and what the search has met."""
 
-    Attributes:
-        options: without those whose price is unknown.
-        considered: layouts in the space, those among them that a bound or the memory excludes.
-        timed: layouts whose step was timed.
-        precise: whether any GPU computes in the precision of the training.
-        unpriced: options whose price is unknown.
-        shortage: the smallest need of memory, where no layout fits any cluster.
-    """
-
-    options: tuple[Option, ...]
-    considered: int
-    timed: int
-    precise: bool
-    unpriced: tuple[Option, ...]
-    shortage: Shortage | None
+    options: tuple[Option, ...]  # whose price is known
+    considered: int  # layouts in the space, those among them that a bound or the memory excludes
+    timed: int  # layouts whose step was timed
+    precise: bool  # whether any GPU computes in the precision of the training
+    unpriced: tuple[Option, ...]  # whose price is unknown
+    shortage: Shortage | None  # the smallest need of memory, where no layout fits any cluster
 
 
 class OtherBatch(Struct, frozen=True):
-    """What another global batch would mean; it is never chosen by itself.
+    """What another global batch would mean; it is never chosen by itself."""
 
-    Attributes:
-        factor: of the global batch.
-        learning_rate: by the rule of the training; None where the rule is unknown.
-        warmup_epochs: likewise.
-        option: the cheapest within the limits; None if there is none.
-    """
-
-    factor: int
+    factor: int  # of the global batch
     global_batch: int
-    learning_rate: float | None
-    warmup_epochs: float | None
-    option: Option | None
+    learning_rate: float | None  # by the rule of the training; None where the rule is unknown
+    warmup_epochs: float | None  # likewise
+    option: Option | None  # the cheapest within the limits
 
 
 class Advice(Struct, frozen=True):
     """The options within the limits that none is better than, and what to compare the cheapest with.
 
-    Attributes:
-        found: all options, whatever the limits.
-        front: the fastest first; empty if no option is within the limits.
-        cheapest: of the front.
-        chosen: of the front, the fastest if there is only a budget, the cheapest if there is a deadline;
-            None without limits.
-        runner_up: the cheapest option on another VM size, or with another number of instances.
-        present: what the user has now, if it can be estimated.
+    ``chosen`` is the fastest of the front if there is only a budget, the cheapest if there is a deadline.
     """
 
-    found: Found
-    front: tuple[Option, ...]
-    cheapest: Option | None
-    chosen: Option | None
-    runner_up: Option | None
-    present: Option | None
+    found: Found  # all options, whatever the limits
+    front: tuple[Option, ...]  # the fastest first; empty if no option is within the limits
+    cheapest: Option | None  # of the front
+    chosen: Option | None  # None without limits
+    runner_up: Option | None  # the cheapest on another VM size, or with another number of instances
+    present: Option | None  # what the user has now, if it can be estimated

@@ -5,17 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from worldsize.planning.advising import clusters, layouts
-from worldsize.planning.advising.front import find_front, rank_by_money, select_within
-from worldsize.planning.advising.model import (
-    Advice,
-    Found,
-    Limits,
-    Option,
-    OtherBatch,
-    Question,
-    Rate,
-)
-from worldsize.planning.advising.options import price_option
+from worldsize.planning.advising.model import Advice, Found, Limits, Option, OtherBatch, Question, Rate
+from worldsize.planning.advising.options import find_front, price_option, rank_by_money, select_within
 from worldsize.planning.estimates.constants import fitted
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.learning_rate import batch_growth, scale_learning_rate

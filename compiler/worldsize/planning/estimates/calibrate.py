@@ -36,11 +36,11 @@ def calibrate(measured: Sequence[Measurement], constants: Constants | None = Non
     """
     if not measured:
         raise ValueError("there is no measurement")
-    for each in measured:
-        if not (math.isfinite(each.step_seconds) and each.step_seconds > 0):
-            raise ValueError(f"a step of {each.step_seconds:g} seconds is no measurement")
+    for run in measured:
+        if not (math.isfinite(run.step_seconds) and run.step_seconds > 0):
+            raise ValueError(f"a step of {run.step_seconds:g} seconds is no measurement")
     misfit = _make_misfit(measured, constants or fitted())
-    whole = -_mean(misfit((0.0, 0.0)))  # times are proportional to both factors together
+    whole = -sum(misfit((0.0, 0.0))) / len(measured)  # times are proportional to both factors together
     point = (whole, whole)
     shares = [by_network for _, by_network in _find_slopes(misfit, point)]
     network_tells = max(shares) - min(shares) > _TELLING
@@ -56,20 +56,16 @@ def _make_misfit(measured: Sequence[Measurement], constants: Constants) -> _Misf
 
     def misfit(point: _Point) -> list[float]:
         trial = Calibration(math.exp(point[0]), math.exp(point[1]), tuple(measured))
-        return [_log_ratio(each, constants, trial) for each in measured]
+        return [_log_ratio(run, constants, trial) for run in measured]
 
     return misfit
 
 
-def _log_ratio(each: Measurement, constants: Constants, trial: Calibration) -> float:
-    parts = time_step(each.case, constants, trial)
+def _log_ratio(run: Measurement, constants: Constants, trial: Calibration) -> float:
+    parts = time_step(run.case, constants, trial)
     if parts is None:
         raise ValueError("a measured case has a link whose rate is unknown")
-    return math.log(parts.seconds / each.step_seconds)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return math.log(parts.seconds / run.step_seconds)
 
 
 def _find_slopes(misfit: _Misfit, point: _Point) -> list[tuple[float, float]]:
@@ -102,7 +98,7 @@ def _fit(misfit: _Misfit, start: _Point) -> _Point:
 def _find_loss(misfit: _Misfit, point: _Point) -> float:
     if max(map(abs, point)) > _MAX_LOGARITHM:
         return math.inf
-    return sum(each * each for each in misfit(point)) + _PRIOR * (point[0] ** 2 + point[1] ** 2)
+    return sum(miss * miss for miss in misfit(point)) + _PRIOR * (point[0] ** 2 + point[1] ** 2)
 
 
 def _find_step(misfit: _Misfit, point: _Point, damping: float) -> _Point:
@@ -112,7 +108,7 @@ def _find_step(misfit: _Misfit, point: _Point, damping: float) -> _Point:
     b = sum(x * y for x, y in slopes)
     d = sum(y * y for _, y in slopes) + _PRIOR
     a, d = a * (1 + damping), d * (1 + damping)
-    e = -sum(x * each for (x, _), each in zip(slopes, left, strict=True)) - _PRIOR * point[0]
-    f = -sum(y * each for (_, y), each in zip(slopes, left, strict=True)) - _PRIOR * point[1]
+    e = -sum(x * miss for (x, _), miss in zip(slopes, left, strict=True)) - _PRIOR * point[0]
+    f = -sum(y * miss for (_, y), miss in zip(slopes, left, strict=True)) - _PRIOR * point[1]
     determinant = a * d - b * b
     return (d * e - b * f) / determinant, (a * f - b * e) / determinant

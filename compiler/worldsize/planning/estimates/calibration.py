@@ -41,11 +41,6 @@ class Calibration(Struct, frozen=True):
     network_is_measured: bool = False  # apart from computation
     residual: float = 0.0  # standard deviation of the logarithms of measured over calibrated times
 
-    @property
-    def measurements(self) -> int:
-        """How many there are."""
-        return len(self.measured)
-
 
 class Carried(Struct, frozen=True):
     """A calibration as another case keeps it."""
@@ -65,7 +60,7 @@ def carry(calibration: Calibration, case: Case) -> Carried:
     of workload none of it. Another kind of network keeps nothing of the factor on exchanges. Processes tell
     nothing of GPUs, nor GPUs of them.
     """
-    alike = [each.case for each in calibration.measured if _is_comparable(each.case, case)]
+    alike = [run.case for run in calibration.measured if _is_comparable(run.case, case)]
     if not alike:
         return Carried(NOT_CALIBRATED)
     kept, widening, reasons = min(

@@ -31,8 +31,8 @@ def describe_cluster(
     """A cluster of a VM size; what is given overrides the catalogue. Rates that nobody states are None."""
     link = gpu.link_bytes_per_s
     if size is not None:
-        known = vm_sizes.intra_node_link(size)
-        link = known.gigabytes_per_s * 1e9 if known is not None else link
+        stated = vm_sizes.intra_node_link(size)
+        link = stated.gigabytes_per_s * 1e9 if stated is not None else link
         if rdma is None:
             rdma = size.rdma
         if network_gbit is None:

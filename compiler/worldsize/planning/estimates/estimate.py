@@ -81,7 +81,6 @@ def _time_alone(case: Case, constants: Constants, calibration: Calibration) -> f
 
 
 def _find_bound(parts: StepTime) -> Bound:
-    """What takes most of a step's time."""
     shares: dict[Bound, float] = {
         "compute": parts.compute + parts.bubble,
         "memory": parts.memory,
@@ -135,32 +134,32 @@ def find_spread(case: Case, parts: StepTime, carried: Carried) -> Spread:
 
 
 def _spread_of_published(case: Case, parts: StepTime, network: float) -> Spread:
-    own = _CONVOLUTIONAL if isinstance(case.workload, Convolutional) else _TRANSFORMER
+    model = _CONVOLUTIONAL if isinstance(case.workload, Convolutional) else _TRANSFORMER
     if isinstance(case.workload, Convolutional) and case.workload.activation_bytes is None:
-        own = math.hypot(own, _NO_ACTIVATIONS)
+        model = math.hypot(model, _NO_ACTIVATIONS)
     host = _HOST * parts.latency / parts.seconds if parts.seconds else 0.0
     architecture = case.cluster.gpu.architecture
     related = _RELATED if architecture in RELATED else 0.0
     basis = "fitted on published speeds"
     if related:
         basis += f" of {RELATED[architecture]} GPUs"
-    return Spread(math.sqrt(own**2 + related**2 + network**2 + host**2), basis)
+    return Spread(math.sqrt(model**2 + related**2 + network**2 + host**2), basis)
 
 
 def _spread_of_measured(case: Case, exchanged: float, network: float, carried: Carried) -> float:
     """The measurements' own deviation, what they did not measure, and how far the case is from them."""
     calibration = carried.calibration
-    own = max(_CALIBRATED, calibration.residual, *(each.deviation for each in calibration.measured))
+    deviation = max(_CALIBRATED, calibration.residual, *(run.deviation for run in calibration.measured))
     if calibration.network_is_measured:
         network = exchanged * _PER_DOUBLING * _count_doublings(case, calibration)
-    elif any(each.case.cluster == case.cluster for each in calibration.measured):
+    elif any(run.case.cluster == case.cluster for run in calibration.measured):
         network = 0.0  # the factor on the whole is that of the same cluster
-    return math.hypot(own, network, carried.widening)
+    return math.hypot(deviation, network, carried.widening)
 
 
 def _count_doublings(case: Case, calibration: Calibration) -> float:
     """How often ranks and the network's rate must double, up or down, from the nearest that was measured."""
-    with_ranks = [each.case.cluster for each in calibration.measured if each.case.cluster.world_size > 1]
+    with_ranks = [run.case.cluster for run in calibration.measured if run.case.cluster.world_size > 1]
     return min(_compare_clusters(case.cluster, measured) for measured in with_ranks)
 
 
@@ -175,7 +174,7 @@ def _compare_clusters(cluster: Cluster, measured: Cluster) -> float:
 def _describe(case: Case, carried: Carried) -> str:
     """What was measured, what was not, and how the case differs from it."""
     measured = carried.calibration.measured
-    counts = sorted({each.case.cluster.world_size for each in measured})
+    counts = sorted({run.case.cluster.world_size for run in measured})
     noun = "process" if processes.is_process(case.cluster) else "GPU"
     plural = {"process": "processes", "GPU": "GPUs"}[noun] if counts != [1] else noun
     runs = "1 run" if len(measured) == 1 else f"{len(measured)} runs"

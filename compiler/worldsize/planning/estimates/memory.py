@@ -123,9 +123,7 @@ def find_fitting(case: Case) -> list[tuple[str, Case]]:
         layouts.append(("`zero_stage: 3`", {"zero_stage": 3}))
     layouts.insert(0, ("", {}))
     for count in range(1, len(layouts) + 1):
-        fitting = [
-            found for chosen in combinations(layouts, count) if (found := _fit(case, chosen)) is not None
-        ]
+        fitting = [fit for chosen in combinations(layouts, count) if (fit := _fit(case, chosen)) is not None]
         if fitting:
             return fitting
     return []

@@ -47,9 +47,14 @@ def write_inputs(case: Case, speed: Interval) -> dict[str, float | str]:
 def read_prediction(inputs: Mapping[str, str]) -> Prediction | None:
     """The prediction among the inputs of a step, as it ran; None if there is none that is whole."""
     cluster = _CLUSTER.fullmatch(inputs.get(CLUSTER, ""))
-    expected, low, high = (literals.parse_number(inputs.get(name, "")) for name in (SPEED, LOW, HIGH))
+    expected, low, high = (read_number(inputs, name) for name in (SPEED, LOW, HIGH))
     if cluster is None or expected is None or low is None or high is None:
         return None
     if not 0 < low <= expected <= high:
         return None
     return Prediction(Interval(low, expected, high), int(cluster[1]), cluster[2], int(cluster[3]))
+
+
+def read_number(inputs: Mapping[str, str], name: str) -> float | None:
+    """The number among the inputs of a step, as it ran; None if it has none of this name."""
+    return literals.parse_number(inputs.get(name, ""))

@@ -1,16 +1,17 @@
-"""The seconds of one optimizer step: computation, exposed exchanges, bubbles, waiting for data."""
+"""The seconds of one optimizer step: computation, exchanges over rings, bubbles, waiting for data."""
 
 from __future__ import annotations
+
+import math
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.planning.estimates import collectives, compute, processes
+from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibration import Calibration
-from worldsize.planning.estimates.compute import ComputeTime
 from worldsize.planning.estimates.constants import Constants
-from worldsize.planning.estimates.model import Case, StepTime, Training, Transformer, Workload
-from worldsize.planning.estimates.operations import BACKWARD, count_operations
+from worldsize.planning.estimates.model import Case, Cluster, StepTime, Training, Transformer, Workload
+from worldsize.planning.estimates.operations import BACKWARD, ComputeTime, count_operations, time_compute
 
 # Bytes read and written for each weight that an optimizer updates: weight, gradient and moments in fp32,
 # and the gradient that is cleared. LAMB reads the update again, for its norm.
@@ -32,17 +33,17 @@ def time_step(case: Case, constants: Constants, calibration: Calibration) -> Ste
     cluster, count = case.cluster, case.training.accumulation
     if processes.is_process(cluster):
         constants = processes.adapt_constants(constants, case)
-    links = collectives.find_links(cluster, constants)
+    links = find_links(cluster, constants)
     if links is None or (processes.is_process(cluster) and not calibration.measured):
         return None
     links = links.slow_down(calibration.network)
     busy = _time_pass(case, constants, calibration)
     straggling = busy.seconds * constants.pick(constants.straggler_share, cluster.gpu.architecture)
-    straggling *= collectives.expected_straggler(cluster.instance_count)
+    straggling *= expected_straggler(cluster.instance_count)
     moved = count_traffic(case)
     hidden_by = busy.seconds + straggling
     exposed = _time_exchanges(case, moved, links, constants, hidden_by)
-    hops = collectives.count_hops(cluster) * constants.hop_seconds * calibration.network
+    hops = count_hops(cluster) * constants.hop_seconds * calibration.network
     latency = busy.launch + straggling + moved.collectives_per_micro_batch * hops
     one_pass = hidden_by + exposed.per_micro_batch
     parts = StepTime(
@@ -63,7 +64,7 @@ def _time_pass(case: Case, constants: Constants, calibration: Calibration) -> Co
     """One micro-batch on one GPU, with the unpacking of gathered weights."""
     training, cluster = case.training, case.cluster
     operations = count_operations(case.workload, training, cluster, constants)
-    seconds = compute.time_compute(operations, training, cluster, constants)
+    seconds = time_compute(operations, training, cluster, constants)
     unpacked = 0.0
     if is_sharded(training) and case.replicas > 1:
         unpacked = constants.weight_touches * case.weights
@@ -74,9 +75,7 @@ def _time_pass(case: Case, constants: Constants, calibration: Calibration) -> Co
     )
 
 
-def _time_exchanges(
-    case: Case, moved: Traffic, links: collectives.Links, constants: Constants, busy: float
-) -> _Exposed:
+def _time_exchanges(case: Case, moved: Traffic, links: Links, constants: Constants, busy: float) -> _Exposed:
     """What exchanges add to the computation of ``busy`` seconds a micro-batch.
 
     Gathers are hidden behind all of it, gradients behind the backward pass of the last micro-batch. The
@@ -84,9 +83,9 @@ def _time_exchanges(
     """
     width = case.training.tensor_parallel
     inside = links.inside if width <= case.cluster.gpus_per_instance else links.everywhere
-    gathered = collectives.time_ring(moved.gathered_per_micro_batch, case.replicas, links.everywhere)
-    reduced = collectives.time_ring(moved.gathered_per_step, case.replicas, links.everywhere)
-    divided = collectives.time_ring(moved.activations_per_micro_batch, width, inside)
+    gathered = time_ring(moved.gathered_per_micro_batch, case.replicas, links.everywhere)
+    reduced = time_ring(moved.gathered_per_step, case.replicas, links.everywhere)
+    divided = time_ring(moved.activations_per_micro_batch, width, inside)
     backward = BACKWARD + constants.recomputed_share[case.training.recomputation]
     hidden_by = busy * backward / (1 + backward)
     return _Exposed(
@@ -180,3 +179,54 @@ def _tensor_parallel(workload: Workload, training: Training) -> float:
     passes = 2 + (1 if training.recomputation == "full" else 0)
     layers = workload.layers / training.pipeline_parallel
     return 2 * 2 * passes * layers * tokens * workload.width * float(training.number_bytes)
+
+
+class Links(Struct, frozen=True):
+    """Bytes a second of one rank's buffer that a ring reaches."""
+
+    inside: float  # an instance
+    everywhere: float
+
+    def slow_down(self, factor: float) -> Links:
+        """The rates at which exchanges take ``factor`` times as long."""
+        return Links(self.inside / factor, self.everywhere / factor)
+
+
+def find_links(cluster: Cluster, constants: Constants) -> Links | None:
+    """The rates of rings inside an instance and over all instances; None where a link is unknown.
+
+    A ring over instances enters each of them once, so that its rate is that of an instance's whole network,
+    or of the links inside where these are slower (NCCL makes a ring for each adapter).
+    """
+    inside = math.inf
+    if cluster.gpus_per_instance > 1:
+        if cluster.link_bytes_per_s is None:
+            return None
+        inside = cluster.link_bytes_per_s * constants.link_share
+    if cluster.instance_count == 1:
+        return Links(inside, inside)
+    if cluster.network_bytes_per_s is None or cluster.rdma is None:
+        return None
+    share = constants.rdma_share if cluster.rdma else constants.tcp_share
+    return Links(inside, min(inside, cluster.network_bytes_per_s * share))
+
+
+def time_ring(size: float, ranks: float, bytes_per_s: float) -> float:
+    """Seconds of an all-gather or a reduce-scatter of ``size`` bytes: (n − 1)/n of them pass each link.
+
+    Source: Thakur et al. 2005, "Optimization of collective communication operations in MPICH", section 4.
+    """
+    return size * (ranks - 1) / ranks / bytes_per_s if ranks > 1 else 0.0
+
+
+def count_hops(cluster: Cluster) -> float:
+    """Doublings of instances: the steps of a tree over them."""
+    return math.log2(cluster.instance_count)
+
+
+def expected_straggler(count: int) -> float:
+    """Standard deviations by which the slowest of ``count`` instances is behind the mean: √(2 ln n).
+
+    The expected maximum of n normal numbers is at most that (Cramér 1946, section 28.6).
+    """
+    return math.sqrt(2 * math.log(count))

@@ -1,13 +1,14 @@
-"""Bytes of weights, gradients and optimizer states of a rank, and of buffers to compute and exchange them."""
+"""The share of a model that a rank has: bytes of weights, gradients, optimizer states and buffers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from worldsize.planning.memory import division
-from worldsize.planning.memory.network import Part, Setup, Weight
+from worldsize.planning.memory.network import Network, Part, Setup, Weight
+from wstrain.launch import mesh
 
 FUSION_BUFFER = 128 * 2**20  # Horovod's default since 0.21: HOROVOD_FUSION_THRESHOLD, docs/tensor-fusion.rst
 
@@ -70,11 +71,11 @@ def _fsdp(parts: Sequence[Part], setup: Setup) -> States:
     scales = sum(w.count for part in parts if part.name == "scales" for w in part.weights)
     sharded = [part for part in parts if part.name != "scales"]
     weights = _weights(sharded)
-    own = sum(division.count_slice(weight, setup.data) for weight in weights)
-    trained = sum(division.count_slice(weight, setup.data) for weight in weights if weight.trained)
+    kept = sum(count_slice(weight, setup.data) for weight in weights)
+    trained = sum(count_slice(weight, setup.data) for weight in weights if weight.trained)
     if setup.cpu_offload:
         return States(4 * scales, 0, 0)
-    return States(4 * (own + scales), 4 * trained, 4 * setup.moments * trained)
+    return States(4 * (kept + scales), 4 * trained, 4 * setup.moments * trained)
 
 
 class Held(Struct, frozen=True):
@@ -167,7 +168,7 @@ def _pass_sharded(parts: Sequence[Part], setup: Setup) -> list[Passing]:
             unreduced += fresh
             ended = Held(sliced, gathered + waiting + unreduced + packed)
         if (part.block or not copied) and not setup.cpu_offload:
-            sliced += 4 * sum(division.count_slice(w, setup.data) for w in part.weights if w.trained)
+            sliced += 4 * sum(count_slice(w, setup.data) for w in part.weights if w.trained)
         passed.append((begun, ended))
     return passed[::-1]
 
@@ -217,8 +218,8 @@ def _zero_buffers(parts: Sequence[Part], setup: Setup, trained: int) -> int:
     if setup.stage == 0:
         return 4 * trained if setup.narrow == 2 else 0
     bucket = (setup.bucket if setup.gpu else min(setup.bucket, trained)) * setup.narrow
-    own = -(-trained // setup.data)
-    step = 0 if setup.offload_optimizer else 4 * (own if setup.stage < 3 else min(own, SUB_GROUP))
+    sliced = -(-trained // setup.data)
+    step = 0 if setup.offload_optimizer else 4 * (sliced if setup.stage < 3 else min(sliced, SUB_GROUP))
     if setup.stage < 3:
         return bucket + step
     largest = sorted((sum(weight.count for weight in part.weights) for part in parts), reverse=True)[:2]
@@ -229,3 +230,50 @@ def persistent_bytes(parts: Sequence[Part], setup: Setup) -> int:
     """Bytes of small tensors that stage 3 keeps whole on every rank, beside their slices."""
     small = (weight.count for part in parts for weight in part.weights if weight.count <= PERSISTENT)
     return setup.narrow * sum(small)
+
+
+def split_stages(network: Network, count: int) -> list[tuple[Part, ...]]:
+    """The parts of each pipeline stage, cut as the trainer cuts them; empty where it cannot be cut.
+
+    What has no weights, such as the loss, goes with the part before it.
+    """
+    if count == 1:
+        return [network.parts]
+    groups: list[list[Part]] = []
+    for part in network.parts:
+        if part.weights or not groups:
+            groups.append([part])
+        else:
+            groups[-1].append(part)
+    cut = mesh.partition_blocks([sum(part.trained for part in group) for group in groups], count)
+    return [tuple(part for number in numbers for part in groups[number]) for numbers in cut]
+
+
+def divide_weight(weight: Weight, ranks: int) -> Weight:
+    """What a rank has of a weight that tensor parallelism divides over ``ranks`` (Shoeybi et al. 2019)."""
+    if weight.dimension is None or ranks == 1:
+        return weight
+    shape = list(weight.shape)
+    shape[weight.dimension] = -(-shape[weight.dimension] // ranks)
+    return replace(weight, shape=tuple(shape))
+
+
+def divide_parts(parts: Sequence[Part], ranks: int) -> tuple[Part, ...]:
+    """Parts with this rank's share of every weight."""
+    if ranks == 1:
+        return tuple(parts)
+    return tuple(
+        replace(part, weights=tuple(divide_weight(w, ranks) for w in part.weights)) for part in parts
+    )
+
+
+def count_slice(weight: Weight, ranks: int) -> int:
+    """Numbers of an FSDP2 slice: whole rows of the first dimension, the first ranks have the most.
+
+    Source: ``torch.distributed.fsdp.fully_shard``, which chunks every parameter in dimension 0 and pads the
+    last slices to the size of the first.
+    """
+    if not weight.shape:
+        return 1
+    rows = weight.shape[0]
+    return -(-rows // ranks) * (weight.count // rows) if rows else 0

@@ -18,13 +18,12 @@ from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.built_in_components import find_facts
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
 from worldsize.planning.memory import built_in, verdict
-from worldsize.planning.memory import verdict as sizes
 from worldsize.planning.memory.estimate import Breakdown, estimate
 from worldsize.planning.memory.network import Network, Setup
-from worldsize.planning.memory.remedies import Knobs
-from worldsize.planning.memory.verdict import Machine
+from worldsize.planning.memory.verdict import Knobs, Machine
 from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
 from worldsize.planning.model import Plan, StepPlan, Topology
+from worldsize.planning.options import parse_count
 
 _HEAD_TASKS = frozenset({"classification", "multi_label", "regression"})  # that the built-in networks end in
 _INPUTS = (
@@ -64,12 +63,26 @@ def estimate_steps(
     needs: dict[str, Need] = {}
     for name, step in job.steps.items():
         limits.check_time()
-        if name not in plan.steps:
+        if name not in plan.steps or _LEFT_OUT & set(step.inputs):
             continue
-        need = _need(job, step, plan.steps[name], learned, import_model=import_model, read_table=read_table)
-        if need is not None:
-            needs[name] = need
+        topology = plan.steps[name].topology
+        read = read_training(
+            job, step, plan.steps[name], import_model=import_model, read_table=read_table, learned=learned
+        )
+        breakdown = estimate(*read) if read is not None else None
+        if read is not None and breakdown is not None:
+            device = "GPU" if read[1].gpu else "RAM"
+            needs[name] = Need(*read, breakdown, _find_room(topology, learned), device)
     return needs
+
+
+_LEFT_OUT = {"ds_config", "freeze"}  # inputs with which a rank needs other memory than is calculated
+
+
+def _find_room(topology: Topology, learned: Learned) -> int | None:
+    """The bytes that a process of a step has; None where its VM size is unknown."""
+    size = _size(topology, learned)
+    return None if size is None else verdict.available_bytes(size, topology.process_count_per_instance)
 
 
 def check_memory(
@@ -100,7 +113,6 @@ def check_memory(
 
 
 def _knobs(component: Component) -> Knobs:
-    """What a component lets one choose that saves memory."""
     port = component.inputs.get("strategy")
     offered = port.enum if port is not None else None
     return Knobs(
@@ -122,35 +134,9 @@ def explain_unknown(job: Job, name: str, *, imported: bool) -> str:
         return "not calculated for frozen parameters and for Hugging Face models"
     if not imported and isinstance(values["model"], str) and ":" in values["model"]:
         return "the model or its samples are known only at run time; --import-model runs the model's code"
-    if values["model"] == "gpt" and (_count(values["gpt_layers"]) or 0) > MAX_LAYERS:
+    if values["model"] == "gpt" and (parse_count(values["gpt_layers"]) or 0) > MAX_LAYERS:
         return f"calculated for at most {MAX_LAYERS} layers"
     return "the samples are known only at run time"
-
-
-_LEFT_OUT = {"ds_config", "freeze"}  # inputs with which a rank needs other memory than is calculated
-
-
-def _need(
-    job: Job,
-    step: Step,
-    plan: StepPlan,
-    learned: Learned,
-    *,
-    import_model: ImportModel | None,
-    read_table: ReadTable | None,
-) -> Need | None:
-    if _LEFT_OUT & set(step.inputs):
-        return None
-    read = read_training(job, step, plan, import_model=import_model, read_table=read_table, learned=learned)
-    if read is None:
-        return None
-    network, setup = read
-    breakdown = estimate(network, setup)
-    if breakdown is None:
-        return None
-    size = _size(plan.topology, learned)
-    room = sizes.available_bytes(size, plan.topology.process_count_per_instance) if size is not None else None
-    return Need(network, setup, breakdown, room, "GPU" if setup.gpu else "RAM")
 
 
 def read_training(
@@ -184,7 +170,9 @@ def _network(
     if read is None or not isinstance(model, str):
         return None
     if model == "gpt":
-        layers, heads, width = (_count(values[name]) for name in ("gpt_layers", "gpt_heads", "gpt_width"))
+        layers, heads, width = (
+            parse_count(values[name]) for name in ("gpt_layers", "gpt_heads", "gpt_width")
+        )
         if not layers or not heads or not width or width % heads or layers > MAX_LAYERS:
             return None
         return built_in.gpt(read.shape[0], layers, heads, width, read.outputs)
@@ -250,23 +238,22 @@ def _size(topology: Topology, learned: Learned) -> VmSize | None:
     return vm_sizes.lookup(topology.instance_type, learned) if topology.instance_type else None
 
 
-def _count(value: Any) -> int | None:
-    number = literals.parse_number(value)
-    return int(number) if number is not None and number >= 1 and number == int(number) else None
-
-
 def _check_deep_models(job: Job, plan: Plan, learned: Learned) -> Iterator[Problem]:
     """Report deeper models whose weights alone, cut over all ranks, take more than a process has."""
     for name, step in job.steps.items():
-        shape = _shape(step)
+        values = literal_inputs(step, ("model", "gpt_layers", "gpt_width"))
+        layers, width = values["gpt_layers"], values["gpt_width"]
         span = step.inputs["gpt_layers"].span if "gpt_layers" in step.inputs else None
-        if name not in plan.steps or shape is None or span is None:
+        if name not in plan.steps or span is None or not is_trainer(step) or values["model"] != "gpt":
+            continue
+        if not all(literals.accepts_literal("integer", number) for number in (layers, width)):
+            continue
+        if int(layers) <= MAX_LAYERS:
             continue
         topology = plan.steps[name].topology
-        size = _size(topology, learned)
-        room = sizes.available_bytes(size, topology.process_count_per_instance) if size is not None else None
-        layers, width = shape
-        least = 4 * layers * 12 * width**2 // topology.world_size  # fp32: 12 squares of the width a layer
+        room = _find_room(topology, learned)
+        # fp32: 12 squares of the width a layer
+        least = 4 * int(layers) * 12 * int(width) ** 2 // topology.world_size
         if room is not None and least > room:
             message = (
                 f"`gpt` of {layers} layers needs {format_memory(least)} per process for its weights alone,"
@@ -274,14 +261,3 @@ def _check_deep_models(job: Job, plan: Plan, learned: Learned) -> Iterator[Probl
                 f" but a process on `{topology.instance_type}` has {format_memory(room)}"
             )
             yield Problem("memory-exceeded", span, message, "write fewer `gpt_layers`")
-
-
-def _shape(step: Step) -> tuple[int, int] | None:
-    """Layers and width of a ``gpt`` with too many layers; None for any other step."""
-    values = literal_inputs(step, ("model", "gpt_layers", "gpt_width"))
-    layers, width = values["gpt_layers"], values["gpt_width"]
-    if not is_trainer(step) or values["model"] != "gpt":
-        return None
-    if not (literals.accepts_literal("integer", layers) and literals.accepts_literal("integer", width)):
-        return None
-    return (int(layers), int(width)) if int(layers) > MAX_LAYERS else None

@@ -1,16 +1,20 @@
-"""Decides whether a training fits the memory of its VM size, and describes what would fit."""
+"""Decides whether a training fits the memory of its VM size, and finds the changes after which it fits."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import combinations, product
+from typing import Any
+
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base.wording import format_memory
 from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning.memory import remedies
-from worldsize.planning.memory.estimate import Breakdown
+from worldsize.planning import degrees
+from worldsize.planning.memory.estimate import Breakdown, estimate
 from worldsize.planning.memory.network import Network, Setup, gpu_constants
-from worldsize.planning.memory.remedies import Knobs
 
 
 class Machine(Struct, frozen=True):
@@ -53,7 +57,7 @@ def _where(machine: Machine, room: int) -> str:
 
 def _help(network: Network, setup: Setup, breakdown: Breakdown, machine: Machine, knobs: Knobs) -> str:
     room = int((available_bytes(machine.size, machine.processes) or 0) * gpu_constants().room_share)
-    fitting = remedies.find_remedies(network, setup, room, knobs)
+    fitting = find_remedies(network, setup, room, knobs)
     options = [f"{remedy.text} ({format_memory(remedy.total)})" for remedy in fitting]
     bigger = (
         pair
@@ -88,19 +92,112 @@ def available_bytes(size: VmSize, processes: int) -> int | None:
 
 def larger_sizes(size: VmSize, processes: int) -> list[tuple[VmSize, int]]:
     """Sizes on sale with as many devices and more memory for a process: the smallest, then cheapest first."""
-    own = available_bytes(size, processes) or 0
-    breakdown: list[tuple[VmSize, int]] = []
+    room = available_bytes(size, processes) or 0
+    larger: list[tuple[VmSize, int]] = []
     for name in vm_sizes.names():
         other = vm_sizes.lookup(name)
         if other is None or other.status != "current" or other.gpus != size.gpus or other.capacity:
             continue
         memory = available_bytes(other, processes)
-        if memory is not None and memory > own:
-            breakdown.append((other, memory))
-    return sorted(breakdown, key=lambda pair: (pair[1], _amount(pair[0]), pair[0].name))
+        if memory is not None and memory > room:
+            larger.append((other, memory))
+    return sorted(larger, key=lambda pair: (pair[1], _amount(pair[0]), pair[0].name))
 
 
 def _amount(size: VmSize) -> float:
     """What a size costs where most are sold, to order sizes; infinite if that is unknown."""
     price = prices.find_price(size.name, prices.DEFAULT_REGION, "dedicated")
     return float("inf") if price is None else price.amount
+
+
+MAX_REMEDIES = 3  # a help with more is not read
+LARGEST_SHARE = 2**32  # samples of a rank's step whose divisors are looked for; none that is larger is meant
+Change = tuple[str, Mapping[str, Any]]
+"""What to write, and the fields of the setup that it changes."""
+
+
+class Knobs(Struct, frozen=True):
+    """What the component lets one choose."""
+
+    checkpointing: bool = False
+    strategies: tuple[str, ...] = ()
+    stages: bool = False
+    micro_batch: bool = True
+
+
+class Remedy(Struct, frozen=True):
+    """A change of the spec, and the bytes that a rank needs with it."""
+
+    text: str
+    setup: Setup
+    total: int
+
+
+def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
+    """Changes after which a rank needs at most ``room`` bytes: single ones, else as few together as fit."""
+    offers = (
+        _sharding(network, setup, knobs),
+        _micro_batch(setup, knobs),
+        _checkpointing(network, setup, knobs),
+    )
+    kinds = [changes for changes in offers if changes]
+    for together in range(1, len(kinds) + 1):
+        chosen = (
+            _find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)
+        )
+        if remedies := [remedy for remedy in chosen if remedy is not None]:
+            return remedies[:MAX_REMEDIES]
+    return []
+
+
+def _find_fitting(
+    network: Network, setup: Setup, room: int, choices: Iterable[tuple[Change, ...]]
+) -> Remedy | None:
+    """The first of some changes, made together, after which it fits."""
+    for changes in choices:
+        changed = setup
+        for _, fields in changes:
+            changed = replace(changed, **fields)
+        needed = estimate(network, changed)
+        if needed is not None and needed.total <= room:
+            return Remedy(" with ".join(text for text, _ in changes), changed, needed.total)
+    return None
+
+
+def _sharding(network: Network, setup: Setup, knobs: Knobs) -> list[Change]:
+    """The next stages of ZeRO, or FSDP in place of whole copies."""
+    if setup.data == 1:
+        return []  # there is no other rank to share with
+    if setup.strategy == "deepspeed" and knobs.stages:
+        return [(f"`zero_stage: {stage}`", {"stage": stage}) for stage in range(setup.stage + 1, 4)]
+    whole = setup.strategy in ("ddp", "tensor_parallel")
+    if whole and "fsdp" in knobs.strategies and network.has_blocks:
+        return [
+            ("`strategy: fsdp`", {"strategy": "fsdp"}),
+            (
+                "`strategy: fsdp` and `fsdp_reduce: micro_batch`",
+                {"strategy": "fsdp", "reduce_always": True},
+            ),
+        ]
+    return []
+
+
+def _micro_batch(setup: Setup, knobs: Knobs) -> list[Change]:
+    """Smaller micro-batches and more of them: the same global batch. The largest first."""
+    share = setup.micro_batch * setup.accumulation
+    if not knobs.micro_batch or share > LARGEST_SHARE:
+        return []
+    return [
+        (
+            f"`batch_size_per_device: {micro}` and `gradient_accumulation_steps: {share // micro}`",
+            {"micro_batch": micro, "accumulation": share // micro},
+        )
+        for micro in reversed(degrees.divisors(share))
+        if micro < setup.micro_batch
+    ]
+
+
+def _checkpointing(network: Network, setup: Setup, knobs: Knobs) -> list[Change]:
+    if not knobs.checkpointing or setup.checkpointing or not network.has_blocks:
+        return []
+    return [("`activation_checkpointing: blocks`", {"checkpointing": True})]

@@ -93,9 +93,9 @@ def literal_inputs(step: Step, names: tuple[str, ...]) -> Mapping[str, Any]:
         elif port is not None and port.default is not None:
             values[name] = port.default.value
     if "source" in values and values["source"] is None and is_sharding(step.component):
-        given = {*step.inputs, *step.unwired}
-        if "source" not in given:
-            values["source"] = planned_rows.default_source(has_data="data" in given)
+        bound = {*step.inputs, *step.unwired}
+        if "source" not in bound:
+            values["source"] = planned_rows.default_source(has_data="data" in bound)
     return values
 
 

@@ -6,7 +6,6 @@ from functools import partial
 
 from worldsize.rules.registry import Rule
 
-# What one look at a DeepSpeed configuration finds, in `_deepspeed.py`.
 _config_rule = partial(Rule, on=("Job",), when="deepspeed", checked_in="_deepspeed")
 
 # One row a rule.
@@ -24,19 +23,18 @@ RULES = (
     Rule("WS307", "training-shorter-than-one-step", "error", "training shorter than one optimizer step"),
     Rule("WS308", "world-size-flag-disagrees", "warning",
          "a world size in the command that differs from the number of processes", on=("Launch",),
-         confidence="likely"),
+         checked_in="_flags", confidence="likely"),
     Rule("WS309", "batch-flags-disagree", "error",
          "a global batch in the command that is not the product of its parts", on=("Launch",),
-         confidence="likely"),
+         checked_in="_flags", confidence="likely"),
     _config_rule("WS310", "deepspeed-batch-disagrees", "error",
                  "a DeepSpeed batch size that is not the product of its parts"),
     _config_rule("WS311", "deepspeed-key-unknown", "warning",
                  "a key of the DeepSpeed configuration that DeepSpeed ignores", confidence="likely"),
     _config_rule("WS312", "deepspeed-value-invalid", "error",
                  "a DeepSpeed value that is out of range or not allowed"),
-    Rule("WS313", "zero-stage-disagrees", "warning",
-         "different ZeRO stages in the command and the DeepSpeed configuration",
-         on=("Job",), when="deepspeed", confidence="likely"),
+    _config_rule("WS313", "zero-stage-disagrees", "warning",
+                 "different ZeRO stages in the command and the DeepSpeed configuration", confidence="likely"),
     _config_rule("WS314", "deepspeed-batch-missing", "error",
                  "a DeepSpeed configuration without a batch size"),
     _config_rule("WS315", "deepspeed-key-refused", "error", "a key that DeepSpeed refuses"),
@@ -81,6 +79,6 @@ RULES = (
                  "a comment or trailing comma in a DeepSpeed configuration", confidence="likely"),
     _config_rule("WS353", "deepspeed-key-twice", "error",
                  "a key that appears twice in a DeepSpeed configuration"),
-    Rule("WS354", "deepspeed-config-missing", "warning", "a DeepSpeed configuration file that does not exist",
-         on=("Job",), when="deepspeed", confidence="likely"),
+    _config_rule("WS354", "deepspeed-config-missing", "warning",
+                 "a DeepSpeed configuration file that does not exist", confidence="likely"),
 )

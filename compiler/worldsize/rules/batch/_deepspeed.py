@@ -1,4 +1,4 @@
-"""Judges the DeepSpeed configurations of a job, once for all rules that are about them."""
+"""The DeepSpeed configurations of a job, judged once for all rules, and what the command says beside them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from worldsize.azureml.launch import read_launches
-from worldsize.azureml.model import Job
+from worldsize.azureml.launch import Launch, read_launches
+from worldsize.azureml.model import Job, Literal
 from worldsize.base import limits
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.span import Span
@@ -16,7 +16,9 @@ from worldsize.documents import yaml
 from worldsize.documents.yaml import json_text
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.rules.context import Context
+from worldsize.rules.shared import deepspeed as _deepspeed
 from worldsize.rules.shared.deepspeed import INPUT, ConfigUse, find_config_uses, find_input_file
+from worldsize.rules.shared.replicas import read_flag
 from wstrain_deepspeed import config
 from wstrain_deepspeed.config import verify
 from wstrain_deepspeed.config.schema import read_tables
@@ -142,3 +144,41 @@ def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -
     if key is None:
         return root.source.span(root.start, root.start + 1)
     return key.span if on_key or isinstance(node, Mapping) else node.span
+
+
+def check_zero_stage_disagrees(context: Context, job: Job) -> Iterator[Finding]:
+    for use in _deepspeed.find_config_uses(context, job):
+        requested = _input(use) if use.known.pinned else _flag(use.launch)
+        zero = use.root.get("zero_optimization") if use.root is not None else None
+        stage = _deepspeed.read_whole_number(zero, "stage") if isinstance(zero, Mapping) else None
+        if requested is not None and stage is not None and stage[0] != requested[0]:
+            asked_stage, span, who, other = requested
+            message = (
+                f"{who} sets ZeRO stage {asked_stage:g}, but the DeepSpeed configuration sets {stage[0]}"
+            )
+            related = (Related(stage[1].span, "the stage of the configuration"),)
+            yield Finding(span, message, f"write {stage[0]}, or remove {other}", related=related)
+
+
+def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:
+    flag = read_flag(launch, "zero_stage", "zero_optimization_stage")
+    span = launch.span(flag[1]) if flag is not None else None
+    return None if flag is None or span is None else (flag[0], span, "the command", "the flag")
+
+
+def _input(use: _deepspeed.ConfigUse) -> tuple[float, Span, str, str] | None:
+    """The value of an input of our own component, which overrides the configuration."""
+    field = use.launch.step.inputs.get("zero_stage")
+    value = field.value.value if field is not None and isinstance(field.value, Literal) else None
+    if field is None or field.span is None or not isinstance(value, int):
+        return None
+    return value, field.span, "the step", "the input"
+
+
+def check_deepspeed_config_missing(context: Context, job: Job) -> Iterator[Finding]:
+    for launch, span, name in _deepspeed.find_missing_configs(context, job):
+        scripts = launch.scripts(context)
+        written_by_script = any(name.rpartition("/")[2] in script.text for script in scripts)
+        if len(launch.commands) == 1 and scripts and not written_by_script:
+            message = f"there is no `{name}` in the code folder"
+            yield Finding(span, message, "correct the name, or put the file there")

@@ -1,4 +1,4 @@
-"""Files that a command starts or installs from, and that the code folder lacks or an ignore file excludes."""
+"""Code that is not in the code folder, or that an ignore file leaves out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worldsize.azureml import command_line, ignore, references
 from worldsize.azureml.command_line import Command, Word
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, exists, folder_of, is_file, is_folder, local_path
-from worldsize.base.problem import Fix, Problem
+from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Mapping, Scalar
@@ -232,3 +232,12 @@ def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar |
     code = (block.get("code") if isinstance(block, Mapping) else None) or (raw.get("code") if raw else None)
     if isinstance(entry, Scalar) and isinstance(entry.value, str) and "${{" not in entry.text:
         yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(entry)
+
+
+def check_code_from_git(context: Context, component: Component) -> Iterator[Finding]:
+    code = component.code
+    if code is None or code.span is None or not isinstance(code.value, str):
+        return
+    if classify(code.value) == "git":
+        message = f"`{code.value[:80]}` is a Git repository, but `code` takes a local folder"
+        yield Finding(code.span, message, "clone the repository and name its local folder")

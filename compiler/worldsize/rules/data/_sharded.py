@@ -209,20 +209,10 @@ def _make_request(source: _Source, root: Path, names: list[str], unpacked: Unpac
         parse_image_size(media.image_size)
     with blame_input("input-out-of-range", "vocabulary_size"):
         check_vocabulary(max(0, media.vocabulary_size))  # a negative one is out of range by itself
+    files, label = Files(root, names), values["label"]
+    task, missing = values["task"], values["missing"]
     return Request(
-        root,
-        Files(root, names),
-        values["label"],
-        features,
-        length,
-        memory,
-        called,
-        values["task"],
-        values["missing"],
-        kinds,
-        split,
-        seed,
-        media,
+        root, files, label, features, length, memory, called, task, missing, kinds, split, seed, media
     )
 
 

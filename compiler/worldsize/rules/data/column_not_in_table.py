@@ -28,22 +28,10 @@ from worldsize.scripts.program import Program
 from worldsize.scripts.values import evaluate
 from worldsize.scripts.words import Argument, read_arguments
 
-_PLAIN = {
-    "low_memory",
-    "nrows",
-    "dtype",
-    "na_values",
-    "encoding",
-    "memory_map",
-    "engine",
-    "filepath_or_buffer",
-}
-_KEEPS = {
-    "len",
-    "print",
-    "train_test_split",
-    "display",
-}  # functions that add no column to what they are given
+_PLAIN = (
+    "low_memory", "nrows", "dtype", "na_values", "encoding", "memory_map", "engine", "filepath_or_buffer",
+)  # fmt: skip
+_KEEPS = ("len", "print", "train_test_split", "display")  # functions that add no column to a table
 _COLUMNS = 1_000  # that a message could name; wider tables are not looked at
 
 

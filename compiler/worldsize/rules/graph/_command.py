@@ -1,14 +1,15 @@
-"""The texts of a component that hold expressions, and optional inputs outside ``$[[ ]]`` in these."""
+"""The commands of components: their texts with expressions, optional inputs in these, and backslashes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from worldsize.azureml import binding
-from worldsize.azureml.binding import Template
-from worldsize.azureml.model import Component
-from worldsize.base.problem import Problem
+from worldsize.azureml.binding import Expression, Template
+from worldsize.azureml.model import Component, Job
+from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.rules.context import Context
@@ -24,6 +25,11 @@ class CommandText(NamedTuple):
     def span(self, start: int, end: int) -> Span:
         """The place of a part."""
         return self.node.subspan(start, end)
+
+    def port_span(self, expression: Expression) -> Span:
+        """The place of what an expression names behind its scope."""
+        end = expression.name_start + len(expression.name)
+        return self.span(expression.name_start + len(expression.scope) + 1, end)
 
 
 def find_texts(context: Context, component: Component) -> list[CommandText]:
@@ -71,3 +77,29 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
                 help_ = f"write `$[[--{port.name} {expression}]]`, which is omitted if there is no value"
                 span = text.span(expression.start, expression.end)
                 yield Problem("optional-input-unguarded", span, message, help_)
+
+
+_BROKEN = re.compile(r"\\[ \t]*\r?\n")
+
+
+def check_command_backslash(context: Context, subject: Component | Job) -> Iterator[Finding]:
+    """Check the commands of component files and of pipelines; bash runs that of a standalone job as it is."""
+    for component in _list_folded(subject):
+        for text in find_texts(context, component):
+            backslash = _BROKEN.search(text.node.text)
+            if backslash is not None and text.key == "command":
+                message = "a backslash at the end of a line does not continue the command of a component"
+                how = "which folds the lines into one" if text.node.style != ">" else "indent its lines alike"
+                help_ = f"write `command: >-`, {how}, and remove the backslashes"
+                yield Finding(text.span(backslash.start(), backslash.start() + 1), message, help_)
+                break
+
+
+def _list_folded(subject: Component | Job) -> list[Component]:
+    """The components whose commands become one line."""
+    if isinstance(subject, Component):
+        return [subject] if subject.path is not None else []
+    if isinstance(subject.raw, Mapping) and "jobs" not in subject.raw and "steps" not in subject.raw:
+        return []
+    components = [step.component for step in subject.steps.values() if step.component is not None]
+    return [component for component in components if component.path is None]

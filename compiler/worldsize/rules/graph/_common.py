@@ -91,10 +91,15 @@ def known_ports(step: Step, side: str) -> dict[str, Port] | None:
     return ports
 
 
-def searched_inputs(step: Step) -> tuple[str, ...]:
-    """The inputs that a sweep gives its trials."""
+def list_searched(step: Step) -> list[tuple[Scalar, Node]]:
+    """The inputs that a sweep gives its trials, each with its entry in the search space."""
     space = step.raw.get("search_space") if step.type == "sweep" and isinstance(step.raw, Mapping) else None
-    return tuple(space) if isinstance(space, Mapping) else ()
+    return list(space.items()) if isinstance(space, Mapping) else []
+
+
+def searched_inputs(step: Step) -> tuple[str, ...]:
+    """The names of the inputs that a sweep gives its trials."""
+    return tuple(key.text for key, _ in list_searched(step))
 
 
 def pipeline_inputs(job: Job) -> dict[str, str]:
@@ -156,8 +161,7 @@ def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]
 
 def _find_choices(step: Step) -> Iterator[tuple[str, Field[Argument]]]:
     """The values from which a sweep chooses one for every trial."""
-    space = step.raw.get("search_space") if step.type == "sweep" and isinstance(step.raw, Mapping) else None
-    for key, entry in space.items() if isinstance(space, Mapping) else ():
+    for key, entry in list_searched(step):
         values = entry.get("values") if isinstance(entry, Mapping) else None
         for item in values.items if isinstance(values, Sequence) else ():
             if isinstance(item, Scalar):

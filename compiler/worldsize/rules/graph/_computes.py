@@ -25,12 +25,8 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             yield Problem("compute-without-prefix", node.span, message, f"write `{written}`", fix=fix)
         if node.text == "local" and job.type == "pipeline":
             message = "`local` is for jobs outside a pipeline; a pipeline step needs a compute"
-            yield Problem(
-                "compute-name",
-                node.span,
-                message,
-                "write `azureml:NAME` with the name of a cluster, or `serverless`",
-            )
+            help_ = "write `azureml:NAME` with the name of a cluster, or `serverless`"
+            yield Problem("compute-name", node.span, message, help_)
         name = node.text.removeprefix("azureml:")
         if "/" in name or "${{" in name or _NAME.fullmatch(name) or _is_placeholder(name):
             continue

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Component, Port
-from worldsize.base.problem import Fix, Problem, Related
+from worldsize.base.problem import Fix, Problem, relate
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE, span_of
@@ -43,8 +43,7 @@ def _check_all_names(component: Component) -> Iterator[Problem]:
                 yield Problem("name-invalid", span, message, f"write `{better}`")
             before = first.setdefault(name.lower(), name)
             if before != name:
-                earlier = ports[before].span
-                related = (Related(earlier, f"`{before}` is declared here"),) if earlier else ()
+                related = relate(ports[before].span, f"`{before}` is declared here")
                 message = f"the {side} `{before}` and `{name}` differ only in case"
                 yield Problem("names-differ-by-case", span, message, "rename one of the two", related)
 
@@ -54,12 +53,8 @@ def _check_input_names(component: Component) -> Iterator[Problem]:
         span = port.span or NOWHERE
         if name.lower() in _RESERVED:
             help_ = f"rename it, for example to `data_{name.lower()}`"
-            yield Problem(
-                "name-reserved",
-                span,
-                f"the environment variable of input `{name}` would replace the system's",
-                help_,
-            )
+            message = f"the environment variable of input `{name}` would replace the system's"
+            yield Problem("name-reserved", span, message, help_)
         if name in _METHODS and component.path is not None:
             message = f"in the SDK, `inputs.{name}` is a method of Python mappings, not this input"
             yield Problem("name-shadows-method", span, message, f"rename it, for example to `{name}_text`")
@@ -73,16 +68,10 @@ def _check_outputs(component: Component) -> Iterator[Problem]:
             help_ = "write `type: uri_file`, and let the script write the value into that file"
             yield Problem("primitive-output", span, message, help_)
         if name in component.inputs and component.inputs[name].is_data and not component.inline:
-            earlier = component.inputs[name].span
-            related = (Related(earlier, "the input is declared here"),) if earlier else ()
+            related = relate(component.inputs[name].span, "the input is declared here")
             help_ = f"rename one of the two, for example to `{name}_out`"
-            yield Problem(
-                "name-of-input-and-output",
-                span,
-                f"`{name}` is the name of both an input and an output",
-                help_,
-                related,
-            )
+            message = f"`{name}` is the name of both an input and an output"
+            yield Problem("name-of-input-and-output", span, message, help_, related)
 
 
 def _may_be_value(component: Component, name: str) -> bool:

@@ -12,7 +12,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import declared_component, port_finder, suggest_fix
+from worldsize.rules.graph._common import declared_component, list_searched, port_finder, suggest_fix
 
 
 def check_step(context: Context, step: Step) -> Iterator[Problem]:
@@ -22,8 +22,7 @@ def check_step(context: Context, step: Step) -> Iterator[Problem]:
         if isinstance(entry, Mapping):
             yield from _check_bounds(key, entry)
             yield from _check_choice(key, entry, is_grid=is_grid)
-    if step.type == "sweep" and isinstance(space, Mapping):
-        yield from _check_keys(context, step, [key for key, _ in space.items()])
+    yield from _check_keys(context, step, [key for key, _ in list_searched(step)])
 
 
 def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Problem]:
@@ -34,17 +33,14 @@ def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Pr
         return
     used = {expression.port for expression in binding.find_expressions(command)}
     for key in keys:
-        name = key.text
-        if declared_component(step) is not None and not port_finder(component.inputs)(name):
-            message = (
-                f"the trial `{step.reference.value if step.reference else step.name}` has no input `{name}`"
-            )
+        name, is_declared = key.text, declared_component(step) is not None
+        if is_declared and not port_finder(component.inputs)(name):
+            trial = step.reference.value if step.reference else step.name
+            message = f"the trial `{trial}` has no input `{name}`"
             help_ = did_you_mean(name, component.inputs) or f"declare the input `{name}` in the component"
             fix = suggest_fix(key.span, name, component.inputs)
             yield Problem("search-space-key-unknown", key.span, message, help_, fix=fix)
-        elif (
-            declared_component(step) is None and name not in used and not _reads_variables(context, component)
-        ):
+        elif not is_declared and name not in used and not _reads_variables(context, component):
             expression, without = f"${{{{search_space.{name}}}}}", f"{{search_space.{name}}}"
             message = f"no trial gets `{name}`: the command does not have `{expression}`"
             help_ = f"pass it, such as `--{name} {expression}`"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, relate
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
@@ -28,25 +28,19 @@ _METHODS = frozenset({"log_metric", "log_metrics", "log", "log_row", "log_list",
 
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
-    raw = program.launch.step.raw
-    objective = (
-        raw.get("objective") if program.launch.step.type == "sweep" and isinstance(raw, Mapping) else None
-    )
+    step = program.launch.step
+    raw = step.raw if step.type == "sweep" else None
+    objective = raw.get("objective") if isinstance(raw, Mapping) else None
     metric = objective.get("primary_metric") if isinstance(objective, Mapping) else None
     if not isinstance(metric, Scalar) or not isinstance(metric.value, str) or "${{" in metric.text:
         return
-    if (
-        not program.complete
-        or not program.entry.tree.body
-        or any(_LOGS_ITSELF.search(module.text) for module in program.modules)
-    ):
+    itself = any(_LOGS_ITSELF.search(module.text) for module in program.modules)
+    if itself or not program.complete or not program.entry.tree.body:
         return
     logged = [_list_logged(module) for module in program.modules]
     names = {name for batch in logged if batch is not None for name in batch}
-    texts = {
-        node.value for module in program.modules for node in module.kinds.get(ast.Constant, ()) if node.value
-    }
-    if None in logged or metric.value in texts or not (names or _uses_packages(program)):
+    texts = {node.value for module in program.modules for node in module.kinds.get(ast.Constant, ())}
+    if None in logged or metric.value in texts or not (names or program.packages - sys.stdlib_module_names):
         return
     script = program.path.name
     shown = ", ".join(f"`{name}`" for name in sorted(names)[:4])
@@ -57,16 +51,7 @@ def check_program(context: Context, program: Program) -> Iterator[Finding]:
     help_ = (
         f"did you mean `{near}`?" if near else f'call `mlflow.log_metric("{metric.value}", …)` in the script'
     )
-    related = (Related(program.place, "the trial starts the script here"),) if program.place else ()
-    yield Finding(metric.span, message, help_, related=related)
-
-
-def _uses_packages(program: Program) -> bool:
-    """Whether a script that logs nothing does real work and is not a placeholder."""
-    imported = {
-        name.partition(".")[0] for module in program.modules for name, level, _ in module.imports if not level
-    }
-    return not imported <= sys.stdlib_module_names
+    yield Finding(metric.span, message, help_, relate(program.place, "the trial starts the script here"))
 
 
 def _list_logged(module: Module) -> set[str] | None:

@@ -9,20 +9,19 @@ from worldsize.base.problem import Finding, Related
 from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
 from worldsize.rules.shared import deepspeed as _deepspeed
+from worldsize.rules.shared.replicas import read_flag
 
 
 def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
-    flags = launch.flags("lr", "learning_rate")
-    flag_value = launch.number(flags[0]) if len(flags) == 1 else None
-    if flag_value is None or flags[0].value is None:
+    flag = read_flag(launch, "lr", "learning_rate")
+    if flag is None or (span := launch.span(flag[1])) is None:
         return
-    span = launch.span(flags[0].value)
     for root in _deepspeed.find_configs(context, launch):
         optimizer = root.get("optimizer")
         params = optimizer.get("params") if isinstance(optimizer, Mapping) else None
         rate = params.get("lr") if isinstance(params, Mapping) else None
         value = _deepspeed.read_number(rate)
-        if rate is not None and value is not None and value != flag_value and span is not None:
-            message = f"the learning rate is {flag_value:g} here and {value:g} in the DeepSpeed configuration"
+        if rate is not None and value is not None and value != flag[0]:
+            message = f"the learning rate is {flag[0]:g} here and {value:g} in the DeepSpeed configuration"
             related = (Related(rate.span, "the rate of the configuration"),)
             yield Finding(span, message, f"write {value:g}, or remove one of the two", related=related)

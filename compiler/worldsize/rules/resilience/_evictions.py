@@ -1,4 +1,4 @@
-"""Low-priority and spot instances for a step without checkpoints, and what evictions then cost."""
+"""Low-priority and spot instances: what evictions cost, and whether anything is saved."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.azureml.launch import Launch, read_launches
-from worldsize.base.problem import Confidence, Problem, Related
+from worldsize.base.problem import Confidence, Finding, Problem, relate
 from worldsize.base.source import Source
 from worldsize.rules.context import Context
 from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Evictions
     from worldsize.resolving.planned import Planned
+
 
 _RESUMES = re.compile(r"checkpoint|ckpt|resume|restore|load_state|nebula|BackupAndRestore", re.IGNORECASE)
 _ENDLESS = 100.0  # times the training without evictions
@@ -38,7 +39,7 @@ def _judge(context: Context, launch: Launch, planned: Planned | None) -> Iterato
     if tier is None or _saves_checkpoints(launch, sources):
         return
     span = launch.compute_span or launch.fallback_span
-    related = (Related(tier.span, "the tier"),) if tier.span is not None else ()
+    related = relate(tier.span, "the tier")
     dearer = _compare_costs(context, launch, planned)
     if dearer is not None:
         message = f"`{tier.word}` without checkpoints costs more than dedicated: {dearer}"
@@ -108,3 +109,19 @@ def _describe_costs(
 def _show(value: float | None) -> str:
     """Two digits: the estimate is not more exact."""
     return f"{float(f'{value:.2g}'):,.6g}"
+
+
+def check_low_priority_saves_nothing(context: Context, launch: Launch) -> Iterator[Finding]:
+    size, tier = launch.size, find_preemptible_tier(launch)
+    if size is None or tier is None:
+        return
+    pairs = find_prices(context.prices(), (size.name, "dedicated"), (size.name, "low_priority"))
+    if pairs and all(low.amount >= dedicated.amount for dedicated, low in pairs):
+        price = pairs[0][1]
+        message = (
+            f"`{tier.word}` instances of `{size.name}` cost as much as dedicated ones:"
+            f" {price.amount:.5g} {price.currency} an hour {describe_place(pairs)}"
+        )
+        related = relate(tier.span, "the tier")
+        help_ = "use dedicated instances, which Azure does not evict"
+        yield Finding(launch.compute_span or launch.fallback_span, message, help_, related=related)

@@ -1,21 +1,112 @@
-"""Data of a schedule that stays as it is when the schedule is created: a label's version, or all of it."""
+"""What a schedule repeats: results that it reuses, and data that stays as it is when it is created."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
-from worldsize.azureml.model import Argument, Data, Field, Job, Literal
+from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import classify
-from worldsize.base.problem import Problem, Related
-from worldsize.base.wording import shorten
+from worldsize.base.problem import Finding, Problem, Related
+from worldsize.base.wording import join_words, shorten
+from worldsize.documents.yaml import to_python
+from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
-from worldsize.rules.schedule.schedule_reuses_everything import is_forced
 
 if TYPE_CHECKING:
     from worldsize.resolving.planned import Planned
+
+
+_REUSED = ("command", "parallel", "pipeline", "sweep")
+
+
+def check_schedule_reuses_everything(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+    job, reference = schedule.job, schedule.reference
+    if job is None or job.type != "pipeline" or not job.steps or reference is None or reference.span is None:
+        return
+    if is_forced(schedule, job) or _changes(job, schedule.inputs):
+        return
+    reused = {name: _is_reused(step) for name, step in job.steps.items()}
+    again = [name for name, is_same in reused.items() if is_same is False]
+    unseen = [name for name, is_same in reused.items() if is_same is None]
+    if again and (unseen or not _follows_reused_model(job, again)):
+        return
+    if unseen:
+        names = join_words([f"`{name}`" for name in unseen], "or")
+        message = (
+            f"no input changes: runs after the first only reuse outputs, unless {names} is not deterministic"
+        )
+    elif again:
+        names = join_words([f"`{name}`" for name in again], "and")
+        message = f"no input changes: runs after the first reuse the trained model, and only repeat {names}"
+    else:
+        message = (
+            "every step is deterministic and no input changes: runs after the first only reuse its outputs"
+        )
+    help_ = "set `force_rerun: true` under `settings` of the pipeline"
+    yield Finding(reference.span, message, help_, confidence="possible" if unseen else None)
+
+
+def _follows_reused_model(job: Job, again: Sequence[str]) -> bool:
+    """Whether the steps that run again are the last ones, and read a model that is reused."""
+    read = {name: _sources(step) for name, step in job.steps.items()}
+    if any(source in again for sources in read.values() for source, _ in sources):
+        return False
+    return all(any(_is_model(job.steps[source], port) for source, port in read[name]) for name in again)
+
+
+def _sources(step: Step) -> list[tuple[str, str]]:
+    """The steps that a step reads from, each with the name of the output."""
+    bindings = [field.value for field in step.inputs.values() if isinstance(field.value, Binding)]
+    expressions = [binding.expression for binding in bindings]
+    return [
+        (expression.step, expression.port)
+        for expression in expressions
+        if expression.step and expression.port
+    ]
+
+
+def _is_model(step: Step, port: str) -> bool:
+    declared = step.component.outputs.get(port) if step.component is not None else None
+    return declared is not None and (port == "model" or str(declared.type).endswith("_model"))
+
+
+def is_forced(schedule: JobSchedule, job: Job) -> bool:
+    """Whether all steps run again, by the schedule or its pipeline."""
+    forced = read_member(job.settings, "force_rerun")
+    settings = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
+    force_rerun = to_python(settings).get("force_rerun") if isinstance(settings, Mapping) else None
+    return bool(force_rerun) or (forced is not None and forced.value is not False)
+
+
+def _changes(job: Job, inputs: Mapping | None) -> bool:
+    """Whether an input may differ between runs: it is an expression. A label is resolved only once."""
+    texts = [str(to_python(node)) for _, node in inputs.items()] if inputs is not None else []
+    for field in [*job.inputs.values(), *(i for step in job.steps.values() for i in step.inputs.values())]:
+        value = field.value
+        if isinstance(value, Literal):
+            texts.append(str(value.value))
+        elif isinstance(value, Data) and value.path is not None:
+            texts.append(str(value.path.value))
+    return any("${{" in text for text in texts)
+
+
+def _is_reused(step: Step) -> bool | None:
+    """Whether a step with the same inputs is reused; None if only the workspace knows its component."""
+    component = step.component
+    if step.type not in _REUSED:
+        return False
+    if component is None:
+        text = step.reference.value if step.reference is not None else None
+        return None if isinstance(text, str) and classify(text) == "asset" else False
+    if component.graph is not None:
+        inner = {_is_reused(step) for step in component.graph.steps.values()}
+        return False if False in inner else None if None in inner else True
+    return component.is_deterministic is None or component.is_deterministic.value is not False
+
 
 _LABEL = re.compile(r"azureml:[^/@\s]+@\w+")
 _PINNED = re.compile(r"azureml:[^/@:\s]+:[\w.-]+")

@@ -10,14 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml.launch import Launch
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.interface.read import find_words_read, read_interface, read_reached
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.words import Argument, read_arguments
 
@@ -79,8 +79,7 @@ def _check_words(program: Program) -> Iterator[Problem]:
 
 
 def _find_words(entry: Module, program: Program) -> tuple[int, Module, ast.AST] | None:
-    others = {name.partition(".")[0] for module in program.modules for name, _, _ in module.imports}
-    if not program.complete or others & {"argparse", "click", "typer", "fire", "optparse", "getopt"}:
+    if not program.complete or program.imports("argparse", "click", "typer", "fire", "optparse", "getopt"):
         return None
     return find_words_read(read_reached(program))
 
@@ -101,13 +100,8 @@ def _report(
         quoted = ", ".join(f"`{name}`" for name in names)
         message = f"`{script}` needs {quoted}, which the command does not give"
         related = next((option.related for option in interface.options if option.label == names[0]), ())
-        return Problem(
-            "argument-missing",
-            span,
-            message,
-            f"add {quoted} with {'values' if len(names) > 1 else 'a value'} after `{script}`",
-            related,
-        )
+        help_ = f"add {quoted} with {'values' if len(names) > 1 else 'a value'} after `{script}`"
+        return Problem("argument-missing", span, message, help_, related)
     span = fault.argument.span or span
     if span is None:
         return None
@@ -399,12 +393,8 @@ def _judge_values(
         return
     if len(values) < option.least and not any(value.loose for value in values):
         words = "a value" if option.least == 1 else f"{option.least} values"
-        yield Fault(
-            "value",
-            flag,
-            option,
-            f"`{flag.written}` needs {words}, but the command gives {len(values) or 'none'}",
-        )
+        message = f"`{flag.written}` needs {words}, but the command gives {len(values) or 'none'}"
+        yield Fault("value", flag, option, message)
         return
     for value in values if option.most != 0 else ():
         for text in value.choices or (value,):
@@ -424,13 +414,9 @@ def _judge_value(option: Option, value: Argument) -> Iterator[Fault]:
         if isinstance(converted, int | float) and not (
             (least is None or converted >= least) and (most is None or converted <= most)
         ):
-            words = (
-                f"at least {least}"
-                if most is None
-                else f"at most {most}"
-                if least is None
-                else f"{least} to {most}"
-            )
+            words = f"{least} to {most}"
+            if least is None or most is None:
+                words = f"at least {least}" if most is None else f"at most {most}"
             yield Fault("value", value, option, f"`{option.label}` takes {words}, but it is given {shown}")
             return
     if option.choices is None or value.text is None or converted in option.choices:
@@ -449,3 +435,17 @@ def _convert(kind: type[int | float], text: str | None) -> float | int | None:
         return None if text is None else kind(text)
     except (ValueError, OverflowError):
         return None
+
+
+def check_boolean_by_bool(context: Context, program: Program) -> Iterator[Finding]:
+    flag_names = {flag.name for flag in program.command.flags() if flag.value is not None}
+    for module, call in program.called("add_argument"):
+        kind = keyword_argument(call, "type")
+        if not isinstance(kind, ast.Name) or kind.id != "bool":
+            continue
+        for option in (constant_value(argument) for argument in call.args):
+            if isinstance(option, str) and option.lstrip("-").lower().replace("-", "_") in flag_names:
+                message = f"`{option} False` is read as true: `bool` of any text that is not empty is true"
+                help_ = 'write `type=lambda text: text.lower() == "true"`'
+                fix = Fix(module.span(kind), 'lambda text: text.lower() == "true"', safe=False)
+                yield Finding(module.span(kind), message, help_, related=program.related, fix=fix)

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from worldsize.base.problem import Finding, Problem, Related
+from worldsize.base.problem import Finding, Problem, relate
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.facts import cuda
 from worldsize.rules.context import Context
 from worldsize.rules.script.accelerate_config_disagrees import read_accelerate_config
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.module import Module, constant_value, is_conditional
+from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import read_value
 from worldsize.scripts.values import open_variable
@@ -54,12 +54,9 @@ _Use = tuple[str, Span, Module | None, ast.AST | None]
 def check_program(context: Context, program: Program) -> Iterator[Problem]:
     size = program.launch.size
     gpu = cuda.find_gpu(size.gpu_model) if size is not None and size.devices else None
-    if (
-        size is None
-        or gpu is None
-        or gpu.capability is None
-        or all(gpu.capability >= number_format.least for number_format in _FORMATS.values())
-    ):
+    if size is None or gpu is None or gpu.capability is None:
+        return
+    if gpu.capability >= max(form.least for form in _FORMATS.values()):
         return
     if any({launch.size_name for launch in program.launches} - {program.launch.size_name}):
         return
@@ -77,34 +74,23 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
             f" {_show(gpu.capability)}, but {form.what} needs {_show(form.least)}"
         )
         help_ = f"{form.help}, or choose a size with GPUs of {form.since} or newer"
-        at_size = program.launch.size_span
-        related = (*((Related(at_size, size.gpu_model),) if at_size else ()), *program.related)
+        related = (*relate(program.launch.size_span, size.gpu_model), *program.related)
         yield Finding(span, message, help_, related=related).under(form.slug)
 
 
 def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
-    for module in program.modules:
-        for name, call in module.once(_list_candidates):
-            kind = _judge_call(program, module, name, call)
-            if kind is not None and not _is_chosen(module, call):
-                yield kind[0], module.span(kind[1]), module, call
+    for module, (name, call) in program.find(_list_candidates):
+        kind = _judge_call(program, module, name, call)
+        if kind is not None and not _is_chosen(module, call):
+            yield kind[0], module.span(kind[1]), module, call
     for flag in program.command.flags():
         value = flag.value.bare.lower() if flag.value is not None else ""
-        kinds = {"bf16": "bf16", "fp8": "fp8"}
         is_on = flag.name in ("bf16", "tf32") and value not in ("false", "0", "no") and "$" not in value
-        kind_name = (
-            flag.name
-            if is_on
-            else kinds.get(value)
-            if flag.name in ("mixed_precision", "precision")
-            else None
-        )
+        kind_name = flag.name if is_on else None
+        if flag.name in ("mixed_precision", "precision") and value in ("bf16", "fp8"):
+            kind_name = value
         span = program.launch.span(flag.value or flag.word) if kind_name else None
-        if (
-            kind_name is not None
-            and span is not None
-            and (is_on is False or program.imports("transformers", "trl"))
-        ):
+        if kind_name and span is not None and (not is_on or program.imports("transformers", "trl")):
             yield kind_name, span, None, None
     config = read_accelerate_config(context, program)
     node = config.get("mixed_precision") if config is not None else None
@@ -137,7 +123,7 @@ def _judge_call(program: Program, module: Module, name: str, call: ast.Call) -> 
     """The format that a call surely asks for, and the word that does."""
     last = name.rpartition(".")[2]
     if last in ("fp8_autocast", "fp8_model_init"):
-        enabled = next((one.value for one in call.keywords if one.arg == "enabled"), None)
+        enabled = keyword_argument(call, "enabled")
         return ("fp8", call) if enabled is None or constant_value(enabled) is True else None
     if last.startswith("flash_attn_") and name.startswith("flash_attn."):
         return "flash", call
@@ -169,9 +155,8 @@ def _judge_keyword(program: Program, module: Module, last: str, one: ast.keyword
 
 def _is_chosen(module: Module, call: ast.Call) -> bool:
     """Whether a call stands under a condition, which may be about the GPU."""
-    return is_conditional(module, call) or any(
-        isinstance(above, ast.IfExp) for above, _ in module.ancestors(call)
-    )
+    ancestors = (above for above, _ in module.ancestors(call))
+    return is_conditional(module, call) or any(isinstance(above, ast.IfExp) for above in ancestors)
 
 
 def _is_bf16(module: Module, node: ast.AST) -> bool:

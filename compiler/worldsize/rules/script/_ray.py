@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.azureml.model import AZURE_ML
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Problem, relate
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
@@ -59,8 +58,7 @@ def _report_repeated(program: Program, module: Module, trainer: ast.Call) -> Ite
     who = plural(count, "process")
     message = f"{who} of each instance run this, and each starts a Ray cluster and all its workers"
     help_ = "remove `distribution`: one process starts the workers"
-    where = launch.processes.span or launch.kind_span
-    related = (*((Related(where, plural(count, "process")),) if where else ()), *program.related)
+    related = (*relate(launch.processes.span or launch.kind_span, plural(count, "process")), *program.related)
     yield Problem("ray-workers-disagree", module.span(trainer.func), message, help_, related=related)
 
 
@@ -73,8 +71,7 @@ def _judge_instances(program: Program, module: Module, trainer: ast.Call) -> Ite
     message = f"the job has {plural(count, 'instance')}, but nothing joins them to one Ray cluster"
     by_type = "write `distribution: {type: ray}`, or " if launch.job.keys is AZURE_ML else ""
     help_ = f"{by_type}use one instance, or `ray start --address` in the command of the others"
-    where = launch.instances.span
-    related = (*((Related(where, plural(count, "instance")),) if where else ()), *program.related)
+    related = (*relate(launch.instances.span, plural(count, "instance")), *program.related)
     yield Problem("ray-instances-not-joined", module.span(trainer.func), message, help_, related=related)
 
 
@@ -100,18 +97,14 @@ def _judge_workers(program: Program, module: Module, trainer: ast.Call) -> Itera
         return
     message = f"`num_workers` is {workers} with a GPU each, but the job has {plural(gpus, 'GPU')}"
     help_ = f"write `num_workers={gpus}`: Ray waits for GPUs that never come"
-    where = program.launch.chosen_size_span
-    related = (*((Related(where, size.name),) if where else ()), *program.related)
+    related = (*relate(program.launch.chosen_size_span, size.name), *program.related)
     yield Problem("ray-workers-disagree", find_place(program, module, node), message, help_, related=related)
 
 
 def _knows_imports(program: Program) -> bool:
     """Whether no other package than Ray can train or wrap the model."""
-    beside = {
-        part for module in program.modules for part in PurePath(module.source.path).with_suffix("").parts
-    }
     return all(
-        level > 0 or is_known_package(name, level) or name.partition(".")[0] in {"ray", *beside}
+        level > 0 or is_known_package(name, level) or name.partition(".")[0] in {"ray", *program.names_beside}
         for module in program.modules
         for name, level, _ in module.imports
     )

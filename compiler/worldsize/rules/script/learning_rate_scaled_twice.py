@@ -18,11 +18,10 @@ _RATE = re.compile(r"(?:^|_)lr(?:_|$)|learning_rate", re.IGNORECASE)
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if not _planned(program):
         return
-    for module in program.modules:
-        for node in module.once(_products):
-            message = "the plan has scaled the learning rate, and it is multiplied by the world size here"
-            help_ = "use it as it is given, or pass `${{plan.reference_learning_rate}}`"
-            yield Finding(module.span(node), message, help_, related=program.related)
+    for module, node in program.find(_products):
+        message = "the plan has scaled the learning rate, and it is multiplied by the world size here"
+        help_ = "use it as it is given, or pass `${{plan.reference_learning_rate}}`"
+        yield Finding(module.span(node), message, help_, related=program.related)
 
 
 def _products(module: Module) -> list[ast.BinOp]:

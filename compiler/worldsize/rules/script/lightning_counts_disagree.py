@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Finding, Fix, Related
+from worldsize.base.problem import Finding, Fix, relate
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.scripts.edits import add_argument
@@ -66,8 +66,7 @@ def _judge_nodes(
         return
     written = f"`num_nodes` is {count}{'' if node is not None else ' by default'}"
     message = f"{written}, but the job has {plural(instances, 'instance')}"
-    where = program.launch.instances.span
-    related = (*((Related(where, plural(instances, "instance")),) if where else ()), *program.related)
+    related = (*relate(program.launch.instances.span, plural(instances, "instance")), *program.related)
     span = find_place(program, module, node) if node is not None else module.span(call.func)
     fix = _write(module, call, node, f"num_nodes={instances}")
     yield Finding(span, message, f"write `num_nodes={instances}`", related=related, fix=fix)
@@ -99,12 +98,11 @@ def _judge_devices(
         ):
             return
         message = f"`devices` is {count}, but `{size.name}` has {plural(size.devices, 'GPU')}"
-        related = (Related(launch.size_span, "the size"),) if launch.size_span else ()
+        related = relate(launch.size_span, "the size")
         help_ = f"write `devices={size.devices}`"
     elif count != processes:
         message = f"`devices` is {count}, but {plural(processes, 'process')} start on each instance"
-        where = launch.processes.span or launch.kind_span
-        related = (Related(where, plural(processes, "process")),) if where else ()
+        related = relate(launch.processes.span or launch.kind_span, plural(processes, "process"))
         help_ = f"write `devices={processes}`"
         if program.inner is None:
             help_ += f", or `process_count_per_instance: {count}`"

@@ -14,25 +14,20 @@ from worldsize.base.problem import Finding, Related
 from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
+from worldsize.scripts.edits import HOROVOD
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import (
     Module,
     constant_value,
     keyword_argument,
+    last_name,
     variable_read,
     variable_writes,
 )
 from worldsize.scripts.program import Program
-from worldsize.scripts.ranks import last_name
 
 _PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
-_HOROVOD = (
-    "hvd.init",
-    "horovod.torch.init",
-    "horovod.keras.init",
-    "horovod.tensorflow.init",
-    "tensorflow.keras.init",
-)
+_HOROVOD = ("hvd.init", *(f"{package}.init" for package in HOROVOD))
 _SLURM = re.compile(r"SLURM_(?:PROCID|LOCALID|NTASKS|NNODES|NODEID|STEP_NODELIST|JOB_NODELIST|NODELIST)$")
 _SET_BY_HAND = {"mpi": "HOROVOD_RANK", "tensorflow": "TF_CONFIG"}
 _OTHER_WAYS = ("MASTER_ADDR", "file://", "tcp://", "TCPStore", "FileStore", "HashStore")
@@ -147,11 +142,8 @@ def _uses_environment(call: ast.Call) -> bool:
         return False
     method = call.args[1] if len(call.args) > 1 else keyword_argument(call, "init_method")
     backend = constant_value(call.args[0] if call.args else keyword_argument(call, "backend"))
-    return (
-        (method is None or constant_value(method) in (None, "env://"))
-        and backend != "mpi"
-        and not (method is not None and not isinstance(method, ast.Constant))
-    )
+    by_default = method is None or (isinstance(method, ast.Constant) and method.value in (None, "env://"))
+    return by_default and backend != "mpi"
 
 
 def _find_written(context: Context, program: Program) -> set[str] | None:
@@ -166,12 +158,9 @@ def _find_written(context: Context, program: Program) -> set[str] | None:
 
 
 def _find_set_by_job(_context: Context, launch: Launch) -> set[str]:
+    written = {name for command in launch.commands for name, _, _ in command.assignments}
     variables = launch.step.environment_variables
-    written = set(variables.value) if variables is not None and isinstance(variables.value, dict) else set()
-    return {
-        *map(str, written),
-        *(name for command in launch.commands for name, _, _ in command.assignments),
-    }
+    return written | set(map(str, variables.value if variables and isinstance(variables.value, dict) else ()))
 
 
 def _list_writes(module: Module) -> set[str] | None:
@@ -213,10 +202,6 @@ def _kind_of(name: str) -> str | None:
 
 def _list_reads(module: Module) -> list[tuple[str, ast.AST]]:
     """The environment variables that a file reads."""
-    nodes = [*module.kinds.get(ast.Subscript, ()), *module.kinds.get(ast.Call, ())]
-    reads = [
-        (variable_read(node), node)
-        for node in nodes
-        if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)
-    ]
-    return [(name, node) for name, node in reads if name is not None]
+    nodes = (*module.kinds.get(ast.Subscript, ()), *module.kinds.get(ast.Call, ()))
+    reads = [node for node in nodes if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)]
+    return [(name, node) for node in reads if (name := variable_read(node)) is not None]

@@ -13,7 +13,7 @@ from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_interface, read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
-from worldsize.scripts.settings import read_keyword, read_value
+from worldsize.scripts.settings import read_value
 
 _PACKAGES = ("transformers", "trl", "optimum", "sentence_transformers", "setfit")
 # Where the configuration says what an argument says too, with the default of the argument.
@@ -100,7 +100,7 @@ def _judge_config(context: Context, program: Program, module: Module, call: ast.
         return
     for key, argument, default in _SAME:
         passed = keyword_argument(call, argument)
-        value = default if passed is None else read_keyword(program, module, call, argument)
+        value = default if passed is None else read_value(program, module, passed)
         if passed is None and any(one.arg is None for one in call.keywords):
             continue
         written = _find(root, key)

@@ -13,9 +13,8 @@ from worldsize.scripts.program import Program
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2:
         return
-    for module in program.modules:
-        for call in module.called("os.chdir"):
-            if not is_guarded_by_rank(program.modules, module, call):
-                message = "`os.chdir` in every process changes what relative paths refer to"
-                help_ = "join paths with `os.path.join`, or give `cwd=` to the process that needs it"
-                yield Finding(module.span(call), message, help_, related=program.related)
+    for module, call in program.called("os.chdir"):
+        if not is_guarded_by_rank(program.modules, module, call):
+            message = "`os.chdir` in every process changes what relative paths refer to"
+            help_ = "join paths with `os.path.join`, or give `cwd=` to the process that needs it"
+            yield Finding(module.span(call), message, help_, related=program.related)

@@ -7,31 +7,32 @@ from functools import partial
 from worldsize.rules.registry import Rule
 
 _upload_rule = partial(Rule, on=("Upload",), checked_in="_uploads", since="0.2.0")
+_unpinned_rule = partial(Rule, checked_in="_unpinned")
 
 # One row a rule.
 # fmt: off
 RULES = (
     Rule("WS801", "secret-in-text", "error", "a key, token or password in a file",
-         on=("Document", "Upload", "Component")),
+         on=("Document", "Upload", "Component"), checked_in="_secrets"),
     Rule("WS802", "secret-in-variable", "warning", "a secret as the value of a variable",
-         on=("Document", "Upload", "Component"), confidence="likely"),
+         on=("Document", "Upload", "Component"), checked_in="_secrets", confidence="likely"),
     Rule("WS803", "text-splits-in-shell", "warning", "a value with spaces or shell characters outside quotes",
-         on=("Step", "Job"), confidence="likely"),
+         on=("Step", "Job"), checked_in="_shell", confidence="likely"),
     Rule("WS804", "text-runs-in-shell", "warning", "a value that the shell executes, even in quotes",
-         on=("Step", "Job"), confidence="likely"),
+         on=("Step", "Job"), checked_in="_shell", confidence="likely"),
     Rule("WS805", "nul-in-text", "error", "a NUL character in a value", on=("Document",)),
     Rule("WS806", "variable-name-impossible", "error", "a name that is not valid for an environment variable",
          on=("Component", "Step")),
-    Rule("WS807", "environment-without-version", "error", "a registered environment without a version",
-         on=("Step", "Component"), checked_in="environment_unpinned", since="0.2.0"),
-    Rule("WS810", "environment-unpinned", "info", "an environment without a fixed version",
-         on=("Step", "Component")),
-    Rule("WS811", "image-unpinned", "info", "an image without a fixed tag", on=("Component",)),
-    Rule("WS812", "component-unpinned", "info", "a registered component without a fixed version",
-         on=("Step",)),
-    Rule("WS813", "dependency-unpinned", "info", "packages without versions", on=("Component",)),
-    Rule("WS814", "install-unpinned", "warning", "`pip install` without versions in a command",
-         on=("Component",)),
+    _unpinned_rule("WS807", "environment-without-version", "error",
+                   "a registered environment without a version", on=("Step", "Component"), since="0.2.0"),
+    _unpinned_rule("WS810", "environment-unpinned", "info", "an environment without a fixed version",
+                   on=("Step", "Component")),
+    _unpinned_rule("WS811", "image-unpinned", "info", "an image without a fixed tag", on=("Component",)),
+    _unpinned_rule("WS812", "component-unpinned", "info", "a registered component without a fixed version",
+                   on=("Step",)),
+    _unpinned_rule("WS813", "dependency-unpinned", "info", "packages without versions", on=("Component",)),
+    _unpinned_rule("WS814", "install-unpinned", "warning", "`pip install` without versions in a command",
+                   on=("Component",)),
     Rule("WS815", "code-outside-tree", "warning", "code outside the repository", on=("Component",)),
     Rule("WS816", "copy-outside-tree", "error", "a copy of a file from outside the project"),
     Rule("WS817", "file-name-not-text", "error", "a file name that is not UTF-8"),

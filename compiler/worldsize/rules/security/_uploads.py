@@ -19,8 +19,8 @@ from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import format_size
+from worldsize.resolving.planned import Planned
 from worldsize.rules.context import Context
-from worldsize.spec.model import Spec
 
 REPOSITORIES = frozenset({".git", ".hg", ".svn"})
 _ENVIRONMENTS = frozenset({".venv", "node_modules", ".tox", ".nox"})
@@ -67,7 +67,7 @@ class Upload(NamedTuple):
     folder: Path
 
 
-def find_parts(context: Context, subject: Component | Spec) -> list[Upload]:
+def find_parts(context: Context, subject: Component | Planned) -> list[Upload]:
     """The uploads of a component, or those that a spec adds to one.
 
     What may not be copied, or has no end, is left out: it is reported as that.
@@ -75,7 +75,7 @@ def find_parts(context: Context, subject: Component | Spec) -> list[Upload]:
     return context.all_of(_find_uploads, subject)
 
 
-def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Upload]:
+def _find_uploads(context: Context, subject: Component | Planned) -> Iterator[Upload]:
     for component in [subject] if isinstance(subject, Component) else _added(subject):
         fields = (component.code, component.additional_includes, component.environment)
         node = next((field.node for field in fields if field is not None and field.node is not None), None)
@@ -91,9 +91,9 @@ def _find_uploads(context: Context, subject: Component | Spec) -> Iterator[Uploa
                 yield Upload(part, part.span, root if root.is_dir() else root.parent)
 
 
-def _added(spec: Spec) -> Iterator[Component]:
+def _added(planned: Planned) -> Iterator[Component]:
     """The code that steps of a spec add to a component, as a component of its own."""
-    for step in spec.steps.values():
+    for step in planned.spec.steps.values():
         if step.uses is not None and step.code is not None:
             code = Field(step.code.value, step.code.span, step.code.key_span, step.code.node)
             yield Component(None, "command", None, None, {}, {}, code=code)

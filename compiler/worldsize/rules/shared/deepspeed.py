@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from worldsize.azureml import binding
 from worldsize.azureml.launch import Launch, find_inner_launchers, read_input, read_launches
@@ -27,6 +27,8 @@ from wstrain_deepspeed.config import Known
 
 FLAGS = ("deepspeed_config", "deepspeed", "ds_config", "deepspeed_config_file")
 INPUT = "ds_config"
+_OPTIONS = ("config", "config_params")
+T = TypeVar("T")
 _STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate")
 
 
@@ -62,23 +64,17 @@ def read_whole_number(root: Mapping, name: str) -> tuple[int, Scalar] | None:
 
 def read_number(node: Node | None) -> float | None:
     """A number of the configuration."""
-    if (
-        not isinstance(node, Scalar)
-        or not isinstance(node.value, int | float)
-        or isinstance(node.value, bool)
-    ):
-        return None
-    return float(node.value)
+    value = node.value if isinstance(node, Scalar) else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
     """The names of configurations in commands that have no file in the code folder."""
     for launch in read_launches(context, job):
-        for flag in launch.flags(*FLAGS):
-            span = launch.span(flag.value) if flag.value is not None else None
-            path = _beside(launch, flag.value.bare) if flag.value is not None else None
-            if span is not None and path is not None and not context.exists(path) and flag.value is not None:
-                yield launch, span, flag.value.bare
+        for word in (flag.value for flag in launch.flags(*FLAGS) if flag.value is not None):
+            span, path = launch.span(word), _beside(launch, word.bare)
+            if span is not None and path is not None and not context.exists(path):
+                yield launch, span, word.bare
 
 
 def _uses(context: Context, job: Job) -> list[ConfigUse]:
@@ -88,16 +84,15 @@ def _uses(context: Context, job: Job) -> list[ConfigUse]:
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
-            facts = collect_known(context, job, launch)
-            if source.text.strip() or facts.pinned:  # an empty one of the code folder is filled in later
-                root, wrong = context.once(_read, source)
-                uses.append(
-                    ConfigUse(launch, source, root if isinstance(root, Mapping) else None, wrong, facts)
-                )
+            known = collect_known(context, job, launch)
+            if source.text.strip() or known.pinned:  # an empty one of the code folder is filled in later
+                root, wrong = context.once(_read_config, source)
+                mapping = root if isinstance(root, Mapping) else None
+                uses.append(ConfigUse(launch, source, mapping, wrong, known))
     return uses
 
 
-def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
+def _read_config(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
     root, wrong = json_text.read_json(source)
     if root is not None and not isinstance(root, Mapping):
         message = "the configuration is not an object `{…}`"
@@ -107,19 +102,15 @@ def _read(_context: Context, source: Source) -> tuple[Node | None, tuple[json_te
 
 def _paths(launch: Launch) -> Iterator[Path]:
     """The paths of the files in a step's flags and in its input of this name."""
-    for flag in launch.flags(*FLAGS):
-        if flag.value is None:
-            continue
-        expression = binding.parse_expression(flag.value.bare)
-        path = (
-            _beside(launch, flag.value.bare)
-            if expression is None
-            else find_input_file(launch, expression.port if expression.scope == "inputs" else None)
-        )
+    for text in (flag.value.bare for flag in launch.flags(*FLAGS) if flag.value is not None):
+        expression = binding.parse_expression(text)
+        if expression is None:
+            path = _beside(launch, text)
+        else:
+            path = find_input_file(launch, expression.port if expression.scope == "inputs" else None)
         if path is not None:
             yield path
-    path = find_input_file(launch, INPUT)
-    if path is not None:
+    if (path := find_input_file(launch, INPUT)) is not None:
         yield path
 
 
@@ -132,8 +123,7 @@ def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Pat
             continue
         for module in program.modules:
             for option, call in [
-                *(("config", call) for call in module.called("deepspeed.initialize")),
-                *(("config_params", call) for call in module.called("deepspeed.initialize")),
+                *((name, call) for call in module.called("deepspeed.initialize") for name in _OPTIONS),
                 *(("deepspeed", call) for name, call in module.calls if name.endswith("TrainingArguments")),
                 *(("hf_ds_config", call) for call in module.called("DeepSpeedPlugin")),
             ]:
@@ -155,11 +145,8 @@ def find_input_file(launch: Launch, port: str | None) -> Path | None:
     """A local file that an input of the step is, directly or through an input of the pipeline."""
     field: Field[Argument] | None = launch.step.inputs.get(port or "")
     value: Any = field.value if field is not None else None
-    if (
-        isinstance(value, Binding)
-        and value.expression.scope == "parent.inputs"
-        and launch.job.interface is None
-    ):
+    is_bound = isinstance(value, Binding) and value.expression.scope == "parent.inputs"
+    if is_bound and launch.job.interface is None:
         field = launch.job.inputs.get(value.expression.port or "")
         value = field.value if field is not None else None
     text = value.path.value if isinstance(value, Data) and value.path is not None else None
@@ -185,27 +172,25 @@ _PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
 
 def collect_known(context: Context, job: Job, launch: Launch) -> Known:
     """Everything that the rules of a configuration may use."""
+    known = Known(
+        world=count_replicas(launch),
+        micro_batch=_read(launch, "batch_size_per_device", int),
+        accumulation=_read(launch, "gradient_accumulation_steps", int),
+    )
     if _is_ours(context, launch):
-        return Known(
-            world=count_replicas(launch),
-            micro_batch=_count(launch, "batch_size_per_device"),
-            accumulation=_count(launch, "gradient_accumulation_steps"),
-            precision=_text(launch, "precision"),
-            max_gradient_norm=_real(launch, "max_gradient_norm") or None,
-            maker=_text(launch, "optimizer") or "",
+        norm = _read(launch, "max_gradient_norm", float) or _read(launch, "max_gradient_norm", int)
+        return known._replace(
+            precision=_read(launch, "precision", str),
+            max_gradient_norm=float(norm) if norm else None,
+            maker=_read(launch, "optimizer", str) or "",
             schedules=True,
             refuses=True,
             pinned=True,
             fills_auto=False,
         )
     program = _find_only_program(context, job, launch)
-    around = Known(
-        world=count_replicas(launch),
-        micro_batch=_count(launch, "batch_size_per_device"),
-        accumulation=_count(launch, "gradient_accumulation_steps"),
-        fills_auto=_fills_auto(launch, program),
-    )
-    return around if program is None else _add_program(around, program)
+    known = known._replace(fills_auto=_fills_auto(launch, program))
+    return known if program is None else _add_program(known, program)
 
 
 def _is_ours(context: Context, launch: Launch) -> bool:
@@ -227,16 +212,11 @@ def _fills_auto(launch: Launch, program: Program | None) -> bool | None:
         return True
     if program is None:
         return None
-    beside = {part for module in program.modules for part in Path(module.source.path).with_suffix("").parts}
-    used = {
-        name.partition(".")[0]
-        for module in program.modules
-        for name, level, _ in module.imports
-        if level == 0
-    }
+    used = program.packages
     if used & _FILLS:
         return True
-    other = {name for name in used - beside - sys.stdlib_module_names if not _PLAIN.fullmatch(name)}
+    others = used - program.names_beside - sys.stdlib_module_names
+    other = {name for name in others if not _PLAIN.fullmatch(name)}
     return False if "deepspeed" in used and not other else None
 
 
@@ -247,15 +227,11 @@ def _add_program(around: Known, program: Program) -> Known:
             name.startswith("torch.optim.") for module in program.modules for name, _ in module.calls
         )
         return around._replace(maker="", refuses=True) if builds_optimizer else around
-    for module in program.modules:
-        for call in module.called("initialize"):
-            if module.name_of(call.func).partition(".")[0] != "deepspeed":
-                continue
-            arguments = {keyword.arg: keyword.value for keyword in call.keywords}
-            return around._replace(
-                maker=_maker(module, arguments.get("optimizer")),
-                schedules=isinstance(arguments.get("lr_scheduler"), ast.Call),
-            )
+    for module, call in program.called("initialize"):
+        if module.name_of(call.func).partition(".")[0] == "deepspeed":
+            maker = _maker(module, keyword_argument(call, "optimizer"))
+            schedules = isinstance(keyword_argument(call, "lr_scheduler"), ast.Call)
+            return around._replace(maker=maker, schedules=schedules)
     return around
 
 
@@ -268,16 +244,7 @@ def _maker(module: Module, value: ast.expr | None) -> str | None:
     return name.rpartition(".")[2] if name.startswith("torch.optim.") else ""
 
 
-def _count(launch: Launch, name: str) -> int | None:
+def _read(launch: Launch, name: str, kind: type[T]) -> T | None:
+    """The value of an input, if it is of a type."""
     value = read_input(launch, name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _real(launch: Launch, name: str) -> float | None:
-    value = read_input(launch, name)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _text(launch: Launch, name: str) -> str | None:
-    value = read_input(launch, name)
-    return value if isinstance(value, str) else None
+    return value if type(value) is kind else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from worldsize.azureml import binding, literals
+from worldsize.azureml.command_line import Word
 from worldsize.azureml.launch import Launch, find_inner_launchers, read_input
 from worldsize.base.span import Span
 
@@ -41,6 +42,13 @@ def count_split_replicas(launch: Launch) -> int | None:
     return world // degrees.product
 
 
+def read_flag(launch: Launch, *names: str) -> tuple[float, Word] | None:
+    """The number that the only flag of these names has, and where; None if there are several or none."""
+    flags = launch.flags(*names)
+    number = launch.number(flags[0]) if len(flags) == 1 else None
+    return None if number is None or flags[0].value is None else (number, flags[0].value)
+
+
 class Degrees(NamedTuple):
     """The two degrees, and where the one to change is written."""
 
@@ -74,9 +82,11 @@ def _one_process_a_rank(launch: Launch) -> bool:
 
 
 def _value(launch: Launch, names: tuple[str, ...]) -> int | None:
-    flags, component = launch.flags(*names), launch.step.component
-    if flags:
-        value = launch.number(flags[0]) if len(flags) == 1 else None
+    component = launch.step.component
+    value: float | None
+    if launch.flags(*names):
+        flag = read_flag(launch, *names)
+        value = flag[0] if flag is not None else None
     elif names[0] in launch.step.inputs or (component is not None and names[0] in component.inputs):
         value = literals.parse_number(read_input(launch, names[0]))
     else:

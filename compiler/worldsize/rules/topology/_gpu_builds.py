@@ -30,7 +30,7 @@ def _judge(context: Context, job: Job) -> Iterator[Problem]:
 
 
 def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Iterator[Problem]:
-    from worldsize.planning import gpu_support  # only steps with GPUs need it
+    from worldsize.azureml import gpu_support  # only steps with GPUs need it
 
     component, size = launch.step.component, launch.size
     assert component is not None

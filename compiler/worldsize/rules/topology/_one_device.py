@@ -84,12 +84,8 @@ def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int
     from worldsize.scripts.settings import find_place, read_setting, read_value
 
     for program in list_programs(context, launch):
-        calls = [
-            (module, call)
-            for module in program.modules
-            for call in module.called(*_TRAINERS)
-            if program.imports("lightning", "pytorch_lightning")
-        ]
+        is_used = program.imports("lightning", "pytorch_lightning")
+        calls = program.called(*_TRAINERS) if is_used else []
         for module, call in calls if len(calls) == 1 else ():
             devices = keyword_argument(call, "devices") or keyword_argument(call, "gpus")
             accelerator = read_setting(program, module, keyword_argument(call, "accelerator"))
@@ -111,20 +107,10 @@ def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
     text = " ".join(word.text for command in started for word in command.words)
     if not programs or len(others) != len(programs) or _ANY_GPU.search(text):
         return None
-    tops: set[str] = set()
-    for program in programs:
-        for module in program.modules:
-            if _ANY_GPU.search(module.text):
-                return None
-            tops |= {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
-    beside = {
-        module.source.path.rpartition("/")[2].removesuffix(".py")
-        for program in programs
-        for module in program.modules
-    }
-    beside |= {
-        part for program in programs for module in program.modules for part in module.source.path.split("/")
-    }
+    if any(_ANY_GPU.search(module.text) for program in programs for module in program.modules):
+        return None
+    tops = {name for program in programs for name in program.packages}
+    beside = {name for program in programs for name in program.names_beside}
     harmless = _CPU_ONLY | sys.stdlib_module_names | beside
     if not tops <= harmless or tops & _STARTS_OTHERS or not tops & _TRAINS_ON_CPU:
         return None
@@ -135,14 +121,11 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
     size, component = launch.size, launch.step.component
     if size is None or not size.devices or component is None or component.command is None:
         return
-    if context.is_built_in(component):
-        return
-    program = _find_cpu_program(context, launch)
+    program = None if context.is_built_in(component) else _find_cpu_program(context, launch)
     span = launch.chosen_size_span
     if program is None or span is None:
         return
     gpus = plural(size.devices, "GPU")
     message = f"`{size.name}` has {gpus}, but `{program.path.name}` imports no package that uses one"
-    yield Problem(
-        "gpu-never-used", span, message, "choose a size without GPUs for this step", related=program.related
-    )
+    help_ = "choose a size without GPUs for this step"
+    yield Problem("gpu-never-used", span, message, help_, program.related)

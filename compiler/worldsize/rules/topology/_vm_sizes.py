@@ -1,34 +1,26 @@
-"""VM sizes that are not in the catalogue, or that Azure has retired or will retire.
-
-A compute cluster names one as ``size``, a step as ``instance_type``.
-"""
+"""VM sizes that are unknown, retired, without growth, or not those of the cluster elsewhere."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import Compute
-from worldsize.azureml.model import Job
+from worldsize.azureml.model import Cluster, Job
 from worldsize.base.patterns import compile_later
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding, Problem, Related
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.facts.vm_sizes import VmSize
 
+
 # The catalogue holds the sizes that training uses, all of NC and ND; other families have many more.
 _SHAPE = compile_later(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
-
-
-class SizeName(NamedTuple):
-    """A VM size as written, and where."""
-
-    name: str
-    span: Span
 
 
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
@@ -68,12 +60,12 @@ def _unknown(context: Context, name: str, span: Span) -> Problem:
     return Problem("vm-size-unknown", span, message, help_, confidence=None if near else "possible")
 
 
-def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
+def _find_size_names(subject: Job | Compute) -> Iterator[tuple[str, Span]]:
     """The VM sizes that a job or cluster names."""
     if isinstance(subject, Compute):
         size = subject.size
         if size is not None and isinstance(size.value, str) and size.span is not None:
-            yield SizeName(size.value, size.span)
+            yield size.value, size.span
     else:
         for step in subject.steps.values():
             if step.type == "spark":
@@ -81,7 +73,7 @@ def _find_size_names(subject: Job | Compute) -> Iterator[SizeName]:
             for block in (step.resources, step.component.resources if step.component else None):
                 typed = read_member(block, "instance_type")
                 if typed is not None and isinstance(typed.value, str) and typed.span is not None:
-                    yield SizeName(typed.value, typed.span)
+                    yield typed.value, typed.span
 
 
 def _looks_wrong(name: str) -> bool:
@@ -107,3 +99,55 @@ def _suggest_replacement(size: VmSize) -> str:
             like = f"has as many GPUs ({other.gpu_model})" if size.gpus else "is current"
             return f"write for example `{other.name}`, which {like}"
     return "choose a current size with as many GPUs"
+
+
+_SAYS = {
+    "no-growth": "new subscriptions cannot have it, and its quota no longer grows",
+    "no-new-capacity": "Azure adds no more capacity for it",
+}
+
+
+def check_vm_size_without_growth(context: Context, compute: Compute) -> Iterator[Finding]:
+    typed = compute.size
+    size = context.vm_size(typed.value) if typed is not None and isinstance(typed.value, str) else None
+    if size is None or typed is None or typed.span is None or size.status != "current":
+        return  # a size that is to be retired has a rule of its own
+    if compute.declared:
+        return  # the cluster exists
+    if size.capacity:
+        message = f"`{size.name}` is hard to get: {_SAYS[size.capacity]}"
+        yield Finding(typed.span, message, "for a new cluster choose another size")
+
+
+def check_cluster_sizes_disagree(context: Context, compute: Compute) -> Iterator[Finding]:
+    cluster, size = context.cluster(compute.name), compute.size
+    if cluster is None or cluster.size_span is None or size is None or size.span is None:
+        return
+    if not isinstance(size.value, str) or cluster.instance_type is None:
+        return
+    if cluster.size_span == size.span or not _counts_here(cluster, compute):
+        return
+    if _normalise(context, size.value) != _normalise(context, cluster.instance_type):
+        place = PurePath(cluster.size_span.path).name
+        message = (
+            f"cluster `{compute.name}` is `{size.value}` here, but `{cluster.instance_type}` in `{place}`"
+        )
+        help_ = "write the size that the cluster has in both, or give one of the two clusters another name"
+        yield Finding(size.span, message, help_, (Related(cluster.size_span, "the other size"),))
+
+
+def _counts_here(cluster: Cluster, compute: Compute) -> bool:
+    """Whether the cluster is of the same workspace: the project, or a file beside the spec, defines it.
+
+    Compute files of other folders may be of other workspaces, where a name stands for another cluster.
+    """
+    if cluster.declared:
+        return True
+    is_profile = compute.raw is None
+    assert cluster.size_span is not None
+    return is_profile and PurePath(cluster.size_span.path).is_relative_to(compute.path.parent)
+
+
+def _normalise(context: Context, name: str) -> str:
+    size = context.vm_size(name)
+    return name.lower() if size is None else size.name

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Job
-from worldsize.base.problem import Finding, Related
+from worldsize.base.problem import Finding, relate
 from worldsize.base.span import Span
 from worldsize.rules.context import Context
 
@@ -57,5 +57,5 @@ def _problem(
 ) -> Finding:
     assert launch.size is not None
     message = f"{what} needs GPUs, but `{launch.size.name}` has none"
-    related = (Related(launch.size_span, "a size without GPUs"),) if launch.size_span else ()
+    related = relate(launch.size_span, "a size without GPUs")
     return Finding(span, message, f"{do} a size with GPUs", related=related)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 
 from msgspec import Struct
 
@@ -13,7 +13,7 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.wording import describe_os_error
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
-from worldsize.running.environments.interpreters import Interpreters
+from worldsize.running.environments.interpreters import Enter
 from worldsize.running.environments.layers import list_installed
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.launch.group import Group
@@ -22,15 +22,15 @@ from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
 from worldsize.running.launch.supervisor import Supervisor
-from worldsize.running.model.emulation import Places
+from worldsize.running.model.emulation import Place
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
 from worldsize.running.model.task import Task
 from worldsize.running.prepare.machine import Machine
+from worldsize.running.record.details import ProgressFile
 from worldsize.running.record.events import EventLog
-from worldsize.running.record.reports import ProgressFile
 from wstrain.health import heartbeat
 from wstrain.health.heartbeat import HeartbeatRecord
 from wstrain_deepspeed import stale_locks
@@ -47,8 +47,8 @@ class RunContext(Struct, frozen=True):
     log: EventLog
     supervisor: Supervisor
     experiment: str
-    interpreters: Interpreters
-    places: Places
+    enter_environment: Enter
+    place: Place
     mask: Mask
     environment: EnvironmentMode = "current"  # where the packages of the steps are from
 
@@ -76,7 +76,7 @@ class Attempt:
         self._oom_kills = count_oom_kills()
         self._overdue = False  # stopped because its time was up
         self._unfinished: tuple[Process, ...] = ()  # its processes at that moment
-        self._stack = contextlib.ExitStack()
+        self.stack = contextlib.ExitStack()  # leaves no process, and gives back ports and places
 
     @property
     def changed_python(self) -> str | None:
@@ -133,16 +133,16 @@ class Attempt:
             on_cpu=not context.machine.gpus,
         )
         try:
-            call = self._stack.enter_context(context.places.place(call))
-            ports = self._stack.enter_context(reserve_ports(count_ports(call)))
+            call = self.stack.enter_context(context.place(call))
+            ports = self.stack.enter_context(reserve_ports(count_ports(call)))
             plan = plan_processes(call, [str(port) for port in ports])
-            plan = self._stack.enter_context(context.interpreters.enter(task, context.run, plan))
+            plan = self.stack.enter_context(context.enter_environment(task, context.run, plan))
             for root in {stale_locks.find_root({**os.environ, **process.env}) for process in plan}:
                 stale_locks.remove_stale_locks(root)
             group = Group(plan, context.supervisor, cwd=step.code, logs=step.logs)
         except OSError as error:
             return _make_failure(f"its processes cannot be started: {describe_os_error(error)}")
-        self.group = self._stack.enter_context(group)
+        self.group = self.stack.enter_context(group)
         self.began = time.monotonic()
         processes = make_redaction(task, call, values, context.mask).processes(plan)
         context.log.write("step_started", step=task.name, attempt=self.number, processes=processes)
@@ -176,14 +176,6 @@ class Attempt:
         if self.group is not None:
             self.stop_requested = True
             (self.group.kill if at_once else self.group.stop)()
-
-    def when_closed(self, call: Callable[[Group], object], group: Group) -> None:
-        """Call something first when the attempt closes."""
-        self._stack.callback(call, group)
-
-    def close(self) -> None:
-        """Leave no process, and give back ports and places."""
-        self._stack.close()
 
     def _find_outcome(self) -> Outcome:
         assert self.group is not None

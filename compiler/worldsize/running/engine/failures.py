@@ -8,6 +8,7 @@ among those that remain, the first that was seen to end is the cause.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import signal
@@ -23,11 +24,11 @@ from worldsize.base.wording import format_memory
 from worldsize.running.environments.definition import read_definition
 from worldsize.running.launch.group import EndedProcess, Group
 from worldsize.running.launch.logs import last_lines
+from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
-from worldsize.running.model.source import Assets, Source, Text
+from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.assets import AssetMap
 from worldsize.running.prepare.machine import EXTRAS
 from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health.memory import smaller_batch
@@ -153,13 +154,10 @@ def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Proces
 
     ``ended`` is in the order in which the ends were seen; ``tail`` gives the last lines of a process.
     """
-    failed = [
-        exited for exited in ended if exited.status != 0 and not (exited.told and exited.process.serves)
-    ]
+    failed = list(filter(EndedProcess.is_failure, ended))
     if not failed:
         return None
     tails = {id(exited): list(tail(exited.process)) for exited in failed}
-    # the first of the least
     cause = min(failed, key=lambda exited: _rank_cause(exited, tails[id(exited)]))
     if cause.status == HANG_EXIT_STATUS:
         return _explain_hang(cause, failed, tails, ranks)
@@ -168,7 +166,10 @@ def find_cause(ended: Sequence[EndedProcess], tail: Tail, ranks: Sequence[Proces
         for exited in failed
         if exited is not cause and not exited.process.members and _lost_connection(tails[id(exited)])
     ]
-    return Verdict(cause, tuple(followers), _describe_cause(cause))
+    message = describe_ending(cause.process.title, cause.status)
+    if cause.status == RESUME_EXIT_STATUS:
+        message = f"{cause.process.title} was asked to stop, and saved its state"
+    return Verdict(cause, tuple(followers), message)
 
 
 def last_error(lines: Sequence[str]) -> str | None:
@@ -189,12 +190,6 @@ def describe_followers(followers: Sequence[Process]) -> str:
     return f"{len(followers)} other {kind}{'s' * (len(followers) > 1)} failed because of it"
 
 
-def _describe_cause(cause: EndedProcess) -> str:
-    if cause.status == RESUME_EXIT_STATUS:
-        return f"{cause.process.title} was asked to stop, and saved its state"
-    return describe_ending(cause.process.title, cause.status)
-
-
 def _rank_cause(exited: EndedProcess, lines: Sequence[str]) -> int:
     if exited.told:
         return 3
@@ -204,7 +199,6 @@ def _rank_cause(exited: EndedProcess, lines: Sequence[str]) -> int:
 
 
 def _lost_connection(lines: Sequence[str]) -> bool:
-    """Whether a log ends in a lost connection."""
     return any(_PEER_GONE.search(line) for line in lines[-TAIL_LINES:])
 
 
@@ -222,13 +216,14 @@ def _explain_hang(
 
 def explain_full_disk(folder: Path) -> tuple[str, ...]:
     """Notes about a full disk, empty if there is space."""
-    try:
+    with contextlib.suppress(OSError):
         free = shutil.disk_usage(folder).free
-    except OSError:
-        return ()
-    if free >= MIN_BYTES:
-        return ()
-    return (f"the disk of the run's folder has {free // 1024} KiB left: free space, then resume the run",)
+        if free < MIN_BYTES:
+            note = (
+                f"the disk of the run's folder has {free // 1024} KiB left: free space, then resume the run"
+            )
+            return (note,)
+    return ()
 
 
 def explain_missing_gpus(lines: Sequence[str], gpus: Sequence[str]) -> tuple[str, str] | None:
@@ -254,10 +249,8 @@ def explain_missing_package(lines: Sequence[str]) -> tuple[str, str] | None:
     module = matched[1].partition(".")[0]
     extra = next((extra for extra, modules in EXTRAS.items() if module in modules), None)
     advice = f"run `pip install 'worldsize[{extra}]'`" if extra else "install it"
-    return (
-        f"its Python has no module `{matched[1]}`",
-        f"help: {advice}, or name it in the step's environment and run with `--environment isolated`",
-    )
+    help_ = f"help: {advice}, or name it in the step's environment and run with `--environment isolated`"
+    return f"its Python has no module `{matched[1]}`", help_
 
 
 def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
@@ -310,7 +303,7 @@ class BrokenPin(Struct, frozen=True):
     modules: frozenset[str]  # that it is imported by
 
 
-def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None:
+def explain_pins(task: Task, lines: Sequence[str], assets: AssetMap) -> str | None:
     """A sentence about the broken pins of a step that runs in the current Python; None if it has none.
 
     Those that the last lines of its log mention go before all others, which may have nothing to do with it.
@@ -322,11 +315,8 @@ def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None
     broken = list(find_broken_pins(definition.requirements))
     text = "\n".join(lines)
     mentioned = [module for module in broken if _mentions(text, module)]
-    if not mentioned and definition.modules:  # what a known image contains, which nobody has chosen
-        return None
-    if not mentioned and _says_why(lines):
-        return None
-    shown = mentioned or broken
+    # Nobody has chosen what a known image contains.
+    shown = mentioned or ([] if definition.modules or _says_why(lines) else broken)
     if not shown:
         return None
     listed = ", ".join(f"`{pin.pin}` (this Python has {pin.installed})" for pin in shown[:MAX_SHOWN])
@@ -336,9 +326,8 @@ def explain_pins(task: Task, lines: Sequence[str], assets: Assets) -> str | None
 
 def _says_why(lines: Sequence[str]) -> bool:
     """Whether a program ends with an error message of its own and no traceback, as built-in components do."""
-    return any(line.startswith("error: ") for line in lines) and not any(
-        line.startswith("Traceback ") for line in lines
-    )
+    traced = any(line.startswith("Traceback ") for line in lines)
+    return not traced and any(line.startswith("error: ") for line in lines)
 
 
 def find_broken_pins(requirements: Sequence[str]) -> Iterator[BrokenPin]:
@@ -359,10 +348,8 @@ def find_broken_pins(requirements: Sequence[str]) -> Iterator[BrokenPin]:
         except metadata.PackageNotFoundError:
             continue
         if not wanted.specifier.contains(distribution.version, prereleases=True):
-            pin = f"{wanted.name}{wanted.specifier}"
-            yield BrokenPin(
-                pin, f"{wanted.name} {distribution.version}", frozenset(_list_modules(distribution))
-            )
+            pin, installed = f"{wanted.name}{wanted.specifier}", f"{wanted.name} {distribution.version}"
+            yield BrokenPin(pin, installed, frozenset(_list_modules(distribution)))
 
 
 def _list_modules(distribution: metadata.Distribution) -> Iterator[str]:

@@ -36,7 +36,7 @@ _STATES = {
 
 
 class HangWatcher(Struct):
-    """Reports silent ranks, and stops a group in which all ranks hang; a ``schedule.Watcher``."""
+    """Reports silent ranks, and stops a group in which all ranks hang."""
 
     say: Callable[[str], None]  # tells the user
     _looked: float = 0.0
@@ -106,8 +106,7 @@ def is_late(beat: HeartbeatRecord, now: float) -> bool:
 
 def read_state(pid: int) -> str:
     """The state of a process, as the kernel reports it."""
-    fields = _read_status(pid)
-    return _STATES.get(fields.get("State", "?")[:1], "not heard of")
+    return _STATES.get(_read_status(pid).get("State", "?")[:1], "not heard of")
 
 
 def read_stack(pid: int) -> list[str]:
@@ -151,9 +150,6 @@ def _describe_hang(
         first = min(heartbeats.values(), key=lambda beat: beat.position)
         state = read_state(first.pid)
         return f"no rank runs any more: no progress for {seconds:.0f} s, rank {first.rank} is {state}"
-    names = ", ".join(map(str, sorted(beat.rank for beat in late)))
-    plural = "s" * (len(late) > 1)
+    names = f"rank{'s' * (len(late) > 1)} {', '.join(map(str, sorted(beat.rank for beat in late)))}"
     first = min(late, key=lambda beat: beat.position)
-    return (
-        f"rank{plural} {names} did not arrive: no progress for {seconds:.0f} s, last seen {first.description}"
-    )
+    return f"{names} did not arrive: no progress for {seconds:.0f} s, last seen {first.description}"

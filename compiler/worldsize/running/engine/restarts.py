@@ -21,7 +21,7 @@ from worldsize.running.model.task import keeps_checkpoints
 from wsshards.errors import RESUME_EXIT_STATUS
 
 INPUT_FAULT = 2  # the exit status of our scripts, and of argparse, for wrong inputs
-FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
+FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # before the first restart; of any pause
 JITTER = 0.25  # of a pause, up or down
 MAX_RESUMES = 20  # of a step that saved its state on request; these are not failures
 
@@ -52,8 +52,6 @@ class RestartPolicy(Struct, frozen=True):
 
     max_restarts: int = 0  # failures after which a step is started again
     seed: str = ""  # of the pauses
-    first: float = FIRST_SECONDS  # seconds before the first restart
-    longest: float = LONGEST_SECONDS  # seconds of any pause
 
     def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
         """Decide whether there is another attempt after these, the last of which has just failed."""
@@ -63,10 +61,10 @@ class RestartPolicy(Struct, frozen=True):
             if len(attempts) - len(failures) > MAX_RESUMES:
                 return RestartDecision(None, f"it was asked to stop more than {MAX_RESUMES} times")
             return RestartDecision(self._pause(1, len(attempts)))
-        hopeless = self._find_reason_to_stop(failures)
-        return RestartDecision(
-            self._pause(len(failures), len(attempts)) if hopeless is None else None, hopeless or ""
-        )
+        reason = self._find_reason_to_stop(failures)
+        if reason is not None:
+            return RestartDecision(None, reason)
+        return RestartDecision(self._pause(len(failures), len(attempts)))
 
     def _find_reason_to_stop(self, failures: Sequence[EndedAttempt]) -> str | None:
         """Why there is no further attempt after these failures; empty if none was requested."""
@@ -84,16 +82,15 @@ class RestartPolicy(Struct, frozen=True):
 
     def _pause(self, failures: int, attempts: int) -> float:
         draw = random.Random(f"{self.seed}/{attempts}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
-        return min(self.longest, self.first * 2.0 ** (failures - 1)) * (1 + draw)
+        return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (failures - 1)) * (1 + draw)
 
 
 class Restarting(Struct):
     """Restarts steps that write checkpoints."""
 
     policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
-    max_restarts: Mapping[str, int] = field(
-        default_factory=dict
-    )  # how often, for the steps that say it themselves
+    # how often, for the steps that say it themselves
+    max_restarts: Mapping[str, int] = field(default_factory=dict)
     say: Callable[[str], None] = lambda _: None  # shows the user why no further attempt is made
     attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
@@ -103,11 +100,8 @@ class Restarting(Struct):
         if not keeps_checkpoints(task):
             return None
         attempts = self.attempts.setdefault(task.name, [])
-        attempts.append(
-            EndedAttempt(
-                failure.status, attempt.training_step, failure_signature(failure.message, failure.last_lines)
-            )
-        )
+        signature = failure_signature(failure.message, failure.last_lines)
+        attempts.append(EndedAttempt(failure.status, attempt.training_step, signature))
         max_restarts = self.max_restarts.get(task.name, self.policy.max_restarts)
         policy = replace(self.policy, max_restarts=max_restarts, seed=f"{self.policy.seed}/{task.name}")
         decision = policy.decide(attempts)
@@ -117,6 +111,5 @@ class Restarting(Struct):
 
 
 def _is_stuck(before: EndedAttempt, last: EndedAttempt) -> bool:
-    """Whether a step fails with the same error at the same training step, without being killed."""
-    killed = last.status is not None and last.status in (-9, -15)
+    killed = last.status in (-9, -15)
     return not killed and last.signature == before.signature and last.training_step == before.training_step

@@ -9,8 +9,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +21,7 @@ from worldsize.running.engine.sweep import Sweep
 from worldsize.running.launch.redaction import redact_failure
 from worldsize.running.model.results import DONE, Failure, Status, StepResult, StepState, View
 from worldsize.running.model.task import Task
-from worldsize.running.record.reports import describe_early_end
+from worldsize.running.record.details import describe_early_end
 from worldsize.running.record.tracking import Tracking
 from worldsize.running.reuse.step_cache import ReuseCache
 
@@ -32,7 +31,7 @@ TICK_SECONDS = 0.15
 class Schedule:
     """Runs the steps of one run.
 
-    With ``keep_going`` steps that do not need a failed one still run.
+    With ``keep_going`` a failed step does not stop others; only steps that need its outputs do not start.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class Schedule:
         self._context, self._extensions = context, extensions
         self._view, self._tracking, self._interrupts = view, tracking, interrupts
         self._steps = StepTable(tasks.values(), extensions.expansions)
-        self._settler = Settler(self._steps, context, extensions, view, tracking, keep_going)
+        self._keep_going = keep_going
         self._free = list(context.machine.gpus) or [str(core) for core in range(context.machine.cores)]
         self._selector = selectors.DefaultSelector()
         self._warned_untracked = False
@@ -65,11 +64,11 @@ class Schedule:
                     self._listen()
             finally:
                 for attempt in steps.active.values():
-                    attempt.close()
+                    attempt.stack.close()
         for step in steps.by_name.values():
             if step.result is None:
                 began = step.status.state == "preparing" or step in steps.expanded
-                self._settler.conclude(step, "stopped" if began else step.status.state, None)
+                self._conclude(step, "stopped" if began else step.status.state, None)
         self._view.tick(steps.statuses)
         return {name: step.result for name, step in steps.by_name.items() if step.result is not None}
 
@@ -103,7 +102,7 @@ class Schedule:
             attempt.watch_time()
             self._update_progress(attempt)
         for watcher in self._extensions.watchers:
-            watcher.tick(active.values())
+            watcher(active.values())
         for step in self._steps.expanded:
             for name in step.expansion.to_stop() if step.expansion is not None else ():
                 if name in active:
@@ -115,12 +114,15 @@ class Schedule:
 
         Small steps do not overtake a large one, which would otherwise never find enough slots.
         """
+        machine = self._context.machine
         while self._steps.ready and not self._steps.stopping:
             step = self._steps.ready[0]
             if not self._recall(step):
-                slots = min(self._count_slots(step.task), self._context.machine.slots)
+                # Parameter servers mostly wait and take none.
+                slots = step.task.rank_count * (step.task.gpus_per_process if machine.gpus else 1)
+                slots = min(slots, machine.slots)
                 if step.expansion is not None:
-                    self._settler.expand(step)
+                    self._expand(step)
                 elif slots <= len(self._free):
                     self._prepare(step, slots)
                 else:
@@ -130,7 +132,6 @@ class Schedule:
             self._start(attempt)
 
     def _recall(self, step: ScheduledStep) -> bool:
-        """Reuse the outputs of an identical earlier step; whether there are any."""
         if step.attempts:
             return False
         try:
@@ -141,7 +142,7 @@ class Schedule:
         if source is not None:
             self._context.log.write("step_reused", step=step.name, run=source)
             # A resumed run that finds its own outputs has made them itself.
-            self._settler.settle(step, "succeeded" if source == self._context.run.id else "reused", None)
+            self._settle(step, "succeeded" if source == self._context.run.id else "reused", None)
         return source is not None
 
     def _prepare(self, step: ScheduledStep, slots: int) -> None:
@@ -149,7 +150,7 @@ class Schedule:
         del self._free[:slots]
         step.attempts += 1
         attempt = self._steps.active[step.name] = Attempt(step.task, lent, self._context, step.attempts)
-        self._settler.change(step, "preparing")
+        self._change(step, "preparing")
         outcome = attempt.prepare()
         if outcome is None:
             self._tracking.request(step.name, self._extensions.cache.key(step.task))
@@ -168,17 +169,14 @@ class Schedule:
             self._finish(attempt, outcome)
             return
         self._selector.register(attempt.group, selectors.EVENT_READ, attempt)
-        attempt.when_closed(self._selector.unregister, attempt.group)
+        attempt.stack.callback(self._selector.unregister, attempt.group)
         step.status.started = step.status.started or attempt.began
-        self._settler.change(step, "running")
-
-    def _count_slots(self, task: Task) -> int:
-        """The slots of a step; parameter servers mostly wait and take none."""
-        return task.rank_count * (task.gpus_per_process if self._context.machine.gpus else 1)
+        self._change(step, "running")
 
     def _update_progress(self, attempt: Attempt) -> None:
-        if attempt.progress.update():
-            self._steps.statuses[attempt.task.name].progress = attempt.progress.newest
+        """Show the newest record; that of an earlier attempt until there is one."""
+        status = self._steps.statuses[attempt.task.name]
+        status.progress = attempt.progress.read() or status.progress
 
     def _finish(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Close an attempt that has ended, release its slots, and settle its step."""
@@ -188,13 +186,13 @@ class Schedule:
         step = self._steps.by_name[attempt.task.name]
         if attempt.group is not None and attempt.group.left:
             self._view.warn(f"{step.name}: processes {attempt.group.left} could not be killed")
-        attempt.close()
+        attempt.stack.close()
         if changed := attempt.changed_python:
             self._view.warn(f"{step.name}: {changed}")
         del self._steps.active[step.name]
         self._free += attempt.slots
         self._update_progress(attempt)
-        self._settler.end_attempt(step, attempt, outcome)
+        self._end_attempt(step, attempt, outcome)
 
     def _interrupt(self) -> None:
         """Ask the steps to end at the first signal, and kill them at the second."""
@@ -206,6 +204,103 @@ class Schedule:
         self._steps.stop(at_once=again)
         for attempt in [attempt for attempt in self._steps.active.values() if attempt.group is None]:
             self._finish(attempt, Outcome("stopped"))
+
+    def _end_attempt(self, step: ScheduledStep, attempt: Attempt, outcome: Outcome) -> None:
+        """Restart a step after a pause, or give it its result."""
+        failure, seconds = outcome.failure, None
+        if failure is not None and not self._steps.stopping:
+            seconds = self._extensions.restarts.after(attempt, failure)
+        if failure is None or seconds is None:
+            self._tracking.end(step.name, outcome.state)
+            self._settle(step, outcome.state, failure)
+            return
+        pause = round(seconds, 3)
+        self._context.log.write(
+            "step_restarts", step=step.name, attempt=attempt.number, reason=failure.message, seconds=pause
+        )
+        self._view.notice(f"{step.name}: {failure.message}; it starts again in {seconds:.1f} s")
+        self._steps.rest(step, seconds)
+        self._change(step, "waiting")
+
+    def _settle(self, step: ScheduledStep, state: StepState, failure: Failure | None) -> None:
+        """Give a step its result, and free or stop the others."""
+        self._conclude(step, state, failure)
+        if state == "succeeded":
+            self._extensions.cache.keep(step.task, step.status.seconds)
+        if step.parent is not None:
+            self._end_child(step.parent, step)
+        elif state in DONE:
+            self._steps.release_readers(step)
+        elif state == "failed" and not self._keep_going:
+            self._steps.stop()
+        elif state == "failed":
+            self._steps.release_optional_readers(step)
+
+    def _expand(self, step: ScheduledStep) -> None:
+        """Expand a step into others; it ends when they have ended."""
+        assert step.expansion is not None
+        step.status.started = time.monotonic()
+        self._steps.expanded.append(step)
+        self._tracking.request(step.name, self._extensions.cache.key(step.task))
+        self._context.log.write("step_started", step=step.name, attempt=1, processes=[])
+        self._change(step, "running")
+        self._add_children(step, step.expansion.begin())
+
+    def _change(self, step: ScheduledStep, state: StepState) -> None:
+        if step.status.state != state:
+            step.status.state = state
+            self._view.changed(step.status)
+
+    def _conclude(self, step: ScheduledStep, state: StepState, failure: Failure | None) -> None:
+        status, folder = step.status, self._context.run.step(step.name)
+        if status.started is not None:
+            status.seconds = time.monotonic() - status.started
+        summary = step.expansion.summary if step.expansion is not None else None
+        if state == "succeeded" and (early := describe_early_end(status.progress, folder.logs)) is not None:
+            summary = early
+            self._view.notice(f"{step.name}: {early}")
+        step.result = StepResult(
+            name=step.name,
+            state=state,
+            seconds=status.seconds,
+            folder=folder.root,
+            outputs={name: folder.outputs / name for name in step.task.outputs},
+            failure=failure,
+            parent=step.parent.name if step.parent is not None else None,
+            summary=self._context.mask.text(summary) if summary else summary,
+            best=step.expansion.chosen if step.expansion is not None else None,
+            score=step.expansion.score if step.expansion is not None else None,
+        )
+        self._context.log.write(
+            "step_ended",
+            step=step.name,
+            state=state,
+            seconds=round(status.seconds, 3),
+            reason=failure.message if failure else None,
+            last_lines=list(failure.last_lines) if failure else [],
+        )
+        self._change(step, state)
+
+    def _end_child(self, parent: ScheduledStep, child: ScheduledStep) -> None:
+        assert parent.expansion is not None
+        assert child.result is not None
+        parent.children.discard(child.name)
+        following = parent.expansion.ended(child.name, child.result)
+        if not self._steps.stopping:
+            self._add_children(parent, following)
+
+    def _add_children(self, parent: ScheduledStep, children: Sequence[Task]) -> None:
+        """Add the next children; if there are none left, the parent ends."""
+        assert parent.expansion is not None
+        for task in children:
+            self._context.code[task.name] = self._context.code[parent.name]
+            self._steps.add_child(task, parent)
+        if parent.expansion.done and not parent.children:
+            self._steps.expanded.remove(parent)
+            failure = parent.expansion.finish()
+            state: StepState = "succeeded" if failure is None else "failed"
+            self._tracking.end(parent.name, state)
+            self._settle(parent, state, failure)
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -360,130 +455,11 @@ class StepTable:
             self.ready.append(reader)
 
 
-class Watcher(Protocol):
-    """Sees the running steps a few times a second, and may interfere."""
-
-    def tick(self, attempts: Collection[Attempt]) -> None:
-        """Look at the attempts that hold slots now."""
-
-
 class Extensions(Struct, frozen=True):
     """What the options of a run add to its schedule; ``expansions`` by the name of the step."""
 
     cache: ReuseCache
     restarts: Restarting
-    watchers: Sequence[Watcher]
+    # called a few times a second with the attempts that hold slots, which they may stop
+    watchers: Sequence[Callable[[Collection[Attempt]], None]]
     expansions: Mapping[str, Sweep]
-
-
-class Settler(Struct, frozen=True):
-    """Gives steps their results.
-
-    With ``keep_going`` a failed step does not stop others; only steps that need its outputs do not start.
-    """
-
-    steps: StepTable
-    context: RunContext
-    extensions: Extensions
-    view: View
-    tracking: Tracking
-    keep_going: bool
-
-    def end_attempt(self, step: ScheduledStep, attempt: Attempt, outcome: Outcome) -> None:
-        """Restart a step after a pause, or give it its result."""
-        failure, seconds = outcome.failure, None
-        if failure is not None and not self.steps.stopping:
-            seconds = self.extensions.restarts.after(attempt, failure)
-        if failure is None or seconds is None:
-            self.tracking.end(step.name, outcome.state)
-            self.settle(step, outcome.state, failure)
-            return
-        pause = round(seconds, 3)
-        self.context.log.write(
-            "step_restarts", step=step.name, attempt=attempt.number, reason=failure.message, seconds=pause
-        )
-        self.view.notice(f"{step.name}: {failure.message}; it starts again in {seconds:.1f} s")
-        self.steps.rest(step, seconds)
-        self.change(step, "waiting")
-
-    def settle(self, step: ScheduledStep, state: StepState, failure: Failure | None) -> None:
-        """Give a step its result, and free or stop the others."""
-        self.conclude(step, state, failure)
-        if state == "succeeded":
-            self.extensions.cache.keep(step.task, step.status.seconds)
-        if step.parent is not None:
-            self._end_child(step.parent, step)
-        elif state in DONE:
-            self.steps.release_readers(step)
-        elif state == "failed" and not self.keep_going:
-            self.steps.stop()
-        elif state == "failed":
-            self.steps.release_optional_readers(step)
-
-    def expand(self, step: ScheduledStep) -> None:
-        """Expand a step into others; it ends when they have ended."""
-        assert step.expansion is not None
-        step.status.started = time.monotonic()
-        self.steps.expanded.append(step)
-        self.tracking.request(step.name, self.extensions.cache.key(step.task))
-        self.context.log.write("step_started", step=step.name, attempt=1, processes=[])
-        self.change(step, "running")
-        self._add_children(step, step.expansion.begin())
-
-    def change(self, step: ScheduledStep, state: StepState) -> None:
-        """Show a step's new state."""
-        if step.status.state != state:
-            step.status.state = state
-            self.view.changed(step.status)
-
-    def conclude(self, step: ScheduledStep, state: StepState, failure: Failure | None) -> None:
-        """Record how a step ended."""
-        status, folder = step.status, self.context.run.step(step.name)
-        if status.started is not None:
-            status.seconds = time.monotonic() - status.started
-        summary = step.expansion.summary if step.expansion is not None else None
-        if state == "succeeded" and (early := describe_early_end(status.progress, folder.logs)) is not None:
-            summary = early
-            self.view.notice(f"{step.name}: {early}")
-        step.result = StepResult(
-            name=step.name,
-            state=state,
-            seconds=status.seconds,
-            folder=folder.root,
-            outputs={name: folder.outputs / name for name in step.task.outputs},
-            failure=failure,
-            parent=step.parent.name if step.parent is not None else None,
-            summary=self.context.mask.text(summary) if summary else summary,
-            best=step.expansion.chosen if step.expansion is not None else None,
-            score=step.expansion.score if step.expansion is not None else None,
-        )
-        self.context.log.write(
-            "step_ended",
-            step=step.name,
-            state=state,
-            seconds=round(status.seconds, 3),
-            reason=failure.message if failure else None,
-            last_lines=list(failure.last_lines) if failure else [],
-        )
-        self.change(step, state)
-
-    def _end_child(self, parent: ScheduledStep, child: ScheduledStep) -> None:
-        assert parent.expansion is not None
-        assert child.result is not None
-        parent.children.discard(child.name)
-        following = parent.expansion.ended(child.name, child.result)
-        if not self.steps.stopping:
-            self._add_children(parent, following)
-
-    def _add_children(self, parent: ScheduledStep, children: Sequence[Task]) -> None:
-        """Add the next children; if there are none left, the parent ends."""
-        assert parent.expansion is not None
-        for task in children:
-            self.context.code[task.name] = self.context.code[parent.name]
-            self.steps.add_child(task, parent)
-        if parent.expansion.done and not parent.children:
-            self.steps.expanded.remove(parent)
-            failure = parent.expansion.finish()
-            state: StepState = "succeeded" if failure is None else "failed"
-            self.tracking.end(parent.name, state)
-            self.settle(parent, state, failure)

@@ -1,26 +1,39 @@
-"""An active sweep: which trials come next, which are stopped early, and which was best."""
+"""An active sweep: which trials come next, which are stopped early, and which was best.
+
+Random draws and grids need the standard library only. Sobol points are SciPy's, Bayesian sampling is
+Optuna's tree-structured Parzen estimator (Bergstra et al., 2011), which learns from the trials that have
+ended. With the same seed, random, Sobol and grid sampling give the same trials each time. Bayesian sampling
+does so only if one trial runs at a time, because otherwise it depends on which trial ends first.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import itertools
 import json
 import math
-import os
+import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from worldsize.azureml import binding, literals
+from worldsize.azureml.model import Component, Field
 from worldsize.base.whole_file import write_whole
+from worldsize.base.wording import plural
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.engine.failures import failure_signature
-from worldsize.running.engine.trials import Sampler, Values, make_sampler, make_trial
-from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.folder import RunFolder, make_link
 from worldsize.running.model.results import DONE, Failure, StepResult, failure_of_step
-from worldsize.running.model.task import EarlyTermination, Goal, SweepPlan, Task
+from worldsize.running.model.source import Text
+from worldsize.running.model.task import EarlyTermination, Goal, Parameter, SweepPlan, Task, Value
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 
@@ -29,16 +42,7 @@ ALIKE_ENOUGH = 3  # trials that fail in the same way before no further one is st
 MAX_NAMES = 6  # metrics listed if the requested one is missing
 
 
-def make_sweeps(
-    plans: Mapping[str, SweepPlan],
-    tasks: Mapping[str, Task],
-    run: RunFolder,
-    tracking: Tracking,
-    *,
-    log: EventLog,
-) -> dict[str, Sweep]:
-    """The expansion of every sweep of a graph, by the name of its step."""
-    return {name: Sweep(tasks[name], plan, run, tracking, log) for name, plan in plans.items()}
+Values = dict[str, Value]
 
 
 class Trial(Struct):
@@ -176,7 +180,6 @@ class Sweep(Struct):
         return None if self.best is None else self._find_score(self.best)
 
     def _add_trials(self) -> list[Task]:
-        """Make as many new trials as may run at the same time."""
         tasks: list[Task] = []
         running = sum(trial.state == "running" for trial in self.trials.values())
         while not self.done and running < self.plan.max_concurrent_trials:
@@ -223,15 +226,15 @@ class Sweep(Struct):
         return best_value(trial.history, self.plan.goal) if trial.history else None
 
     def _find_best(self) -> Trial | None:
-        best: Trial | None = None
-        for trial in self.trials.values():
-            score = self._find_score(trial)
-            if trial.state not in DONE or score is None or math.isnan(score):
-                continue
-            top = self._find_score(best) if best is not None else None
-            if top is None or is_worse(top, score, self.plan.goal):
-                best = trial
-        return best
+        scores = {
+            name: score
+            for name, trial in self.trials.items()
+            if trial.state in DONE
+            and (score := self._find_score(trial)) is not None
+            and not math.isnan(score)
+        }
+        best = min(scores, key=lambda name: rank_value(scores[name], self.plan.goal), default=None)
+        return None if best is None else self.trials[best]
 
     def _explain_failure(self) -> Failure | None:
         """Why there is no best trial, and the failure of the first that failed; None if there is one."""
@@ -270,21 +273,18 @@ class Sweep(Struct):
 
     def _describe_counts(self) -> str:
         states = [trial.state for trial in self.trials.values()]
-        parts = [f"{len(states)} trial{'s' if len(states) != 1 else ''}"]
-        for state, word in (
-            ("failed", "failed"),
-            ("stopped", "stopped" if self._timed_out else "stopped early"),
-        ):
-            if state in states:
-                parts.append(f"{states.count(state)} {word}")
-        return parts[0] + (f" ({', '.join(parts[1:])})" if parts[1:] else "")
+        words = {"failed": "failed", "stopped": "stopped" if self._timed_out else "stopped early"}
+        counts = ", ".join(
+            f"{states.count(state)} {word}" for state, word in words.items() if state in states
+        )
+        return plural(len(states), "trial") + (f" ({counts})" if counts else "")
 
     def _link_outputs(self, best: Trial) -> None:
         mine, theirs = self.run.step(self.task.name), self.run.step(best.name)
         mine.outputs.mkdir(parents=True, exist_ok=True)
         for name in self.task.outputs:
-            _symlink(theirs.outputs / name, mine.outputs / name)
-        _symlink(theirs.code, mine.code)
+            make_link(mine.outputs / name, theirs.outputs / name)
+        make_link(mine.code, theirs.code)
 
     def _write_record(self) -> None:
         """Write `sweep.json` to the step's folder, to compare trials later."""
@@ -297,21 +297,17 @@ class Sweep(Struct):
             }
             for trial in self.trials.values()
         ]
-        document = {
-            "metric": self.plan.primary_metric,
-            "goal": self.plan.goal,
-            "best": self.best.name if self.best else None,
-            "trials": tried,
-        }
         best = self.best
         self.log.write(
             "sweep_ended",
             step=self.task.name,
-            best=best.name if best else None,
+            best=self.chosen,
             parameters=best.values if best else None,
-            value=_to_json_number(self._find_score(best)) if best else None,
+            value=_to_json_number(self.score),
             trials=len(tried),
         )
+        metric, goal = self.plan.primary_metric, self.plan.goal
+        document = {"metric": metric, "goal": goal, "best": self.chosen, "trials": tried}
         with contextlib.suppress(OSError):
             folder = self.run.step(self.task.name).root
             folder.mkdir(parents=True, exist_ok=True)
@@ -337,13 +333,6 @@ def _describe_ending(trial: Trial) -> str | None:
     return failure_signature(trial.failure.message, trial.failure.last_lines)
 
 
-def _symlink(target: os.PathLike[str], link: os.PathLike[str]) -> None:
-    """Make a relative link, so that the run's folder can be moved; replace that of an earlier attempt."""
-    if os.path.islink(link):  # noqa: PTH114
-        os.unlink(link)  # noqa: PTH108
-    os.symlink(os.path.relpath(target, os.path.dirname(link)), link)  # noqa: PTH120, PTH211
-
-
 def _to_json_number(value: float | None) -> float | None:
     """A finite number, which JSON can hold, or None."""
     return value if value is not None and math.isfinite(value) else None
@@ -357,22 +346,20 @@ History = Sequence[float]  # one value an interval
 
 
 def best_value(history: History, goal: Goal) -> float:
-    """The best value of a trial. NaN is worse than any number; an empty history has none.
+    """The best of at least one value; NaN is worse than any number."""
+    return min(history, key=lambda value: rank_value(value, goal))
 
-    Raises:
-        ValueError: The history is empty.
-    """
-    numbers = [value for value in history if not math.isnan(value)]
-    if not numbers and history:
-        return math.nan
-    return min(numbers) if goal == "minimize" else max(numbers)
+
+def rank_value(value: float, goal: Goal) -> tuple[bool, float]:
+    """A sort key that puts the best first, and NaN last."""
+    if math.isnan(value):
+        return True, 0.0
+    return False, value if goal == "minimize" else -value
 
 
 def is_worse(value: float, than: float, goal: Goal) -> bool:
-    """Whether a value is strictly worse than another; NaN is worse than any number."""
-    if math.isnan(value) or math.isnan(than):
-        return math.isnan(value) and not math.isnan(than)
-    return value > than if goal == "minimize" else value < than
+    """Whether a value is strictly worse than another."""
+    return rank_value(value, goal) > rank_value(than, goal)
 
 
 def should_stop(
@@ -402,7 +389,7 @@ def _exceeds_slack(policy: EarlyTermination, goal: Goal, name: str, reached: Map
     With ``slack_factor`` f, 0.8 to be maximised allows 0.8 / (1 + f), and 0.8 to be minimised
     0.8 · (1 + f). Below zero the absolute value counts, so that the slack stays positive.
     """
-    top = _find_top([best_value(history, goal) for history in reached.values()], goal)
+    top = best_value([best_value(history, goal) for history in reached.values()], goal)
     if policy.slack_amount:
         slack = policy.slack_amount
     else:
@@ -423,16 +410,134 @@ def _is_truncated(policy: EarlyTermination, goal: Goal, name: str, reached: Mapp
     """Whether it is among the percentage of worst trials, rounded down; of equal ones the later are."""
     doomed = len(reached) * policy.truncation_percentage // 100
     scores = {trial: best_value(history, goal) for trial, history in reached.items()}
-    order = sorted(scores, key=lambda trial: (_rank_value(scores[trial], goal), trial))
+    order = sorted(scores, key=lambda trial: (rank_value(scores[trial], goal), trial))
     return name in order[len(order) - doomed :]
 
 
-def _find_top(values: Sequence[float], goal: Goal) -> float:
-    return min(values, key=lambda value: _rank_value(value, goal))
+class Sampler:
+    """Gives the values of each trial in turn; these do not depend on each other."""
+
+    def __init__(self, trials: Iterator[Values]) -> None:
+        self._trials = trials
+
+    def ask(self, number: int) -> Values | None:  # noqa: ARG002 - for samplers that learn
+        """The values of a trial, counting from 0; None if no values are left."""
+        return next(self._trials, None)
+
+    def tell(self, number: int, value: float | None) -> None:
+        """Take the best metric of an ended trial; None if it failed or logged none."""
 
 
-def _rank_value(value: float, goal: Goal) -> float:
-    """A sort key that puts the best first."""
-    if math.isnan(value):
-        return math.inf
-    return value if goal == "minimize" else -value
+def make_sampler(plan: SweepPlan) -> Sampler:
+    """Make the sampler of a plan; reading the plan has checked that its library is installed."""
+    if plan.algorithm == "bayesian":
+        return _BayesianSampler(plan)
+    if plan.algorithm == "grid":
+        return Sampler(_list_grid(plan.parameters))
+    return Sampler(_draw_sobol(plan) if plan.algorithm == "sobol" else _draw_random(plan))
+
+
+def _draw_random(plan: SweepPlan) -> Iterator[Values]:
+    source = random.Random(plan.seed)  # noqa: S311 - nothing secret
+    while True:
+        yield {parameter.name: parameter.at(source.random()) for parameter in plan.parameters}
+
+
+def _list_grid(parameters: tuple[Parameter, ...]) -> Iterator[Values]:
+    """Every combination; the last parameter changes fastest."""
+    for values in itertools.product(*(parameter.values for parameter in parameters)):
+        yield dict(zip((parameter.name for parameter in parameters), values, strict=True))
+
+
+def _draw_sobol(plan: SweepPlan) -> Iterator[Values]:
+    """Scrambled Sobol points, which fill the space more evenly than random ones (Owen, 1998)."""
+    qmc = importlib.import_module("scipy.stats.qmc")
+    engine = qmc.Sobol(len(plan.parameters), scramble=True, rng=plan.seed)
+    for point in engine.random_base2(math.ceil(math.log2(max(2, plan.max_total_trials)))):
+        pairs = zip(plan.parameters, map(float, point), strict=True)
+        yield {parameter.name: parameter.at(position) for parameter, position in pairs}
+
+
+class _BayesianSampler(Sampler):
+    """Optuna's sampler, through its ask-and-tell interface."""
+
+    def __init__(self, plan: SweepPlan) -> None:
+        import optuna  # only for this kind of sampling
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._failed = optuna.trial.TrialState.FAIL
+        self._parameters = plan.parameters
+        self._space = {parameter.name: _make_distribution(parameter, optuna) for parameter in plan.parameters}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # this option is marked experimental
+            # Running trials count as bad ones, so that concurrent trials explore other values.
+            sampler = optuna.samplers.TPESampler(seed=plan.seed, constant_liar=True)
+        self._study = optuna.create_study(sampler=sampler, direction=plan.goal)
+        self._asked: dict[int, Any] = {}
+
+    def ask(self, number: int) -> Values | None:
+        trial = self._asked[number] = self._study.ask(self._space)
+        names = {parameter.name: parameter for parameter in self._parameters}
+        return {name: _convert_drawn(parameter, trial.params[name]) for name, parameter in names.items()}
+
+    def tell(self, number: int, value: float | None) -> None:
+        trial = self._asked.pop(number)
+        if value is None or not math.isfinite(value):
+            self._study.tell(trial, state=self._failed)
+        else:
+            self._study.tell(trial, value)
+
+
+def _make_distribution(parameter: Parameter, optuna: Any) -> Any:
+    """Choices by their index, because Optuna refuses equal ones; numbers before rounding."""
+    if parameter.kind == "choice":
+        return optuna.distributions.CategoricalDistribution(range(len(parameter.values)))
+    return optuna.distributions.FloatDistribution(parameter.first, parameter.second)
+
+
+def _convert_drawn(parameter: Parameter, drawn: Any) -> Value:
+    return parameter.values[drawn] if parameter.kind == "choice" else parameter.finish(float(drawn))
+
+
+def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task:
+    """The task of a trial of a sweep, counting from 0.
+
+    A command names a parameter ``${{search_space.x}}`` in an inline trial and ``${{inputs.x}}`` where the
+    trial is a component. Its processes also see ``AZUREML_SWEEP_<x>``, as in Azure ML.
+    """
+    fitting = {key: _fit_to_port(step.component, key, value) for key, value in values.items()}
+    sweep_variables = {
+        f"AZUREML_SWEEP_{key}": literals.render_literal(value) for key, value in fitting.items()
+    }
+    return replace(
+        step,
+        name=f"{step.name}.trial-{number:03}",
+        kind="command",
+        component=replace(
+            step.component,
+            command=Field(fill_command(step.command, fitting)),
+            is_deterministic=Field(False),  # its metric is not stored with its outputs, so it is not reused
+        ),
+        inputs={**step.inputs, **{key: Text(value, is_secret(key)) for key, value in fitting.items()}},
+        environment_variables={**step.environment_variables, **sweep_variables},
+        timeout=plan.trial_timeout,
+    )
+
+
+def fill_command(command: str, values: Values) -> str:
+    """Replace each ``${{search_space.x}}`` of a command that names a parameter."""
+    pieces: list[str] = []
+    position = 0
+    for expression in binding.find_expressions(command):
+        if expression.scope == "search_space" and expression.port in values:
+            pieces += [command[position : expression.start], literals.render_literal(values[expression.port])]
+            position = expression.end
+    return "".join([*pieces, command[position:]])
+
+
+def _fit_to_port(component: Component, key: str, value: Value) -> Value:
+    """Convert a whole number for an integer input: ``quniform`` over fractions gives 16.0."""
+    port = component.inputs.get(key)
+    if port is not None and port.type == "integer" and isinstance(value, float) and value == int(value):
+        return int(value)
+    return value

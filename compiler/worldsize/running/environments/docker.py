@@ -42,19 +42,11 @@ class Container(Struct, frozen=True):
 def run_in_container(process: Process, container: Container) -> Process:
     """Turn a process into a Docker client that starts it in a container.
 
-    Its home is a folder that the user may write, because the container may not have one.
+    Its home is a folder that the user may write, because the container may not have one. The command line
+    only names variables, whose values Docker takes from the client, so that it shows no value.
     """
     env = {"HOME": str(container.workdir), **process.env}
-    return replace(process, argv=_make_run_argv(process, container), env=env)
-
-
-def _make_run_argv(process: Process, container: Container) -> tuple[str, ...]:
-    """The command line that starts a process in a container.
-
-    It only names variables, whose values Docker takes from the client, so that it shows no value.
-    """
-    names = sorted({*process.env} | {"HOME"})
-    return (
+    argv = (
         PROGRAM,
         "run",
         *("--rm", "--init", "--network", "host"),
@@ -65,11 +57,12 @@ def _make_run_argv(process: Process, container: Container) -> tuple[str, ...]:
         *("--shm-size", container.shared_memory),
         *(("--gpus", "all") if container.gpus else ()),
         *_list_mounts(container),
-        *(word for name in names for word in ("--env", name)),
+        *(word for name in sorted(env) for word in ("--env", name)),
         *("--entrypoint", process.argv[0]),
         container.image,
         *process.argv[1:],
     )
+    return replace(process, argv=argv, env=env)
 
 
 def container_name(process: Process, container: Container) -> str:
@@ -126,9 +119,9 @@ def find_orphans(lines: Sequence[str], lives: Callable[[str], bool]) -> list[str
     return [container for container, runner in pairs if not lives(runner)]
 
 
-def identify_runner(pid: int | None = None) -> str:
-    """Identify a runner: machine, process id, and start time, because ids are reused."""
-    pid = os.getpid() if pid is None else pid
+def identify_runner() -> str:
+    """Identify this runner: machine, process id, and start time, because ids are reused."""
+    pid = os.getpid()
     return f"{socket.gethostname()}/{pid}/{_read_start_time(pid)}"
 
 
@@ -140,15 +133,10 @@ def is_runner_alive(runner: str) -> bool:
 
 
 def _list_mounts(container: Container) -> Iterable[str]:
-    for path in container.writable:
-        yield from ("--mount", _write_mount(path))
-    for path in container.readable:
-        yield from ("--mount", f"{_write_mount(path)},readonly")
-
-
-def _write_mount(path: Path) -> str:
-    quoted = [f'"{part}"' if "," in part else part for part in (f"source={path}", f"target={path}")]
-    return ",".join(["type=bind", *quoted])
+    for path in (*container.writable, *container.readable):
+        quoted = [f'"{part}"' if "," in part else part for part in (f"source={path}", f"target={path}")]
+        read_only = [] if path in container.writable else ["readonly"]
+        yield from ("--mount", ",".join(["type=bind", *quoted, *read_only]))
 
 
 def _read_start_time(pid: int) -> str:
@@ -164,9 +152,8 @@ def _read_start_time(pid: int) -> str:
 
 
 def _run_docker(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, *words], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
+    argv = [PROGRAM, *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
 
 
 def _run_quietly(*words: str) -> str:

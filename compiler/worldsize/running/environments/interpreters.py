@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.running.environments import docker, layers
-from worldsize.running.environments.definition import Definition, EnvironmentPlan
+from worldsize.running.environments.definition import Definition, EnvironmentPlan, digest_requirements
 from worldsize.running.environments.docker import (
     container_name,
     identify_runner,
@@ -37,7 +37,6 @@ from worldsize.running.environments.layers import (
     make_layer,
     packages_folder,
 )
-from worldsize.running.environments.requirements import digest_requirements
 from worldsize.running.launch.group import Group
 from worldsize.running.launch.logs import last_lines
 from worldsize.running.launch.supervisor import Supervisor
@@ -82,13 +81,9 @@ class FolderRemover:
         self._thread.join()
 
 
-class Interpreters(Protocol):
-    """Provides the environment of a step's processes while they run."""
-
-    def enter(
-        self, task: Task, run: RunFolder, plan: tuple[Process, ...]
-    ) -> contextlib.AbstractContextManager[tuple[Process, ...]]:
-        """The processes to start in the environment; what is made for them is removed with the context."""
+# The processes to start in the environment of a step; what is made for them is removed with the context.
+Plan = tuple[Process, ...]
+Enter = Callable[[Task, RunFolder, Plan], contextlib.AbstractContextManager[Plan]]
 
 
 class LayeredInterpreters(Struct, frozen=True):
@@ -104,17 +99,14 @@ class LayeredInterpreters(Struct, frozen=True):
     remover: FolderRemover  # removes the layers of steps that are over
 
     @contextlib.contextmanager
-    def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
+    def enter(self, task: Task, run: RunFolder, plan: Plan) -> Iterator[Plan]:
         """Make the layers, and start the processes in them."""
         step = run.step(task.name).root
         for left in step.glob(f"{LAYER}-*"):  # by an attempt whose runner was killed
             self.remover.remove(left)
         root = step / f"{LAYER}-{time.monotonic_ns()}"
-        below = (
-            [self.kept[definition]]
-            if (definition := self.plan.find_definition(task.name)) in self.kept
-            else []
-        )
+        definition = self.plan.find_definition(task.name)
+        below = [self.kept[definition]] if definition in self.kept else []
         places = {process.node: root / f"node-{process.node}" for process in walk_processes(plan)}
         try:
             for layer in places.values():
@@ -134,21 +126,16 @@ class DockerInterpreters(Struct, frozen=True):
     home: Path
 
     @contextlib.contextmanager
-    def enter(self, task: Task, run: RunFolder, plan: tuple[Process, ...]) -> Iterator[tuple[Process, ...]]:
+    def enter(self, task: Task, run: RunFolder, plan: Plan) -> Iterator[Plan]:
         """Start the processes in containers, and remove these at the end."""
+        home = self.home.absolute()
+        files = [source for source in task.inputs.values() if isinstance(source, File)]
         container = docker.Container(
             image=self.images[self.plan.find_definition(task.name)],
             name=f"worldsize-{run.id}-{task.name}",
             workdir=run.step(task.name).code,
-            writable=(
-                self.home.absolute(),
-                *([] if run.root.is_relative_to(self.home.absolute()) else [run.root]),
-            ),
-            readable=tuple(
-                dict.fromkeys(
-                    source.path.absolute() for source in task.inputs.values() if isinstance(source, File)
-                )
-            ),
+            writable=(home,) if run.root.is_relative_to(home) else (home, run.root),
+            readable=tuple(dict.fromkeys(file.path.absolute() for file in files)),
             user=f"{os.getuid()}:{os.getgid()}",
             runner=identify_runner(),
             gpus=any("CUDA_VISIBLE_DEVICES" in process.env for process in plan),
@@ -162,7 +149,7 @@ class DockerInterpreters(Struct, frozen=True):
 @contextlib.contextmanager
 def make_interpreters(
     plan: EnvironmentPlan, home: Path, supervisor: Supervisor, say: Callable[[str], None]
-) -> Iterator[Interpreters]:
+) -> Iterator[Enter]:
     """Build the environments of all steps before the first one starts, and keep them until the end.
 
     Raises:
@@ -172,9 +159,9 @@ def make_interpreters(
     root = home.absolute() / FOLDER
     with contextlib.ExitStack() as locks:
         if plan.mode == "docker":
-            yield _make_docker_interpreters(plan, root, supervisor, say)
+            yield _make_docker_interpreters(plan, root, supervisor, say).enter
         else:  # with `current` no step has packages of its own
-            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), locks)
+            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), locks).enter
 
 
 def _make_layered_interpreters(
@@ -195,12 +182,13 @@ def _make_layered_interpreters(
             problems.append(layer_or_problem)
     if problems:
         raise RunError(problems, plan.sources)
-    foreign_mlflow = frozenset(layer for layer in set(kept.values()) if has_other_mlflow(layer))
-    for definition in (definition for definition, layer in kept.items() if layer in foreign_mlflow):
-        stored.say(
-            f"{definition.name} has another version of MLflow: what its steps log stays in `{MLFLOW_FOLDER}`"
-            " of their folders"
-        )
+    foreign_mlflow = frozenset(filter(has_other_mlflow, kept.values()))
+    for definition, layer in kept.items():
+        if layer in foreign_mlflow:
+            stored.say(
+                f"{definition.name} has another version of MLflow: what its steps log stays in"
+                f" `{MLFLOW_FOLDER}` of their folders"
+            )
     return LayeredInterpreters(
         plan, kept, foreign_mlflow, stored.programs(), locks.enter_context(FolderRemover())
     )
@@ -341,8 +329,8 @@ class LayerStore(Struct, frozen=True):
     ) -> Path:
         """Return the layer with what these lines for pip ask for; build it if there is none.
 
-        ``held`` receives the layer's lock: the layer is not removed before it is closed. With ``wheels_only``
-        nothing is compiled.
+        ``locks`` receives the layer's lock: the layer is not removed before that is closed. With
+        ``wheels_only`` nothing is compiled.
 
         Raises:
             BuildError: pip could not install it.
@@ -350,10 +338,15 @@ class LayerStore(Struct, frozen=True):
         """
         layer = self.root / layer_key(lines)
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = locks.enter_context(_lock_file(layer))
+        lock = os.open(layer.with_name(f"{layer.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        locks.callback(os.close, lock)
         fcntl.flock(lock, fcntl.LOCK_SH)
         while not layer.exists():
-            self._exclusive(lock, name)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.say(f"waiting for another run that builds {name}")
+                fcntl.flock(lock, fcntl.LOCK_EX)
             if not layer.exists():  # no other run was faster
                 self._build(layer, name, lines, wheels_only=wheels_only)
             fcntl.flock(lock, fcntl.LOCK_SH)  # it may be removed between the two
@@ -362,14 +355,8 @@ class LayerStore(Struct, frozen=True):
     def programs(self) -> Path:
         """A folder whose ``bin`` holds the programs of this Python's packages, for any layer's Python."""
         python_folder = Path(sys.executable).parent
-        parts = "\0".join(
-            [
-                _PROGRAMS_FORMAT,
-                str(python_folder),
-                str(python_folder.stat().st_mtime_ns),
-                repr(find_installers()),
-            ]
-        )
+        changed = str(python_folder.stat().st_mtime_ns)
+        parts = "\0".join([_PROGRAMS_FORMAT, str(python_folder), changed, repr(find_installers())])
         programs = self.root / f"programs-{hashlib.sha256(parts.encode()).hexdigest()[:16]}"
         if not programs.exists():
             self.root.mkdir(parents=True, exist_ok=True)
@@ -377,13 +364,6 @@ class LayerStore(Struct, frozen=True):
                 layers.borrow_scripts(building)
                 _move(building, programs)
         return programs
-
-    def _exclusive(self, lock: int, name: str) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.say(f"waiting for another run that builds {name}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
 
     def _build(self, layer: Path, name: str, lines: Sequence[str], *, wheels_only: bool) -> None:
         self.say(f"building the environment {name}; it is kept for later runs")
@@ -418,19 +398,6 @@ def run_program(
     with Group([process], supervisor, cwd=folder, logs=folder) as group:
         group.wait()
         return group.failure is None and not group.lost
-
-
-def _lock_path(layer: Path) -> Path:
-    return layer.with_name(f"{layer.name}.lock")
-
-
-@contextlib.contextmanager
-def _lock_file(layer: Path) -> Iterator[int]:
-    number = os.open(_lock_path(layer), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        yield number
-    finally:
-        os.close(number)
 
 
 @contextlib.contextmanager

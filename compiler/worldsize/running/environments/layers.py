@@ -187,9 +187,8 @@ def borrow_scripts(folder: Path) -> None:
     for name in ("pip", "pip3", f"pip{VERSION}"):
         _write_program(bin_folder / name, _PIP.encode())
     for name, program in find_installers().items():
-        stand_in = _STAND_INS[name].format(
-            program=shlex.quote(program), read_only='|*" pip "*:'.join(_read_only_patterns())
-        )
+        read_only = '|*" pip "*:'.join(_read_only_patterns())
+        stand_in = _STAND_INS[name].format(program=shlex.quote(program), read_only=read_only)
         _write_program(bin_folder / name, stand_in.encode())
     # A step's Python would make the cache readable for all, as far as the user's umask lets it.
     (folder / START / "__pycache__").mkdir(parents=True)
@@ -198,11 +197,9 @@ def borrow_scripts(folder: Path) -> None:
 
 def _read_only_patterns() -> list[str]:
     """Shell patterns of the folders that steps must not change: this Python's prefix and its folders."""
-    places = [Path(sys.prefix), *list_read_only()]
-    prefix, real, *folders = (
-        shlex.quote(str(path)) for folder in places for path in (folder, folder.resolve())
-    )
-    return [prefix, real, *folders, *(f"{folder}/*" for folder in folders)]
+    places = [path for folder in (Path(sys.prefix), *list_read_only()) for path in (folder, folder.resolve())]
+    words = [shlex.quote(str(path)) for path in places]
+    return [*words, *(f"{folder}/*" for folder in words[2:])]
 
 
 def find_installers() -> dict[str, str]:
@@ -221,14 +218,10 @@ def _list_scripts(bin_folder: Path, interpreter: Path) -> Iterator[tuple[Path, b
     """The scripts of an interpreter in the same folder, with portable first lines."""
     with os.scandir(bin_folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
-    for name in names:
-        path = bin_folder / name
+    for path in (bin_folder / name for name in names):
         with untrusted.open_file(path) as file:
-            text = file.read(2)
-            if text != b"#!":
-                continue
-            text += file.read()
-        freed = make_portable(text, interpreter)
+            start = file.read(2)
+            freed = make_portable(start + file.read(), interpreter) if start == b"#!" else None
         if freed is not None:
             yield path, freed
 

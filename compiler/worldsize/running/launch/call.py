@@ -47,12 +47,9 @@ def resolve_inputs(task: Task, run: RunFolder, show: Callable[[Path], str] = str
     for name, source in task.inputs.items():
         if source is not None:
             (literals if is_text(source) else data)[name] = render_source(source, task, run, show)
-    return StepValues(
-        literals,
-        data,
-        frozenset(name for name, source in task.inputs.items() if source is None),
-        {name: _output_path(task.name, name, run) for name in task.outputs},
-    )
+    absent = frozenset(name for name, source in task.inputs.items() if source is None)
+    outputs = {name: _output_path(task.name, name, run) for name in task.outputs}
+    return StepValues(literals, data, absent, outputs)
 
 
 def render_source(source: Source, task: Task, run: RunFolder, show: Callable[[Path], str]) -> str:
@@ -98,7 +95,12 @@ def make_call(
         launched_processes=task.launched_processes,
         worker_count=task.worker_count,
         parameter_server_count=task.parameter_server_count,
-        env=step_environment(task, run, values, experiment=experiment, tracking=tracking),
+        env={
+            **DEFAULTS,
+            **task.environment_variables,
+            **preset_variables(task, run, values, experiment),
+            **tracking,
+        },
         gpus=gpus,
         on_cpu=on_cpu,
         cores=cores,
@@ -109,18 +111,6 @@ def make_call(
 def find_shell() -> str:
     """Bash, as in Azure ML's images; the POSIX shell if it is not installed."""
     return "bash" if shutil.which("bash") else "sh"
-
-
-def step_environment(
-    task: Task, run: RunFolder, values: StepValues, *, experiment: str, tracking: Mapping[str, str]
-) -> dict[str, str]:
-    """The variables that are the same in every process of a step."""
-    return {
-        **DEFAULTS,
-        **task.environment_variables,
-        **preset_variables(task, run, values, experiment),
-        **tracking,
-    }
 
 
 def preset_variables(task: Task, run: RunFolder, values: StepValues, experiment: str) -> dict[str, str]:
@@ -177,9 +167,9 @@ def make_interpreter_folder(run: Path) -> Path:
     Some installations have only ``python3`` there. A link would lose a virtual environment, so a two-line
     script is written instead.
     """
-    own = Path(sys.executable).parent
-    if (own / "python").exists():
-        return own
+    python_folder = Path(sys.executable).parent
+    if (python_folder / "python").exists():
+        return python_folder
     folder = run / "bin"
     folder.mkdir(exist_ok=True)
     script = folder / "python"

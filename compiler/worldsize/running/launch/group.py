@@ -11,17 +11,14 @@ import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from worldsize.running.launch.programs.guard import REPORTS
-from worldsize.running.launch.reserve import mpi_folder
+from worldsize.running.launch.reserve import MPI_PARENT, MPI_PREFIX, scratch_folder
 from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS, LivenessTimer, Supervisor
 from worldsize.running.model.process import Process, walk_processes
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 LOOK_SECONDS = 0.15
 
@@ -36,8 +33,12 @@ class EndedProcess(Struct, frozen=True):
     status: int
     told: bool = False
 
+    def is_failure(self) -> bool:
+        """Whether it failed; a process that serves is ended when it is no longer needed."""
+        return self.status != 0 and not (self.told and self.process.serves)
 
-class Group:
+
+class Group(contextlib.AbstractContextManager["Group"]):
     """The running processes of one step; a context manager that leaves none of them behind.
 
     Args:
@@ -68,42 +69,22 @@ class Group:
         self._pids: list[int] = []
         self._leaders = {self.processes.index(process) for process in processes}  # of their own sessions
         self._grace = grace
-        self._done = False
+        self.done = False  # whether all processes of the group have ended
         self._rest = b""
         self._supervisor = supervisor
         self._liveness = LivenessTimer()
         self._line = supervisor.connect()
         self._stack = contextlib.ExitStack()
         shares = any(process.members for process in processes)
-        self._folder = self._stack.enter_context(mpi_folder()) if shares else None
-        self._send(
-            {
-                "processes": [
-                    make_request(process, self.processes, logs, self._folder) for process in processes
-                ],
-                "cwd": str(cwd),
-                "grace": grace,
-                "folder": None if self._folder is None else str(self._folder),
-            }
-        )
-
-    @property
-    def done(self) -> bool:
-        """Whether all processes of the group have ended."""
-        return self._done
+        self._folder = self._stack.enter_context(scratch_folder(MPI_PREFIX, MPI_PARENT)) if shares else None
+        requests = [make_request(process, self.processes, logs, self._folder) for process in processes]
+        folder = None if self._folder is None else str(self._folder)
+        self._send({"processes": requests, "cwd": str(cwd), "grace": grace, "folder": folder})
 
     @property
     def failure(self) -> EndedProcess | None:
-        """The process that failed first, preferably one that was not asked to end.
-
-        A process that serves is ended when it is no longer needed, which is not a failure.
-        """
-        failed = [
-            exited
-            for exited in self.ended
-            if exited.status != 0 and not (exited.told and exited.process.serves)
-        ]
-        return next((exited for exited in failed if not exited.told), failed[0] if failed else None)
+        """The process that failed first, preferably one that was not asked to end."""
+        return min(filter(EndedProcess.is_failure, self.ended), key=lambda ended: ended.told, default=None)
 
     @property
     def unfinished(self) -> list[Process]:
@@ -131,13 +112,13 @@ class Group:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._take(json.loads(line))
-        if not chunk and not self._done:
+        if not chunk and not self.done:
             self._guard_died("the process that supervised it was killed")
         return self.ended[before:]
 
     def look(self) -> bool:
         """Check that the guard works: a stopped one is continued, a silent one is given up."""
-        if not self._done and self._liveness.has_expired(self.guard or self._supervisor.pid):
+        if not self.done and self._liveness.has_expired(self.guard or self._supervisor.pid):
             if self.guard is None:
                 self._supervisor.give_up()
             self._give_up()
@@ -154,28 +135,25 @@ class Group:
 
     def wait(self) -> None:
         """Wait for the group to end."""
-        while not self._done and self.look():
-            if select.select([self._line], [], [], LOOK_SECONDS)[0]:
-                self.read()
+        self._wait(float("inf"))
 
     def close(self) -> None:
         """Stop all remaining processes, and return when they have ended."""
         with contextlib.suppress(OSError):
             self._line.shutdown(socket.SHUT_WR)
-        deadline = time.monotonic() + self._grace + MARGIN_SECONDS
-        while not self._done and self.look():
+        self._wait(time.monotonic() + self._grace + MARGIN_SECONDS)
+        self._line.close()
+        self._stack.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _wait(self, deadline: float) -> None:
+        while not self.done and self.look():
             if select.select([self._line], [], [], LOOK_SECONDS)[0]:
                 self.read()
             elif time.monotonic() >= deadline:
                 self._give_up()
-        self._line.close()
-        self._stack.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _give_up(self) -> None:
         """Kill a guard that does not answer in time."""
@@ -184,28 +162,26 @@ class Group:
                 os.kill(self.guard, signal.SIGKILL)
         self._guard_died("the process that supervised it did not answer")
 
-    def _take(self, event: dict[str, object]) -> None:
+    def _take(self, event: dict[str, Any]) -> None:
         if event["event"] == "guarded":
-            self.guard = int(str(event["pid"]))
+            self.guard = event["pid"]
         elif event["event"] == "started":
-            if int(str(event["index"])) in self._leaders:
-                self._pids.append(int(str(event["pid"])))
+            if event["index"] in self._leaders:
+                self._pids.append(event["pid"])
         elif event["event"] == "ended":
-            process = self.processes[int(str(event["index"]))]
-            self.ended.append(EndedProcess(process, int(str(event["status"])), told=bool(event["told"])))
+            process = self.processes[event["index"]]
+            self.ended.append(EndedProcess(process, event["status"], told=event["told"]))
         elif event["event"] == "abandoned":
             self.lost = "the process that starts the processes of the run was killed"
         elif event["event"] == "done":
-            left = event["left"]
-            self.left = tuple(left) if isinstance(left, list) else ()
-            self._done = True
+            self.left, self.done = tuple(event["left"]), True
 
     def _guard_died(self, how: str) -> None:
         """Kill the sessions of the ranks: the kernel has killed the ranks, but not what they started."""
         for pid in self._pids:
             with contextlib.suppress(OSError):
                 os.killpg(pid, signal.SIGKILL)
-        self._done, self.lost = True, how
+        self.done, self.lost = True, how
 
     def _send(self, document: object) -> None:
         with contextlib.suppress(OSError):  # a guard that is gone has nothing to stop
@@ -217,15 +193,24 @@ def make_request(
 ) -> dict[str, Any]:
     """The request to the guard to start one process of the plan.
 
-    The guard and the members refer to processes by their index in ``known``. The folder ``shared`` is not
+    The guard and the members refer to processes by their index in ``processes``. The folder ``shared`` is not
     None if the process has members.
     """
     env = dict(process.env)
     if shared is not None:
         env = {**dict.fromkeys(process.private_folder, str(shared)), **env}
     if process.members:
-        assert shared is not None
-        env["WORLDSIZE_MEMBERS"] = _members_table(process, processes, logs, shared)
+        # The plan of a launcher's ranks for their parents, with variables that differ from the launcher's.
+        ranks = [
+            {
+                "index": processes.index(rank),
+                "env": {name: value for name, value in rank.env.items() if process.env.get(name) != value},
+                "log": str(logs / f"{rank.name}.log"),
+            }
+            for rank in process.members
+        ]
+        table = {"reports": f"{shared}/{REPORTS}", "rank": process.rank_variable, "members": ranks}
+        env["WORLDSIZE_MEMBERS"] = json.dumps(table)
     return {
         "index": processes.index(process),
         "argv": process.argv,
@@ -234,17 +219,3 @@ def make_request(
         "serves": process.serves,
         "launches": bool(process.members),
     }
-
-
-def _members_table(process: Process, processes: Sequence[Process], logs: Path, shared: Path) -> str:
-    """The plan of a launcher's ranks for their parents, with variables that differ from the launcher's."""
-    ranks = [
-        {
-            "index": processes.index(rank),
-            "env": {name: value for name, value in rank.env.items() if process.env.get(name) != value},
-            "log": str(logs / f"{rank.name}.log"),
-        }
-        for rank in process.members
-    ]
-    table = {"reports": str(shared / REPORTS), "rank": process.rank_variable, "members": ranks}
-    return json.dumps(table)

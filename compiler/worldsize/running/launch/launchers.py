@@ -41,11 +41,6 @@ FOLDERS = (
 )
 
 
-def count_mpi_ports(call: Call) -> int:
-    """One port, that of AZ_BATCH_MASTER_NODE, if there are several instances."""
-    return 1 if call.instance_count > 1 else 0
-
-
 def plan_mpi(call: Call, ports: Sequence[str]) -> Iterator[Process]:
     """``mpirun``, and the ranks as its members."""
     master = {"AZ_BATCHAI_MPI_MASTER_NODE": call.host(0)}
@@ -203,5 +198,6 @@ LAUNCHERS = {
     "tensorflow": Launcher(  # each process is a server
         lambda call: call.world_size + call.parameter_server_count, plan_tensorflow, frozenset({"TF_CONFIG"})
     ),
-    "mpi": Launcher(count_mpi_ports, plan_mpi, MPI_VARIABLES),
+    # AZ_BATCH_MASTER_NODE has one, if there are several instances
+    "mpi": Launcher(lambda call: 1 if call.instance_count > 1 else 0, plan_mpi, MPI_VARIABLES),
 }

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from worldsize.base import untrusted
-from worldsize.documents.diagnostics.snippet import mark_controls
+from worldsize.base.shown_text import mark_controls
 
 CHUNK_BYTES = 1 << 16
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")

@@ -76,23 +76,21 @@ class Redaction(Struct, frozen=True):
 
     def processes(self, plan: Iterable[Process]) -> list[dict[str, Any]]:
         """All processes of a plan for the event log."""
-        return [_document(self.process(process)) for process in walk_processes(plan)]
+        names = ("name", "rank", "local_rank", "node", "argv", "env")
+        shown = map(self.process, walk_processes(plan))
+        return [{name: getattr(process, name) for name in names} for process in shown]
 
     def process(self, process: Process) -> Process:
         """A process as it may be shown, but not started."""
         return replace(
             process,
-            argv=tuple(map(self._word, process.argv)),
-            env=self._environment(process.env),
+            argv=tuple(self.mask.text(self.shown if word == self.command else word) for word in process.argv),
+            env={
+                **self.mask.named(process.env),
+                **dict.fromkeys(self.variables & process.env.keys(), HIDDEN),
+            },
             members=tuple(map(self.process, process.members)),
         )
-
-    def _word(self, word: str) -> str:
-        return self.mask.text(self.shown if word == self.command else word)
-
-    def _environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        hidden = dict.fromkeys(self.variables & environment.keys(), HIDDEN)
-        return {**self.mask.named(environment), **hidden}
 
 
 def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Redaction:
@@ -100,9 +98,8 @@ def make_redaction(task: Task, call: Call, values: StepValues, mask: Mask) -> Re
     secret = [name for name, source in task.inputs.items() if is_hidden(name, source)]
     hidden = {**values.inputs, **dict.fromkeys((name for name in secret if values.inputs[name]), HIDDEN)}
     shown_command = commands.fill_command(task.command, hidden, values.outputs).strip()
-    return Redaction(
-        mask, call.command, shown_command, frozenset(f"AZUREML_PARAMETER_{name}" for name in secret)
-    )
+    variables = frozenset(f"AZUREML_PARAMETER_{name}" for name in secret)
+    return Redaction(mask, call.command, shown_command, variables)
 
 
 def redact_failure(failure: Failure | None, mask: Mask) -> Failure | None:
@@ -111,17 +108,6 @@ def redact_failure(failure: Failure | None, mask: Mask) -> Failure | None:
         return None
     lines, notes = (tuple(map(mask.text, texts)) for texts in (failure.last_lines, failure.notes))
     return replace(failure, last_lines=lines, notes=notes, message=mask.text(failure.message))
-
-
-def _document(process: Process) -> dict[str, Any]:
-    return {
-        "name": process.name,
-        "rank": process.rank,
-        "local_rank": process.local_rank,
-        "node": process.node,
-        "argv": list(process.argv),
-        "env": dict(process.env),
-    }
 
 
 def hide_in_compiled(folder: Path, mask: Mask) -> None:

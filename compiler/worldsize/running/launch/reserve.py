@@ -24,6 +24,7 @@ from worldsize.base import untrusted
 LOCK = "lock"
 YOUNG_SECONDS = 60.0  # a folder without a lock may be about to get one
 MEMORY = Path("/dev/shm")  # noqa: S108 - shared memory belongs there; the folder in it is ours alone
+MPI_PARENT = MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None
 MPI_PREFIX, NODES_PREFIX = "worldsize-mpi-", "worldsize-nodes-"  # of folders
 
 
@@ -109,17 +110,3 @@ def _hold_abandoned(path: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
-
-
-def mpi_folder() -> contextlib.AbstractContextManager[Path]:
-    """A folder for as long as the context lasts, in shared memory if possible."""
-    return scratch_folder(MPI_PREFIX, _find_memory_folder())
-
-
-def remove_abandoned_mpi_folders() -> list[Path]:
-    """Remove the MPI folders of dead runs, and return them."""
-    return remove_abandoned_folders(MPI_PREFIX, _find_memory_folder())
-
-
-def _find_memory_folder() -> Path | None:
-    return MEMORY if os.access(MEMORY, os.W_OK | os.X_OK) else None

@@ -15,10 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 CONTINUE_SECONDS = 3.0
 LOST_SECONDS = 30.0  # importing large libraries from a slow disk takes many seconds
@@ -52,8 +48,8 @@ class LivenessTimer:
         return self.seconds >= LOST_SECONDS
 
 
-class Supervisor:
-    """The process that forks a guard for each group of a run; a context manager.
+class Supervisor(contextlib.AbstractContextManager["Supervisor"]):
+    """The process that forks a guard for each group of a run.
 
     Args:
         environment: What the processes' own variables are added to; by default the runner's.
@@ -119,9 +115,6 @@ class Supervisor:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

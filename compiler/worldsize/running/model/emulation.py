@@ -27,23 +27,12 @@ class Network(NamedTuple):
 Networks = Mapping[str, Network]  # by step, where the VM size is known
 
 
-class Places(Protocol):
-    """Provides the machines of a call's instances while a group runs."""
-
-    def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call with addresses and command prefixes of its instances, which end with the context."""
-
-
-class LocalPlaces:
-    """Every instance is this machine."""
-
-    def place(self, call: Call) -> AbstractContextManager[Call]:
-        """The call, unchanged."""
-        return contextlib.nullcontext(call)
+# The call with addresses and command prefixes of its instances, which end with the context.
+Place = Callable[[Call], AbstractContextManager[Call]]
 
 
 class Faults(Protocol):
-    """Injects faults into the steps of one run; a ``schedule.Watcher``."""
+    """Injects faults into the steps of one run."""
 
     @property
     def restarts(self) -> Mapping[str, int]:
@@ -59,7 +48,7 @@ class Faults(Protocol):
 class Emulation(Struct, frozen=True):
     """What to emulate; by default nothing."""
 
-    places: Places = LocalPlaces()
+    place: Place = contextlib.nullcontext  # by default every instance is this machine
     preview: Callable[[Call], Call] = lambda call: call  # the call as a dry run shows it
     notices: tuple[str, ...] = ()
     make_faults: Callable[[Say], Faults] | None = None

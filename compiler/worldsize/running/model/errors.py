@@ -30,7 +30,7 @@ class RunError(Exception):
 
 
 def _render_problem(problem: Problem, sources: Sources) -> str:
-    """One problem with its source line, if there is one."""
+    """One problem with its source line, if there is one, and its help."""
     span = problem.span
     path = flatten(show_path(span.path))
     line = read_line(sources, span.path, span.line)
@@ -45,12 +45,6 @@ def _render_problem(problem: Problem, sources: Sources) -> str:
             f"{span.line} | {shown}".rstrip(),
             f"{gutter} | {' ' * column}{'^' * length}",
         ]
-    return "\n".join([*lines, *_render_help(problem.help or "", gutter)])
-
-
-def _render_help(text: str, gutter: str) -> list[str]:
-    """The lines of the help, which may quote the output of another program."""
-    return [
-        f"{gutter} {'= help:' if number == 0 else '       '} {flatten(line)}"
-        for number, line in enumerate(text.splitlines())
-    ]
+    for number, text in enumerate((problem.help or "").splitlines()):  # it may quote another program's output
+        lines.append(f"{gutter} {'       ' if number else '= help:'} {flatten(text)}")
+    return "\n".join(lines)

@@ -50,6 +50,13 @@ def show_path(path: Path | str) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
+def make_link(link: Path, target: Path) -> None:
+    """Make a relative link, so that the folder of the runs can be moved; replace an earlier one."""
+    if link.is_symlink():
+        link.unlink()
+    link.symlink_to(os.path.relpath(target, link.parent))
+
+
 class StepFolder(Struct, frozen=True):
     """The paths of one step."""
 

@@ -106,12 +106,13 @@ def make_rank(
     """
     node, local_rank = at or divmod(rank, call.process_count_per_instance)
     alone = call.world_size + call.parameter_server_count == 1
-    variables = {
+    full = {
+        **shared_variables(call),
         "AZUREML_CR_NODE_RANK": str(node),
         "AZUREML_PROCESS_NAME": "main" if alone else f"rank_{rank}",
         **_visible_gpus(call, node),
+        **env,
     }
-    full = {**shared_variables(call), **variables, **env}
     argv = (*call.prefix(node), *call.argv)
     return Process(name or f"rank-{rank}", rank, local_rank, node, argv, full, serves=serves)
 
@@ -119,10 +120,8 @@ def make_rank(
 def shared_variables(call: Call) -> dict[str, str]:
     """The variables that are the same in every process of a call."""
     # By default each process would start as many threads as the machine has cores.
-    return {
-        "OMP_NUM_THREADS": str(max(1, call.cores // (call.world_size * call.launched_processes))),
-        **call.env,
-    }
+    threads = max(1, call.cores // (call.world_size * call.launched_processes))
+    return {"OMP_NUM_THREADS": str(threads), **call.env}
 
 
 def _visible_gpus(call: Call, node: int) -> dict[str, str]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct, field
 
 from worldsize.base.wording import join_words
 from worldsize.running.model.process import Process
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 StepState = Literal["waiting", "preparing", "running", "succeeded", "reused", "failed", "stopped"]
 DONE: tuple[StepState, ...] = ("succeeded", "reused")  # states with outputs
@@ -52,9 +50,8 @@ class StepResult(Struct, frozen=True):
     @property
     def logs(self) -> tuple[Path, ...]:
         """The log of each process, by rank."""
-        return tuple(
-            sorted((self.folder / "logs").glob("*.log"), key=lambda path: (len(path.name), path.name))
-        )
+        paths = (self.folder / "logs").glob("*.log")
+        return tuple(sorted(paths, key=lambda path: (len(path.name), path.name)))
 
 
 class Registration(Struct, frozen=True):
@@ -100,12 +97,11 @@ class RunResult(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """The steps, metrics and models as a table for a notebook."""
-        from worldsize.documents.diagnostics.html_table import render_html_table
+        from worldsize.base.shown_text import render_html_table
 
         note = self.failure.message if self.failure is not None else ""
-        return render_html_table(
-            self._make_title, ("", "name", "value", ""), self._list_rows()[:MAX_ROWS], note
-        )
+        rows = self._list_rows()[:MAX_ROWS]
+        return render_html_table(self._make_title, ("", "name", "value", ""), rows, note)
 
     @property
     def _make_title(self) -> str:
@@ -116,15 +112,9 @@ class RunResult(Struct, frozen=True):
             ("step", step.name, step.state, f"{step.seconds:.1f} s") for step in self.steps.values()
         ]
         rows += [("metric", name, f"{value:.6g}", "") for name, value in self.metrics.items()]
-        rows += [
-            (
-                "model",
-                registration.name,
-                f"version {registration.version}" if registration.version else "not registered",
-                registration.reason or "",
-            )
-            for registration in self.registrations
-        ]
+        for model in self.registrations:
+            state = f"version {model.version}" if model.version else "not registered"
+            rows.append(("model", model.name, state, model.reason or ""))
         return rows
 
     @property
@@ -211,7 +201,7 @@ class Status(Struct):
         return self.seconds if self.started is None or self.seconds else now - self.started
 
 
-class View(Protocol):
+class View(AbstractContextManager["View"], Protocol):
     """Shows a run. It is a context manager, inside of which the view controls the terminal."""
 
     def notice(self, text: str) -> None:
@@ -225,9 +215,6 @@ class View(Protocol):
 
     def tick(self, statuses: Mapping[str, Status]) -> None:
         """Update the view."""
-
-    def __enter__(self) -> Self:
-        """Take control of the terminal."""
 
     def __exit__(self, *_: object) -> None:
         """Release the terminal."""

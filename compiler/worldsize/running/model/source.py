@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Port
-from worldsize.base.problem import Problem
 from worldsize.documents.secrecy.names import is_secret
 
 ARTIFACTS = "artifacts"  # an output that every job has: the folder with its ./outputs and ./logs
@@ -87,23 +86,6 @@ def read_default(port: Port) -> Text:
     if port.type == "integer" and number is not None:
         return Text(int(number), secret)
     return Text(value, secret)
-
-
-class Assets(Protocol):
-    """Maps data, components and code of a workspace to paths of this machine."""
-
-    def local(self, text: str) -> Path | None:
-        """The path of a reference, or None if it has none."""
-
-    def missing(self, text: str, what: str = "data", type_: str | None = None) -> str:
-        """The help for a reference without a path."""
-
-    def check_type(self, path: Path, type_: str, what: str) -> None:
-        """Check a path that :meth:`local` gave against the type of the data that it stands for."""
-
-    @property
-    def problems(self) -> list[Problem]:
-        """The problems of the entries that were used."""
 
 
 class StepValues(Struct, frozen=True):

@@ -91,12 +91,10 @@ class Task(Struct, frozen=True):
 
     def without(self, failed: Collection[str]) -> Task:
         """The task once steps have failed: optional inputs that read their outputs have no value."""
-
-        def failed_in(source: Source) -> bool:
-            return any(name in failed for name in list_steps(source))
-
         inputs = {
-            name: None if self._may_miss(name) and source and failed_in(source) else source
+            name: None
+            if self._may_miss(name) and source and not set(failed).isdisjoint(list_steps(source))
+            else source
             for name, source in self.inputs.items()
         }
         return replace(self, inputs=inputs)

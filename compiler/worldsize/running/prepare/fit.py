@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,19 +16,14 @@ from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
+from worldsize.planning.degrees import Degrees
 from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task, find_launcher_call
-from worldsize.running.prepare.describe_fit import (
-    describe_change,
-    describe_fixed,
-    describe_sharing,
-    describe_unequal,
-)
 from worldsize.running.prepare.machine import Machine
-from worldsize.running.prepare.told_plan import read_told_plan
+from worldsize.running.prepare.told_plan import read_number, read_told_plan
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step
@@ -65,17 +61,21 @@ def fit_tasks(
             the processes equally, at least one each.
     """
     at = Span(str(pipeline), 1, 1, 1, 1)
-    if (
-        keep_instances
-        and processes is not None
-        and (unequal := list(_report_indivisible(tasks, processes, at)))
-    ):
-        return FittedTasks(dict(tasks), [], unequal)
-    fitted = (
-        _fit_uncompiled(tasks, machine, processes, at, keep_instances=keep_instances)
-        if compiled is None
-        else _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
-    )
+    if keep_instances and processes is not None:
+        unequal = list(_report_indivisible(tasks, processes, at))
+        if unequal:
+            return FittedTasks(dict(tasks), [], unequal)
+    if compiled is not None:
+        fitted = _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
+    else:  # the steps that are told a plan follow it, the others stay
+        plan, templates = read_told_plan(tasks)
+        following = {name: task for name, task in tasks.items() if name in plan.steps}
+        others = {name: task for name, task in tasks.items() if name not in plan.steps}
+        planned = _fit_planned(following, machine, processes, plan, templates, keep_instances=keep_instances)
+        fitted = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
+        both = planned.tasks | fitted.tasks
+        ordered = {name: both[name] for name in tasks}
+        fitted = FittedTasks(ordered, planned.notices + fitted.notices, fitted.problems)
     return fitted if fitted.problems else replace(fitted, problems=list(_report_too_many(fitted.tasks, at)))
 
 
@@ -120,18 +120,23 @@ def _fit_planned(
     *,
     keep_instances: bool,
 ) -> FittedTasks:
-    fitted = localise(
-        plan, processes or machine.slots, grow=processes is not None, keep_instances=keep_instances
-    )
-    told_by_step = {
-        name: find_told_quantities(task, templates.get(name, {}), plan) if name in plan.steps else frozenset()
-        for name, task in tasks.items()
-    }
+    names = plan.steps.keys() & tasks.keys()
+    followed = {name: find_told_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
     fixed = {name: find_fixed_counts(task, templates.get(name, {})) for name, task in tasks.items()}
-    kept = {name for name in plan.steps if keep_instances or (name in fixed and fixed[name].nodes)}
-    fitted = _keep_fixed_counts(plan, fitted, fixed, processes or machine.slots, grow=processes is not None)
-    if processes is None:
-        fitted = _keep_whole_groups(plan, fitted, told_by_step, machine, kept=kept)
+    fitted = Plan(
+        plan.name,
+        {
+            name: _fit_step(
+                before,
+                fixed.get(name, FixedCounts()),
+                followed.get(name, frozenset()),
+                machine,
+                processes,
+                keep_instances=keep_instances,
+            )
+            for name, before in plan.steps.items()
+        },
+    )
     refilled: dict[str, Task] = {}
     notices: list[str] = []
     for name, task in tasks.items():
@@ -145,7 +150,7 @@ def _fit_planned(
             notices += describe_fixed(name, before, machine, processes)
         elif step.topology.world_size != before.topology.world_size or unequal:
             notices.append(
-                f"{name}: {describe_change(before, step, refilled[name], told_by_step[name])}{unequal}"
+                f"{name}: {describe_change(before, step, refilled[name], followed[name])}{unequal}"
             )
         elif step.training is not None and step.topology.world_size > machine.slots:
             notices.append(f"{name}: {describe_sharing(step, machine)}")
@@ -174,42 +179,31 @@ def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances:
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _keep_fixed_counts(
-    plan: Plan, fitted: Plan, fixed: Mapping[str, FixedCounts], processes: int, *, grow: bool
-) -> Plan:
-    """The fitted plan, with the processes and instances that commands have whatever the plan is."""
-    steps = dict(fitted.steps)
-    for name, before in plan.steps.items():
-        counts = fixed.get(name, FixedCounts())
-        if counts.ranks:
-            steps[name] = before
-        elif counts.nodes:
-            one = Plan(plan.name, {name: before})
-            steps[name] = localise(one, processes, grow=grow, keep_instances=True).steps[name]
-    return Plan(plan.name, steps)
-
-
-def _keep_whole_groups(
-    plan: Plan,
-    fitted: Plan,
-    told_by_step: Mapping[str, frozenset[str]],
+def _fit_step(
+    before: StepPlan,
+    fixed: FixedCounts,
+    followed: frozenset[str],
     machine: Machine,
+    processes: int | None,
     *,
-    kept: Collection[str],
-) -> Plan:
-    """The fitted plan, with all planned processes for steps that cannot keep their global batch otherwise.
+    keep_instances: bool,
+) -> StepPlan:
+    """The plan of a step for this machine, with the processes and instances that its command has anyway.
 
-    Cores can be shared and GPUs cannot, and memory limits the number of processes.
+    A step that cannot keep its global batch otherwise has all planned processes: cores can be shared and GPUs
+    cannot, and memory limits the number of processes.
     """
-    steps = dict(fitted.steps)
-    for name, before in plan.steps.items():
-        world = before.topology.world_size
-        if _keeps_global_batch(before, steps[name], told_by_step.get(name, frozenset())):
-            continue
-        if world <= machine.slots * (1 if machine.gpus else MAX_PER_CORE):
-            one = Plan(plan.name, {name: before})
-            steps[name] = localise(one, world, keep_instances=name in kept).steps[name]
-    return Plan(plan.name, steps)
+    keep = keep_instances or fixed.nodes
+
+    def fit(count: int) -> StepPlan:
+        one = Plan("", {before.step: before})
+        return localise(one, count, grow=processes is not None, keep_instances=keep).steps[before.step]
+
+    here = before if fixed.ranks else fit(processes or machine.slots)
+    world, most = before.topology.world_size, machine.slots * (1 if machine.gpus else MAX_PER_CORE)
+    if processes is None and world <= most and not _keeps_global_batch(before, here, followed):
+        return fit(world)
+    return here
 
 
 def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) -> bool:
@@ -221,23 +215,6 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[st
         return True
     planned, fitted = before.training.gradient_accumulation_steps, here.training.gradient_accumulation_steps
     return planned == fitted or bool(followed & {"gradient_accumulation_steps", "global_batch_size"})
-
-
-def _fit_uncompiled(
-    tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
-) -> FittedTasks:
-    """Fit tasks without a plan beside them: those that are told one follow it, the others stay."""
-    plan, templates = read_told_plan(tasks)
-    told = {name: task for name, task in tasks.items() if name in plan.steps}
-    others = {name: task for name, task in tasks.items() if name not in plan.steps}
-    planned = _fit_planned(told, machine, processes, plan, templates, keep_instances=keep_instances)
-    native = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
-    fitted = planned.tasks | native.tasks
-    return FittedTasks(
-        {name: fitted[name] for name in tasks},
-        [*planned.notices, *native.notices],
-        [*planned.problems, *native.problems],
-    )
 
 
 def _fit_native(
@@ -300,30 +277,19 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
     An input counts if the command names it, and a variable always counts, unless its value was changed by
     hand since compiling.
     """
-    named = {
-        expression.port
-        for expression in binding.find_expressions(task.command)
-        if expression.scope == "inputs"
-    }
+
+    def list_ports(text: str, scope: str) -> set[str]:
+        return {part.port or "" for part in binding.find_expressions(text) if part.scope == scope}
+
+    named = list_ports(task.command, "inputs")
     followed: set[str] = set()
     for name, template in templates.items():
         if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
-            followed |= {
-                expression.port
-                for expression in binding.find_expressions(template)
-                if expression.scope == "plan" and expression.port
-            }
-    return frozenset(followed | find_derived(task))
-
-
-def find_derived(task: Task) -> set[str]:
-    """The quantities that the trials of a sweep derive for the processes that they find."""
-    derived = {
-        name
-        for name in ("gradient_accumulation_steps", "global_batch_size")
-        if isinstance(source := task.inputs.get(name), Text) and literals.parse_number(source.value) == 0
-    }
-    return derived if task.kind == "sweep" else set()
+            followed |= list_ports(template, "plan")
+    for name in ("gradient_accumulation_steps", "global_batch_size") if task.kind == "sweep" else ():
+        if read_number(task, name) == 0:  # trials derive it for the processes that they find
+            followed.add(name)
+    return frozenset(followed)
 
 
 def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
@@ -351,9 +317,7 @@ def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
     if name.startswith(VARIABLE):
         return task.environment_variables.get(name.removeprefix(VARIABLE)) == literals.render_literal(planned)
     source = task.inputs.get(name)
-    return isinstance(source, Text) and literals.render_literal(source.value) == literals.render_literal(
-        planned
-    )
+    return isinstance(source, Text) and source.rendered == literals.render_literal(planned)
 
 
 def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
@@ -362,11 +326,9 @@ def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
         return _find_quantity(plan, step, whole.port or "")
     text = template
     for expression in reversed(binding.find_expressions(template)):
-        value = (
-            _find_quantity(plan, step, expression.port or "")
-            if expression.scope == "plan"
-            else str(expression)
-        )
+        value: PlanValue | None = str(expression)
+        if expression.scope == "plan":
+            value = _find_quantity(plan, step, expression.port or "")
         if value is None:
             return None
         text = text[: expression.start] + literals.render_literal(value) + text[expression.end :]
@@ -375,11 +337,11 @@ def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
 
 def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
     """A step's own quantity, else that of the only training step, as in the compiler."""
-    own = plan.steps.get(step)
-    if own is not None and name in own.inputs:
-        return own.inputs[name]
-    having = [each.inputs[name] for each in plan.steps.values() if each.training and name in each.inputs]
-    return having[0] if len(having) == 1 else None
+    planned = plan.steps.get(step)
+    if planned is not None and name in planned.inputs:
+        return planned.inputs[name]
+    values = [other.inputs[name] for other in plan.steps.values() if other.training and name in other.inputs]
+    return values[0] if len(values) == 1 else None
 
 
 _COUNTS_NODES = re.compile(r"\$\{?(?:AZUREML_NODE_COUNT|WORLD_SIZE)\}?")  # of Azure ML, for one process each
@@ -408,3 +370,99 @@ def find_fixed_counts(task: Task, templates: Mapping[str, str]) -> FixedCounts:
         nodes is not None and not follows(nodes[1].bare) and not _COUNTS_NODES.fullmatch(nodes[1].bare)
     )
     return FixedCounts(ranks is None or not follows(ranks[1].bare), fixed_nodes and task.instance_count > 1)
+
+
+_EACH_TRIAL = ", the global batch of each trial unchanged"
+
+
+def describe_fixed(name: str, step: StepPlan, machine: Machine, processes: int | None) -> Iterator[str]:
+    """Describe a step whose command starts its own number of processes."""
+    topology, world = step.topology, step.topology.world_size
+    if world <= machine.slots if processes is None else world == processes:
+        return
+    yield (
+        f"{name}: `{topology.command_launcher}` starts all {plural(world, 'process')} here too:"
+        " its command does not take `${{plan.local_world_size}}` or `${{plan.world_size}}`"
+    )
+
+
+def describe_sharing(here: StepPlan, machine: Machine) -> str:
+    """Explain why a step runs with more processes than run at full speed."""
+    assert here.training is not None
+    processes, slots = plural(here.topology.world_size, "process"), plural(machine.slots, machine.unit)
+    return (
+        f"all {processes} share {slots}, so this will be slow: its command does not receive"
+        " `gradient_accumulation_steps`, and fewer would change its global batch"
+        f" of {here.training.global_batch_size}"
+    )
+
+
+def describe_change(before: StepPlan, here: StepPlan, task: Task, followed: frozenset[str]) -> str:
+    """Describe a step with another number of processes than planned."""
+    planned, world = before.topology, here.topology.world_size
+    shape = f"{planned.instance_count} × {_count_ranks(planned)}"
+    if planned.splits_model:
+        shape = _describe_mesh(planned)
+    text = f"planned for {plural(planned.world_size, 'process')} ({shape}), running {world} here"
+    if planned.splits_model:
+        text += f" ({_describe_mesh(here.topology)})"
+    if planned.worker_count is not None and task.worker_count is not None:
+        workers = _describe_workers(planned.worker_count, planned.world_size // planned.worker_count)
+        text = f"planned for {planned.world_size} replicas ({workers}), running {world} here"
+        text += f" ({_describe_workers(task.worker_count, task.gpus_per_process)})"
+    elif here.topology.instance_count > 1:
+        text += f" ({here.topology.instance_count} × {_count_ranks(here.topology)})"
+    if here.training is None:
+        return text + (_EACH_TRIAL if task.kind == "sweep" else "")
+    return text + _describe_batch(before, here, followed)
+
+
+def _count_ranks(topology: Topology) -> int:
+    return topology.local_world_size or topology.process_count_per_instance
+
+
+def _describe_batch(before: StepPlan, here: StepPlan, followed: frozenset[str]) -> str:
+    assert before.training is not None
+    assert here.training is not None
+    accumulation, batch = here.training.gradient_accumulation_steps, here.training.global_batch_size
+    changed = accumulation != before.training.gradient_accumulation_steps
+    if before.sweep is not None and len(before.sweep.trials) > 1:
+        return _EACH_TRIAL
+    if "gradient_accumulation_steps" in followed or not changed:
+        return f" with accumulation ×{accumulation}, global batch {batch} unchanged"
+    if "global_batch_size" in followed:
+        return f"; its command receives the global batch {batch}, and has to divide it itself"
+    planned, now = before.topology.data_parallel_size, here.topology.data_parallel_size
+    taken = Fraction(batch * now, planned)
+    rate = " at the learning rate planned for all of them" if "learning_rate" in followed else ""
+    return (
+        f"; its command does not receive `gradient_accumulation_steps`, so an optimizer step takes"
+        f" {round(float(taken), 2):g} of the {batch} planned samples{rate}"
+    )
+
+
+def _describe_workers(count: int, gpus: int) -> str:
+    text = f"{count} worker{'s' if count > 1 else ''}"
+    return f"{text} × {gpus} GPUs" if gpus > 1 else text
+
+
+def _describe_mesh(topology: Topology) -> str:
+    return Degrees(
+        topology.data_parallel_size, topology.tensor_parallel_size, topology.pipeline_parallel_size
+    ).shown()
+
+
+def describe_unequal(here: StepPlan, processes: int | None) -> str:
+    """Explain why a training step does not get the requested processes."""
+    if processes is None or here.training is None or here.topology.world_size == processes:
+        return ""
+    share = here.training.global_batch_size // here.training.batch_size_per_device
+    replica = here.topology.world_size // here.topology.data_parallel_size
+    if processes % replica:
+        return f"; {processes} are not a multiple of the {replica} that hold a model"
+    if share % (processes // replica) == 0:
+        return (
+            f"; more would leave {here.topology.pipeline_parallel_size} stages fewer micro-batches than that"
+        )
+    sharing = f"{processes // replica} replicas" if replica > 1 else str(processes)
+    return f"; {sharing} do not share its {share} micro-batches equally"

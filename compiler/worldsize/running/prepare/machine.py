@@ -57,13 +57,8 @@ class Machine(Struct, frozen=True):
 
 def detect_machine() -> Machine:
     """Detect cores and GPUs, respecting CUDA_VISIBLE_DEVICES and the CPU affinity."""
-    return Machine(_count_cores(), _list_gpus())
-
-
-def _count_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
+    return Machine(len(affinity(0)) if affinity is not None else os.cpu_count() or 1, _list_gpus())
 
 
 def _list_gpus() -> tuple[str, ...]:
@@ -85,13 +80,8 @@ def _ask_driver(field: str) -> list[str]:
     if program is None:
         return []
     try:
-        listing = subprocess.run(
-            [program, f"--query-gpu={field}", "--format=csv,noheader"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        words = [program, f"--query-gpu={field}", "--format=csv,noheader"]
+        listing = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
     return [line.strip() for line in listing.stdout.splitlines()]
@@ -138,9 +128,7 @@ def fit_devices(
         size = sizes.get(name) or _read_input_text(task, SIZE)
         input_gpus = literals.parse_number(_read_input_text(task, GPUS)) or 0
         if input_gpus > 0:
-            visible_gpus = (
-                min(input_gpus, _count_gpus_of_instance(task), len(machine.gpus)) if machine.gpus else 0
-            )
+            visible_gpus = min(input_gpus, _count_gpus_of_instance(task), len(machine.gpus))
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
         vm_size = vm_sizes.lookup(size, learned) if size else None
         planned = input_gpus or (vm_size.gpus if vm_size is not None else 0)
@@ -227,9 +215,8 @@ def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot
         return []
     modules = sorted({module for imported in needed.values() for module in imported})
     extras = ",".join(extra for extra in EXTRAS if extra in {absent[module] for module in modules})
-    message = f"step `{steps[0]}` imports {_list_names(modules)}, which this Python does not have"
-    if len(steps) > 1:
-        message = f"steps {_list_names(steps)} import {_list_names(modules)}, which this Python does not have"
+    who = f"step `{steps[0]}` imports" if len(steps) == 1 else f"steps {_list_names(steps)} import"
+    message = f"{who} {_list_names(modules)}, which this Python does not have"
     span = tasks[steps[0]].span or Span("pipeline", 1, 1, 1, 1)
     return [Problem("run-refused", span, message, f"run `pip install 'worldsize[{extras}]'`")]
 
@@ -256,16 +243,18 @@ def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:
         message = find_mpi_fault(search_path(task))
         if message is not None:
             text = f"step `{task.name}` is distributed with `mpi`, but {message}"
-            problems.setdefault(message, Problem("run-refused", _distribution_span(job, task), text, INSTALL))
+            distributed = task.step.distribution if task.step is not None else None
+            kind = fields.read_member(distributed or task.component.distribution, "type")
+            nearest = (kind.span if kind else None) or task.span
+            span = nearest or Span(str(job.path or "pipeline"), 1, 1, 1, 1)
+            problems.setdefault(message, Problem("run-refused", span, text, INSTALL))
     return list(problems.values())
 
 
 def search_path(task: Task) -> str:
     """The PATH of the step's processes."""
-    step_path = task.environment_variables.get("PATH")
-    return step_path or os.pathsep.join(
-        [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
-    )
+    ours = [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    return task.environment_variables.get("PATH") or os.pathsep.join(ours)
 
 
 def find_mpi_fault(path: str) -> str | None:
@@ -279,15 +268,8 @@ def find_mpi_fault(path: str) -> str | None:
         return f"`{program}` does not start: {getattr(error, 'strerror', None) or 'it does not answer'}"
     if done.returncode != 0:
         first = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0][:80]
-        return f"`{program} --version` ends with exit status {done.returncode}" + (
-            f": {first}" if first else ""
-        )
+        message = f"`{program} --version` ends with exit status {done.returncode}"
+        return f"{message}: {first}" if first else message
     if "Open MPI" not in done.stdout and "OpenRTE" not in done.stdout:
         return f"`{program}` is not Open MPI, whose variables Azure ML's jobs read"
     return None
-
-
-def _distribution_span(job: Job, task: Task) -> Span:
-    distributed = task.step.distribution if task.step is not None else None
-    kind = fields.read_member(distributed or task.component.distribution, "type")
-    return (kind.span if kind else None) or task.span or Span(str(job.path or "pipeline"), 1, 1, 1, 1)

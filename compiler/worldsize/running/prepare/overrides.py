@@ -15,8 +15,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize import api
+from worldsize.api import Compiled
 from worldsize.azureml import literals
-from worldsize.azureml.binding import Expression
 from worldsize.azureml.component import load_component
 from worldsize.azureml.files import Files
 from worldsize.azureml.graph import is_inline
@@ -30,10 +31,13 @@ from worldsize.base.wording import shorten
 from worldsize.documents import yaml
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
-from worldsize.documents.yaml.edit import insert_entry
+from worldsize.documents.yaml import Document
+from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import resolve_scalar
+from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph.trace import Scope, find_argument
 
+_KNOWN = "only the inputs that the file gives are known here"
 MAX_FED = 10_000  # inputs that one input of a pipeline may reach
 
 
@@ -50,10 +54,9 @@ class _Setting(Struct, frozen=True):
 
     def quiet(self, text: str, ports: list[Port]) -> str:
         """A message that quotes the value, with a secret masked."""
-        secret = is_secret(self.name) or any(is_secret(port.name) for port in ports)
-        return (
-            text.replace(f"`{self.text}`", f"`{HIDDEN}`").replace(repr(self.text), HIDDEN) if secret else text
-        )
+        if not any(map(is_secret, (self.name, *(port.name for port in ports)))):
+            return text
+        return text.replace(f"`{self.text}`", f"`{HIDDEN}`").replace(repr(self.text), HIDDEN)
 
 
 def show_value(name: str, text: str) -> str:
@@ -76,13 +79,11 @@ def override_inputs(job: Job, settings: Mapping[str, str]) -> tuple[Job, list[Pr
     changed = job
     for name, text in settings.items():
         setting = _Setting(shorten_name(job, name), text)
-        overridden = _override_pipeline(changed, setting, problems) or _override_step(
-            changed, setting, problems
-        )
+        overridden = _override_pipeline(changed, setting, problems)
+        overridden = overridden or _override_step(changed, setting, problems)
         if overridden is None:
             problems.append(_report_unknown(job, setting))
-        else:
-            changed = overridden
+        changed = overridden or changed
     return (job if problems else changed), problems
 
 
@@ -99,26 +100,20 @@ def _report_unknown(job: Job, setting: _Setting) -> Problem:
     if step_name in registered and port:
         reference = registered[step_name].reference
         shown = shorten(str(reference.value)) if reference is not None else ""
-        message = (
-            f"of `{shown}` only the inputs that the file gives are known here, and `{port}` is none of them"
-        )
+        message = f"of `{shown}` {_KNOWN}, and `{port}` is none of them"
         help_ = (
             f"write `{port}:` under `inputs:` of step `{step_name}`; `worldsize submit` without `--dry-run`"
             " reads the others from the workspace"
         )
         return Problem("run-refused", span, message, help_)
-    help_ = (
-        did_you_mean(name, sorted({*_list_names(job)})) or "see `inputs:` of the pipeline and of its steps"
-    )
+    near = did_you_mean(name, sorted({*_list_names(job)}))
+    help_ = near or "see `inputs:` of the pipeline and of its steps"
     if registered and not port:
-        help_ = (
-            "write `STEP.INPUT`; of registered components only the inputs that the file gives are known here"
-        )
+        help_ = f"write `STEP.INPUT`; of registered components {_KNOWN}"
     return Problem("run-refused", span, f"there is no input `{name}`", help_)
 
 
 def _is_registered(step: Step) -> bool:
-    """Whether the step names a component that only a workspace or registry has."""
     reference = step.reference.value if step.reference is not None else None
     return step.component is None and isinstance(reference, str) and classify(reference) == "asset"
 
@@ -173,15 +168,12 @@ def _make_field(
     value: Any = resolve_scalar(setting.text)
     if not isinstance(value, bool | int | float | str) or _wants_text(before, ports):
         value = setting.text
-    wrong = next(
-        filter(None, (literals.check_value(setting.name, value, port, setting.span) for port in ports)),
-        None,
-    )
-    if wrong is None and not ports and isinstance(before, Literal) and before.value is not None:
-        as_before = Port(setting.name, literals.primitive_type(before.value))
-        loose = replace(as_before, type="number") if as_before.type == "integer" else as_before
-        wrong = literals.check_value(setting.name, value, loose, setting.span)
-    if wrong is not None:
+    checked = ports
+    if not ports and isinstance(before, Literal) and before.value is not None:
+        type_ = literals.primitive_type(before.value)
+        checked = [Port(setting.name, "number" if type_ == "integer" else type_)]
+    faults = (literals.check_value(setting.name, value, port, setting.span) for port in checked)
+    if wrong := next(filter(None, faults), None):
         message = setting.quiet(wrong.message, ports)
         problems.append(Problem("run-refused", setting.span, message, wrong.help))
     return Field(Literal(value), setting.span)
@@ -208,7 +200,6 @@ def _report_absent(setting: _Setting) -> Iterator[Problem]:
 
 
 def _retype_port(step: Step, port: str, field: Field[Argument]) -> Step:
-    """Set the type of an inline step's port to that of the value."""
     component = step.component
     if component is None or not is_inline(step) or not isinstance(field.value, Literal):
         return step
@@ -227,17 +218,13 @@ def _list_fed_ports(outer: Scope, name: str) -> Iterator[Port]:
             for port in step.component.inputs.values():
                 field = find_argument(step.inputs, port.name)
                 expression = field.value.expression if field and isinstance(field.value, Binding) else None
-                if not _is_bound_to(expression, wanted):
+                if expression is None or (expression.scope, expression.port) != ("parent.inputs", wanted):
                     continue
                 seen += 1
                 inner = scope.inside(step)
                 yield port
                 if inner is not None:
                     waiting.append((inner, port.name))
-
-
-def _is_bound_to(expression: Expression | None, wanted: str) -> bool:
-    return expression is not None and expression.scope == "parent.inputs" and expression.port == wanted
 
 
 _PIPELINE = "inputs"  # `inputs.epochs` names an input of the pipeline
@@ -291,7 +278,6 @@ def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem
 
 
 def _suggest_input(steps: yaml.Mapping, declared: yaml.Node | None, name: str, value: str) -> str:
-    """The setting that may be meant."""
     step_name, _, port = name.partition(".")
     if port:
         return did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
@@ -338,11 +324,10 @@ def _edit_pipeline_input(
 
 def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
     """The first step that gives an input of this name, else the first that has it."""
-    inputs = (
-        step for step in steps if _get_child(_get_child(_get_child(steps, step), "with"), name) is not None
-    )
+    blocks = {step: _get_child(_get_child(steps, step), "with") for step in steps}
+    gives = (step for step, inputs in blocks.items() if _get_child(inputs, name) is not None)
     has = (step for step in steps if name in _list_inputs(_get_child(steps, step)))
-    return next(inputs, None) or next(has, None)
+    return next(gives, None) or next(has, None)
 
 
 def _list_inputs(step: yaml.Node | None) -> list[str]:
@@ -382,3 +367,18 @@ def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
 def _to_yaml(value: str) -> str:
     """A value as YAML: numbers and booleans unchanged, text in quotes."""
     return json.dumps(value) if isinstance(resolve_scalar(value), str) else value
+
+
+def compile_spec(path: Path, out: Path, document: Document, settings: Mapping[str, str]) -> Compiled:
+    """Compile a spec into ``out``, with other values of its inputs.
+
+    Raises:
+        SpecError: The spec has errors.
+        RunError: A setting names no input, or its value does not fit.
+        OutputError: The folder ``out`` cannot be written.
+    """
+    if settings:
+        document, problems = override_spec(document, settings)
+        if problems:
+            raise RunError(problems)
+    return api.compile_document(path, out, document)

@@ -3,36 +3,44 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
+from worldsize import api, checking
+from worldsize.azureml import job as jobs
 from worldsize.azureml import snapshot
 from worldsize.azureml.copying import CopyAccess
+from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.azureml.references import classify
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.limits import Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.checking import boundary
+from worldsize.checking import boundary, discover
 from worldsize.documents.secrecy.masking import Mask
+from worldsize.documents.yaml import Mapping as YamlMapping
+from worldsize.documents.yaml import Scalar, load
+from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
 from worldsize.running.launch.redaction import make_mask
+from worldsize.running.model.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Graph, Task
-from worldsize.running.prepare import targets
-from worldsize.running.prepare.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.prepare.fit import fit_tasks
+from worldsize.running.prepare.graph import refusals
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.graph.parallel import DRIVER
+from worldsize.running.prepare.graph.kinds import DRIVER
 from worldsize.running.prepare.machine import (
     Machine,
     detect_machine,
@@ -43,8 +51,11 @@ from worldsize.running.prepare.machine import (
     read_vm_sizes,
     warn_of_nccl,
 )
-from worldsize.running.prepare.overrides import override_inputs
-from worldsize.running.prepare.targets import Target
+from worldsize.running.prepare.overrides import compile_spec, override_inputs
+
+if TYPE_CHECKING:
+    from worldsize.api import Compiled
+    from worldsize.documents.yaml import Document
 
 
 class Prepared(Struct, frozen=True):
@@ -89,7 +100,7 @@ def prepare(
 
     A spec is compiled to ``pipeline``. A job that was ``checked`` before is not checked again.
     """
-    job_target = targets.find_target(target, pipeline, options.settings, checked=checked)
+    job_target = find_target(target, pipeline, options.settings, checked=checked)
     try:
         with Budgets().charge(str(target)):
             return _prepare_target(target, job_target, options, track=track, emulate=emulate)
@@ -111,9 +122,8 @@ def _prepare_target(
     if job is None or problems:
         raise RunError(problems, texts)
     named = find_references(document.root for document in documents)
-    if unknown := assets.report_unnamed(
-        named | {text for text in settings.values() if classify(text) != "local"}
-    ):
+    named |= {text for text in settings.values() if classify(text) != "local"}
+    if unknown := assets.report_unnamed(named):
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)
     graph, more = flatten(job, assets)
@@ -223,9 +233,8 @@ def refuse_unsafe_names(task: Task) -> Iterator[Problem]:
             yield Problem("run-refused", at, message, "use letters, digits and underscores")
     for what, text in _texts(task):
         if "\0" in text:
-            message = (
-                f"{what} of step `{task.name}` contains a NUL character, which cannot be passed to a process"
-            )
+            where = f"{what} of step `{task.name}`"
+            message = f"{where} contains a NUL character, which cannot be passed to a process"
             yield Problem("run-refused", at, message, "remove the `\\0`")
 
 
@@ -237,3 +246,92 @@ def _texts(task: Task) -> Iterator[tuple[str, str]]:
     for name, source in task.inputs.items():
         if isinstance(source, Text):
             yield f"the input `{name}`", source.rendered
+
+
+# Errors of the check that a run only mentions: a binding with text around it is joined, which the service
+# may not do, and an input that the component does not have is ignored.
+MENTIONED = frozenset({"WS612", "WS624"})
+
+_RUN = "run a spec, a pipeline or a command, sweep or parallel job"
+
+
+class Target(Struct, frozen=True):
+    """The job to run."""
+
+    path: Path  # the job file: what the user named, or what the spec was compiled to
+    settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
+    compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
+    parsed: Mapping[Path, Document] = field(default_factory=dict)  # of a job, by its check
+
+    def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
+        """The graph: the one that was just compiled from a spec, else the one in the file."""
+        if self.compiled is None:
+            files.parsed = self.parsed
+            return jobs.read_job(self.path, files)
+        before = len(files.problems)
+        job = api.read_graph(self.compiled, files)
+        return job, files.problems[before:]
+
+    def read_plan(self) -> tuple[Plan, Mapping[str, Mapping[str, str]]] | None:
+        """The plan and its templates: just derived, or from the pipeline's folder; None if there is none."""
+        if self.compiled is None or self.compiled.planned is None:
+            return plan_file.load(self.path.parent)
+        return self.compiled.plan, self.compiled.planned.templates
+
+    def read_documents(self, files: Files) -> list[Document]:
+        """The YAML files behind the graph."""
+        planned = self.compiled.planned if self.compiled is not None else None
+        before = planned.files.documents if planned is not None else {}
+        return list((before | files.documents).values())
+
+
+def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked: bool = False) -> Target:
+    """Find the job to run: the target itself, checked, or what the spec compiles to in ``out``.
+
+    A job is not checked again if it was ``checked`` before, by rules of the caller's choice.
+
+    Raises:
+        SpecError: The file has errors.
+        RunError: It cannot be run.
+    """
+    document = load(os.path.normpath(target))  # under the name that a check gives it
+    kind = discover.recognise_kind(document, named=True)
+    root = document.root
+    may_be_job = isinstance(root, YamlMapping) and not {"jobs", "command", "type"}.isdisjoint(root)
+    if kind == "spec" or (kind is None and not may_be_job):
+        compiled = compile_spec(target, out, document, settings)
+        return Target(compiled.pipeline, {}, compiled)
+    refused = _refuse_kind(kind, target, root)
+    if refused is not None:
+        raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
+    if checked:
+        return Target(target, settings)
+    tree = checking.check_job(target, document, tolerate=lambda error: error.code in MENTIONED).tree
+    return Target(target, settings, parsed=tree.files.documents)
+
+
+def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str] | None:
+    """Message and help for a kind of file that cannot be run."""
+    name, help_ = target.name, _RUN
+    what = {"settings": "holds the settings of a project", "other": "is not something that runs"}.get(
+        kind or ""
+    )
+    if kind is not None and kind.endswith("-component"):
+        what = "is a component, which is run as a step of a pipeline"
+        help_ = f"write a pipeline with a step that has `component: ./{name}`, and run that"
+    elif kind == "schedule":
+        what, help_ = "is a schedule", f"run the job that it starts{_scheduled_job(target, root)}"
+    elif kind in ("compute", "data", "environment"):
+        what = f"describes {'an' if kind == 'environment' else 'a'} {kind} and is not a job"
+    type_ = root.get("type") if kind == "other" and isinstance(root, YamlMapping) else None
+    if isinstance(type_, Scalar) and type_.text.lower() in refusals.UNSUPPORTED_KINDS:
+        service_job, help_ = refusals.UNSUPPORTED_KINDS[type_.text.lower()]
+        what = f"is {service_job}"
+    return None if what is None else (f"`{name}` {what}", help_)
+
+
+def _scheduled_job(target: Path, root: object) -> str:
+    if not isinstance(root, YamlMapping):
+        return ""
+    read_schedule, _ = jobs.read_schedule(root, target, Files(), lambda _: False)
+    return f": `worldsize run {read_schedule.target}`" if read_schedule.target is not None else ""

@@ -35,9 +35,9 @@ def read_told_plan(tasks: Mapping[str, Task]) -> tuple[Plan, Templates]:
     plans = {name: plan for name, task in tasks.items() if (plan := _read_step(task)) is not None}
     templates: Templates = {
         name: {
-            each: f"${{{{plan.{each}}}}}"
-            for each in _FOLLOWING
-            if each in plan.inputs and _read_count(tasks[name], each) == plan.inputs[each]
+            quantity: f"${{{{plan.{quantity}}}}}"
+            for quantity, value in plan.inputs.items()
+            if _read_count(tasks[name], quantity) == value
         }
         for name, plan in plans.items()
     }
@@ -48,7 +48,7 @@ def _read_step(task: Task) -> StepPlan | None:
     topology = _read_topology(task)
     if topology is None:
         return None
-    if task.kind == "sweep" and _read_number(task, _ACCUMULATION) == 0:
+    if task.kind == "sweep" and read_number(task, _ACCUMULATION) == 0:
         derives = _read_count(task, "world_size") == topology.world_size
         return StepPlan(task.name, topology, None, inputs=_follow(topology, None)) if derives else None
     batch, accumulation = _read_count(task, _BATCH), _read_count(task, _ACCUMULATION)
@@ -80,8 +80,8 @@ def _read_step(task: Task) -> StepPlan | None:
 
 
 def _follow(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
-    known = planned_inputs(topology, training)
-    return {name: known[name] for name in _FOLLOWING if name in known}
+    planned = planned_inputs(topology, training)
+    return {name: planned[name] for name in _FOLLOWING if name in planned}
 
 
 def _read_topology(task: Task) -> Topology | None:
@@ -90,10 +90,10 @@ def _read_topology(task: Task) -> Topology | None:
         call = find_launcher_call(task.command)
     if launcher is None and call is None:
         return None
-    told = _read_count(task, "world_size")
     world = task.rank_count
     if task.worker_count is not None:  # a replica is a GPU of a worker
-        world = told or world * (_read_count(task, "planned_gpus_per_instance") or 1)
+        gpus = _read_count(task, "planned_gpus_per_instance") or 1
+        world = _read_count(task, "world_size") or world * gpus
     tensor = _read_count(task, "tensor_parallel_size") or 1
     pipeline = _read_count(task, "pipeline_parallel_size") or 1
     if world % (tensor * pipeline) or world % task.world_size:
@@ -114,19 +114,20 @@ def _read_topology(task: Task) -> Topology | None:
     )
 
 
-def _read_number(task: Task, name: str) -> float | None:
+def read_number(task: Task, name: str) -> float | None:
+    """The number that is given for an input of a step, if it is one."""
     source = task.inputs.get(name)
     return literals.parse_number(source.value) if isinstance(source, Text) else None
 
 
 def _read_count(task: Task, name: str) -> int | None:
-    number = _read_number(task, name)
+    number = read_number(task, name)
     return int(number) if number is not None and number == int(number) and number > 0 else None
 
 
 def _differs(task: Task, name: str, expected: int) -> bool:
     """Whether a step is told another value of a quantity; 0 stands for none."""
     source = task.inputs.get(name)
-    if source is None or _read_number(task, name) == 0:
+    if source is None or read_number(task, name) == 0:
         return False
     return _read_count(task, name) != expected

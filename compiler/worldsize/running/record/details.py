@@ -1,11 +1,12 @@
-"""What is shown of a run beside its record: addresses, outputs, metrics and the ends of logs."""
+"""What is shown of a run beside its record: its outputs, and what its steps report in files."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import shutil
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,12 +17,11 @@ from worldsize.base import untrusted
 from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.facts import gpus
 from worldsize.planning.estimates.calibration import SPEED, Speed, ran_without_gpus
-from worldsize.running.launch.logs import last_lines
-from worldsize.running.model.results import Registration, StepResult, list_outputs
+from worldsize.running.launch.logs import Follower, last_lines
+from worldsize.running.model.results import Progress, Registration, StepResult, list_outputs
 from worldsize.running.prepare.machine import detect_gpu_products
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord
-from worldsize.running.record.json_files import read_json
-from worldsize.running.record.reports import parse_progress, read_metrics, read_registrations
+from worldsize.running.record.json_files import parse_object, read_json
 
 
 class RunDetails(Protocol):
@@ -110,7 +110,10 @@ class LocalDetails:
 
     def speeds(self) -> Mapping[str, Speed]:
         """What the trainers reported, with the GPU of this machine where they used one."""
-        return {name: add_gpu(speed) for name, speed in read_speeds(self._run.root).items()}
+        return {
+            name: speed if ran_without_gpus(speed) else replace(speed, gpu=find_gpu_here())
+            for name, speed in read_speeds(self._run.root).items()
+        }
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """From the log, or from the record, where secrets were removed."""
@@ -142,17 +145,14 @@ def read_speeds(root: Path) -> dict[str, Speed]:
     steps = (read_json(root / RECORD) or {}).get("steps")
     speeds = {}
     for name, recorded in steps.items() if isinstance(steps, dict) else ():
-        speed = summarise_speed(
-            _read_reports(root / "steps" / name / "progress.jsonl"), _read_parameters(recorded)
+        listed = recorded.get("parameters") if isinstance(recorded, dict) else None
+        parameters = (
+            {str(key): str(value) for key, value in listed.items()} if isinstance(listed, dict) else {}
         )
+        speed = summarise_speed(_read_reports(root / "steps" / name / "progress.jsonl"), parameters)
         if speed is not None:
             speeds[name] = speed
     return speeds
-
-
-def add_gpu(speed: Speed) -> Speed:
-    """The speed of a run of this machine, with the machine's GPU if it used one whose name is known."""
-    return speed if ran_without_gpus(speed) else replace(speed, gpu=find_gpu_here())
 
 
 def find_gpu_here() -> str | None:
@@ -191,11 +191,6 @@ def _read_reports(path: Path) -> list[tuple[int, float]]:
     return []
 
 
-def _read_parameters(recorded: Any) -> dict[str, str]:
-    listed = recorded.get("parameters") if isinstance(recorded, dict) else None
-    return {str(name): str(value) for name, value in listed.items()} if isinstance(listed, dict) else {}
-
-
 def read_mlflow_speed(run_id: str) -> Speed | None:
     """The speed of a run of the tracking server in use, by all that it logged; None for too little.
 
@@ -208,3 +203,85 @@ def read_mlflow_speed(run_id: str) -> Speed | None:
     parameters = client.get_run(run_id).data.params
     history = client.get_metric_history(run_id, SPEED)
     return summarise_speed([(point.step, point.value) for point in history], parameters)
+
+
+MAX_VALUE = 1e15  # larger counts and losses are ignored
+LARGEST_BYTES = 1 << 20
+MAIN_LOGS = ("rank-0.log", "worker-0.log")
+STOPS_EARLY = "stopping early after step "  # what the built-in trainers begin the reason with
+LAST_LINES = 40
+
+
+class ProgressFile:
+    """Follows the file of WORLDSIZE_PROGRESS, which stays empty if the script ignores it."""
+
+    def __init__(self, path: Path) -> None:
+        self._follower = Follower(path)
+        self.newest: Progress | None = None
+
+    def read(self) -> Progress | None:
+        """Read the new lines; the newest record, if there is any."""
+        records = filter(None, map(parse_progress, reversed(self._follower.lines())))
+        self.newest = next(records, self.newest)
+        return self.newest
+
+
+def parse_progress(line: str) -> Progress | None:
+    """Parse one line of a user's script, which may contain anything; None if it is not a record."""
+    document = parse_object(line)
+    if document is None:
+        return None
+    numbers = {name: _to_number(document.get(name)) for name in Progress.__struct_fields__}
+    counts = {name: numbers.pop(name) for name in ("step", "total_steps")}
+    step, total = (None if count is None or math.isnan(count) else int(count) for count in counts.values())
+    return Progress(step, total, **numbers)
+
+
+def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
+    """Where a step that has succeeded ended before its last step; why, if the built-in trainers wrote it."""
+    if progress is None or progress.step is None or progress.step >= (progress.total_steps or 0):
+        return None
+    where = f"ended at step {progress.step} of {progress.total_steps}"
+    for name in MAIN_LOGS:
+        for line in last_lines(logs / name, LAST_LINES):
+            if line.startswith(STOPS_EARLY):
+                return f"{where}: {flatten(line.partition(': ')[2])}"
+    return where
+
+
+def _to_number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > MAX_VALUE:
+        return None
+    return float(value)
+
+
+def read_metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
+    """The numbers of every ``metrics.json``, by name; a repeated name gets the step's name as prefix."""
+    metrics: dict[str, float] = {}
+    for step, document in _read_documents(steps, "metrics.json"):
+        for name, value in document.items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
+                    metrics[f"{step}.{name}" if name in metrics else name] = float(value)
+    return metrics
+
+
+def read_registrations(steps: Mapping[str, StepResult]) -> tuple[Registration, ...]:
+    """The models of every ``registration.json``."""
+    return tuple(
+        Registration(
+            str(document["name"]),
+            str(document["version"]) if document.get("version") is not None else None,
+            str(document["reason"]) if document.get("reason") else None,
+        )
+        for _, document in _read_documents(steps, "registration.json")
+        if "name" in document
+    )
+
+
+def _read_documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for step in steps.values():
+        for folder in step.outputs.values():
+            document = read_json(folder / name, LARGEST_BYTES)
+            if document is not None:
+                yield step.name, document

@@ -8,14 +8,11 @@ import os
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from worldsize.base import untrusted
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.record.json_files import parse_object
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # Names that readers look up: a secret that equals one of these words must not change them.
 _NAMES = frozenset({"run", "step", "steps", "process", "processes", "state", "best", "policy"})
@@ -26,7 +23,7 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-class EventLog:
+class EventLog(contextlib.AbstractContextManager["EventLog"]):
     """Appends events to a file; each is with the operating system before the call returns.
 
     If the disk is full, the log ends and the run continues: ``fault`` holds the error. ``mask`` hides
@@ -56,9 +53,6 @@ class EventLog:
                 self._file.write(line.encode("utf-8", "surrogateescape"))
             except OSError as error:
                 self.fault = error
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.close()

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from worldsize.base import limits, untrusted
+from worldsize.base.suggest import closest
 from worldsize.running.model.folder import is_served_job
 from worldsize.running.model.results import DONE
 from worldsize.running.record.events import scan_events
@@ -36,9 +37,7 @@ class StepRecord(Struct):
     source: str | None = None  # the run whose outputs were reused
     needs: tuple[str, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
-    defaults: frozenset[str] = (
-        frozenset()
-    )  # parameters that have the component's default, where that is known
+    defaults: frozenset[str] = frozenset()  # parameters with the component's default, where that is known
     processes: tuple[str, ...] = ()
     failed_process: str | None = None  # the first that failed
     last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
@@ -87,9 +86,7 @@ class RunRecord(Struct):
 def list_runs(home: Path) -> list[Path]:
     """The folders of a home's runs, in the order in which they started."""
     try:
-        folders = [
-            path for path in (home / "runs").iterdir() if path.is_dir() and path.name[:1] not in (".", "")
-        ]
+        folders = [path for path in (home / "runs").iterdir() if path.is_dir() and path.name[0] != "."]
     except OSError:
         return []
     return sorted(folders, key=_find_start)
@@ -121,12 +118,9 @@ def find_run(home: Path, text: str) -> Path:
     if not runs:
         raise LookupError(f"there is no run in `{home}`")
     if not matching:
-        from worldsize.base.suggest import closest  # only for a typo
-
         near = closest(text, [path.name for path in runs])
-        raise LookupError(
-            f"there is no run `{text}` in `{home}`" + (f": did you mean `{near}`?" if near else "")
-        )
+        hint = f": did you mean `{near}`?" if near else ""
+        raise LookupError(f"there is no run `{text}` in `{home}`{hint}")
     names = ", ".join(f"`{path.name}`" for path in matching[-3:])
     raise LookupError(f"`{text}` begins the ids of {len(matching)} runs, such as {names}")
 
@@ -147,9 +141,8 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
         step, document = StepRecord(name), _to_mapping(recorded)
         run.steps[name] = step
         step.needs = tuple(map(str, _to_list(document.get("needs"))))
-        step.parameters = {
-            key: _to_text(value) for key, value in _to_mapping(document.get("parameters")).items()
-        }
+        parameters = _to_mapping(document.get("parameters"))
+        step.parameters = {key: _to_text(value) for key, value in parameters.items()}
         step.defaults = frozenset(map(str, _to_list(document.get("defaults"))))
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):

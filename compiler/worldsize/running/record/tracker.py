@@ -71,11 +71,10 @@ class Record:
             self._steps = {name: self._runs[name] for name in earlier["open"]}
             self._note_earlier(self._all_runs(), frozenset(self._runs.values()))
             return
-        self.run_id = (begin.get("again") and self._continued()) or self._created(begin)
+        self.run_id = (begin.get("again") and self._continued()) or self._new_run(
+            begin["name"], begin.get("run_id"), self._tags, begin["time"]
+        )
         self._parameters(begin["parameters"])
-
-    def _created(self, begin: Mapping[str, Any]) -> str:
-        return self._new_run(begin["name"], begin.get("run_id"), self._tags, begin["time"])
 
     def _new_run(self, name: str, run_id: str | None, tags: Mapping[str, str], time: int) -> str:
         """Create a run; one of the chosen id that exists is continued."""
@@ -103,7 +102,6 @@ class Record:
         return str(run_ids[0]) if run_ids else None
 
     def _all_runs(self) -> list[Any]:
-        """The MLflow runs of this run and of its steps, the newest first."""
         ours = f"tags.`worldsize.run` = '{self._tags['worldsize.run']}'"
         return list(self._client.search_runs([self.experiment], ours))
 
@@ -147,7 +145,9 @@ class Record:
         earlier = self._earlier_runs.pop((name, key), None) if key and owner not in self._runs else None
         if repeated and name not in self._runs:
             earlier = earlier or self._earlier(name, "RUNNING")
-        run_id = self._runs.get(name) or earlier or self._new_step(name, key, owner, time, chosen)
+        parent = self._runs.get(owner, self.run_id)
+        tags = {**self._tags, "mlflow.parentRunId": parent, "worldsize.step": name, KEY: key}
+        run_id = self._runs.get(name) or earlier or self._new_run(name, chosen, tags, time)
         self._count_attempt(run_id, time)
         self._steps[name] = self._runs[name] = run_id
         return run_id
@@ -163,11 +163,6 @@ class Record:
             attempt = str(int(run.data.tags.get(ATTEMPT, "0")) + 1)
             tags = [RunTag(ATTEMPT, attempt), RunTag(ATTEMPT_TIME, str(time))]
             self._client.log_batch(run_id, tags=tags)
-
-    def _new_step(self, name: str, key: str, owner: str, time: int, chosen: str | None) -> str:
-        parent = {"mlflow.parentRunId": self._runs.get(owner, self.run_id)}
-        tags = {**self._tags, **parent, "worldsize.step": name, KEY: key}
-        return self._new_run(name, chosen, tags, time)
 
     def metrics(self, name: str, metric: str) -> dict[str, list[Any]]:
         """The values of one metric of a step in order; if there are none, the names of its metrics."""
@@ -199,7 +194,7 @@ class Record:
         run_id = self._steps.pop(name, None)
         if run_id in (None, self.run_id):  # `finish` closes the whole run
             return
-        if state != "succeeded" or self._is_open(run_id):
+        if state != "succeeded" or self._client.get_run(run_id).info.status == "RUNNING":
             self._client.set_terminated(run_id, STATES[state], time)
 
     def finish(self, state: str, metrics: Mapping[str, float], time: int | None = None) -> None:
@@ -212,9 +207,6 @@ class Record:
         for name, value in metrics.items():
             self._client.log_metric(self.run_id, name, value, time, 0)
         self._client.set_terminated(self.run_id, STATES[state], time)
-
-    def _is_open(self, run_id: str) -> bool:
-        return str(self._client.get_run(run_id).info.status) == "RUNNING"
 
 
 def chosen_artifacts(artifacts: Path, run_id: str) -> Path:
@@ -257,21 +249,19 @@ def serve(home: Path, lines: queue.Queue[dict[str, Any] | None]) -> None:
 
 def carry_out(record: Record, document: Mapping[str, Any]) -> None:
     """Handle one document."""
-    if document["do"] == "step":
-        repeated = document.get("repeated", False)
-        chosen = document.get("run_id")
-        run_id = record.step(
-            document["step"], document["key"], document["time"], repeated=repeated, chosen=chosen
-        )
-        answer(step=document["step"], run_id=run_id)
-    elif document["do"] == "metrics":
-        metrics = record.metrics(document["step"], document["metric"])
-        answer(metrics={"step": document["step"], "metric": document["metric"], **metrics})
-    elif document["do"] == "tag":
-        record.tag(document["step"], document["tags"])
-    elif document["do"] == "end":
-        record.end(document["step"], document["state"], document["time"])
-    elif document["do"] == "finish":
+    do, step = document["do"], document.get("step", "")
+    if do == "step":
+        repeated, chosen = document.get("repeated", False), document.get("run_id")
+        run_id = record.step(step, document["key"], document["time"], repeated=repeated, chosen=chosen)
+        answer(step=step, run_id=run_id)
+    elif do == "metrics":
+        metric = document["metric"]
+        answer(metrics={"step": step, "metric": metric, **record.metrics(step, metric)})
+    elif do == "tag":
+        record.tag(step, document["tags"])
+    elif do == "end":
+        record.end(step, document["state"], document["time"])
+    elif do == "finish":
         record.finish(document["state"], document["metrics"], document["time"])
 
 

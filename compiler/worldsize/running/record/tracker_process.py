@@ -36,9 +36,8 @@ class TrackerProcess:
         """Start a tracker."""
         self.fault, self._rest, self._unsent = None, b"", b""
         self._liveness = LivenessTimer()
-        self._process: subprocess.Popen[bytes] | ForkedTracker = fork_tracker(
-            self._home, self._writing
-        ) or subprocess.Popen(
+        forked = fork_tracker(self._home, self._writing)
+        self._process: subprocess.Popen[bytes] | ForkedTracker = forked or subprocess.Popen(
             [sys.executable, str(TRACKER), str(self._home)],
             stdin=subprocess.PIPE,
             stdout=self._writing,
@@ -121,11 +120,7 @@ class ForkedTracker:
 
     def poll(self) -> int | None:
         """0 if it has ended, else None."""
-        try:
-            self.wait(0)
-        except subprocess.TimeoutExpired:
-            return None
-        return 0
+        return 0 if select.select([self._connection], [], [], 0)[0] else None
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait until it has ended.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import select
 import subprocess
@@ -9,15 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from worldsize.running.launch.call import mlflow_variables
+from worldsize.running.record.tracker import now
 from worldsize.running.record.tracker_process import TrackerProcess
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 PATIENCE_SECONDS = 30.0  # for the last writes of an interrupted run
 STUCK_SECONDS = 120.0  # for one document, import included; a database may be locked for long
@@ -35,7 +34,7 @@ class LoggedMetric(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-class Tracking:
+class Tracking(contextlib.AbstractContextManager["Tracking"]):
     """The connection to the tracker process. Without MLflow every call still works, and steps run untracked.
 
     Each message is kept until the tracker has confirmed it. A tracker that dies or becomes silent is
@@ -56,9 +55,8 @@ class Tracking:
         self._runs: dict[str, str] = {}
         self._ended: set[str] = set()  # steps whose runs are closed
         self._logged: dict[tuple[str, str], LoggedMetric] = {}
-        self._description: Callable[[], dict[str, Any]] | None = (
-            None  # of the run, until the tracker needs it
-        )
+        # of the run, until the tracker needs it
+        self._description: Callable[[], dict[str, Any]] | None = None
         self._begin: dict[str, Any] | None = None
         self._name_step: Callable[[str], str] | None = None
         self._pending: deque[dict[str, Any]] = deque()  # unconfirmed, the oldest first
@@ -110,7 +108,7 @@ class Tracking:
         def describe() -> dict[str, Any]:
             what = {"name": name, "tags": dict(tags()), "parameters": dict(parameters), "again": again}
             what["run_id"] = run_id
-            return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": _now_in_ms(), **what}
+            return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": now(), **what}
 
         self._description = describe
         if self._worker is not None:
@@ -194,9 +192,6 @@ class Tracking:
         if fault is not None:
             self._replace(fault)
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self._close()
 
@@ -220,11 +215,8 @@ class Tracking:
         self._worker.launch()
         if self._begin is None:
             return
-        if self.run_id is None:
-            earlier = None
-        else:
-            still = [step for step in self._runs if step not in self._ended]
-            earlier = {"run_id": self.run_id, "runs": self._runs, "open": still}
+        still = [step for step in self._runs if step not in self._ended]
+        earlier = {"run_id": self.run_id, "runs": self._runs, "open": still} if self.run_id else None
         self._worker.send({**self._begin, "again": True, "known": earlier})
         for document in self._pending:
             self._worker.send({**document, "repeated": True})
@@ -263,7 +255,7 @@ class Tracking:
         if self._worker is None or self.unavailable is not None:
             return
         self._number += 1
-        document |= {"number": self._number, "time": _now_in_ms()}
+        document |= {"number": self._number, "time": now()}
         self._pending.append(document)
         self._worker.send(document)
 
@@ -271,11 +263,6 @@ class Tracking:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close(PATIENCE_SECONDS)
-
-
-def _now_in_ms() -> int:
-    """The time in milliseconds, as in MLflow."""
-    return int(time.time() * 1000)
 
 
 def run_tags(pipeline: Path, run_id: str, source: Path) -> dict[str, str]:

@@ -65,11 +65,8 @@ class Tree(Struct, frozen=True):
     def digest(self) -> str:
         """SHA-256 over kinds, names and contents: equal for equal trees, whatever their path and age."""
         total = hashlib.sha256(self.kind.encode())
-        rows = [
-            *(("d", place, "") for place in self.folders),
-            *(("o", place, "") for place in self.others),
-            *(("f", place, leaf.sha256) for place, leaf in self.files.items()),
-        ]
+        rows = [("d", place, "") for place in self.folders] + [("o", place, "") for place in self.others]
+        rows += [("f", place, leaf.sha256) for place, leaf in self.files.items()]
         for mark, place, content in sorted(rows):
             total.update(b"\0".join((b"", mark.encode(), os.fsencode(place), content.encode())))
         return total.hexdigest()
@@ -141,7 +138,9 @@ def _walk_folder(root: str, runs: Path | None) -> Iterator[TreeEntry]:
         if identity in first and repeated >= MAX_REPEATED:
             yield TreeEntry(f"{prefix}\0{first[identity]}", "other")
             continue
-        entries = _sorted_entries(folder)
+        with os.scandir(folder) as scanned:
+            kept = [entry for entry in scanned if entry.name != CACHES]
+        entries = sorted(kept, key=lambda entry: entry.name)
         listed += len(entries)
         repeated += len(entries) if identity in first else 0
         first.setdefault(identity, prefix)
@@ -164,11 +163,6 @@ def _walk_folder(root: str, runs: Path | None) -> Iterator[TreeEntry]:
             else:
                 yield TreeEntry(place, "file" if S_ISREG(status.st_mode) else "other", status)
         waiting += reversed(inner)
-
-
-def _sorted_entries(folder: str) -> list[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        return sorted((entry for entry in entries if entry.name != CACHES), key=lambda entry: entry.name)
 
 
 SETTLED_NS = 2_000_000_000  # the coarsest clock of a common file system (FAT)
@@ -248,10 +242,13 @@ class Digests:
         return Tree(kind, files, tuple(names["folder"]), tuple(names["other"]))
 
     def _hash_files(self, sources: Mapping[str, Path | Archive]) -> Tree:
-        leaves = {}
-        for place, source in sources.items():
-            leaves[place] = self._hash_archive(source) if isinstance(source, Archive) else self.file(source)
-        return Tree("folder", leaves)
+        return Tree(
+            "folder",
+            {
+                place: self._hash_archive(source) if isinstance(source, Archive) else self.file(source)
+                for place, source in sources.items()
+            },
+        )
 
     def _hash_archive(self, archive: Archive) -> Leaf:
         """Hash a zip by its files, without writing it."""
@@ -294,7 +291,9 @@ class Digests:
         tree = collect()
         if self._met != self._kept[file]:
             self._kept[file] = self._met
-            self._save_digests(file)
+            with contextlib.suppress(OSError):  # without the cache the next run is slower
+                # Of two concurrent runs the last one wins, which is harmless.
+                write_json(file, {"boot": boot_id(), "files": self._met})
         return tree
 
     def _load_digests(self, file: Path) -> dict[str, tuple[Stamp, str]]:
@@ -306,8 +305,3 @@ class Digests:
             return msgspec.convert(document.get("files"), dict[str, tuple[Stamp, str]])
         except msgspec.ValidationError:
             return {}
-
-    def _save_digests(self, file: Path) -> None:
-        """Save digests; of two concurrent runs the last one wins, which is harmless."""
-        with contextlib.suppress(OSError):  # without the cache the next run is slower
-            write_json(file, {"boot": boot_id(), "files": self._met})

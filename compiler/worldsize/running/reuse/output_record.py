@@ -90,11 +90,10 @@ def verify_outputs(
     """
     outputs = {}
     for name, tree in record.outputs.items():
+        path, trusted = output_path(folder, name), record.boot == boot_id()
         try:
-            entries = walk_tree(output_path(folder, name), runs_of(folder))
-            verified, changed = _verify_tree(
-                tree, output_path(folder, name), entries, digests, trusted=record.boot == boot_id()
-            )
+            entries = walk_tree(path, runs_of(folder))
+            verified, changed = _verify_tree(tree, path, entries, digests, trusted=trusted)
         except OSError as error:
             return record, error.filename or name
         if changed is not None:
@@ -142,9 +141,8 @@ Parts = dict[str, str]  # digests by the names of the parts in messages
 def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment: Any) -> Parts:
     """The parts of the key; the inputs are plain data: literals as rendered, data by digest."""
     parts = {"format": VERSION, "code": code, "environment": environment, "outputs": dict(task.outputs)}
-    for name in Task.__struct_fields__:
-        if name not in _BY_NAME and name not in _WITHOUT_EFFECT:
-            parts[name] = getattr(task, name)
+    names = (name for name in Task.__struct_fields__ if name not in _BY_NAME + _WITHOUT_EFFECT)
+    parts |= {name: getattr(task, name) for name in names}
     parts["environment_variables"] = {
         name: derive_secret(value) if is_secret(name) else value
         for name, value in task.environment_variables.items()
@@ -152,9 +150,8 @@ def make_parts(task: Task, *, code: str, inputs: Mapping[str, Any], environment:
     parts["resources"] = (task.step and task.step.resources) or task.component.resources
     parts["command"] = task.component.command
     if task.kind != "command":  # a sweep's search space and limits, a parallel step's batches and thresholds
-        parts["settings"] = [
-            raw and to_python(raw) for raw in (task.step and task.step.raw, task.component.raw)
-        ]
+        settings = (task.step and task.step.raw, task.component.raw)
+        parts["settings"] = [raw and to_python(raw) for raw in settings]
     parts |= {f"input `{name}`": value for name, value in inputs.items()}
     return {name: _digest_value(value) for name, value in parts.items()}
 
@@ -167,9 +164,8 @@ def make_key(parts: Parts) -> str:
 @cache
 def derive_secret(secret: str) -> str:
     """A digest of a secret for a key, which is slow to compute, to prevent guessing the secret."""
-    return hashlib.pbkdf2_hmac(
-        "sha256", secret.encode("utf-8", "surrogateescape"), b"worldsize", _ROUNDS
-    ).hex()
+    text = secret.encode("utf-8", "surrogateescape")
+    return hashlib.pbkdf2_hmac("sha256", text, b"worldsize", _ROUNDS).hex()
 
 
 def list_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

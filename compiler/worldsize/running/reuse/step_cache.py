@@ -57,9 +57,8 @@ class ReuseCache(Struct):
     force: bool = False  # whether nothing is reused
     earlier: frozenset[str] = frozenset()  # the steps of a resumed run that had succeeded
     _keys: dict[str, Parts | None] = field(default_factory=dict)  # by step, if it was looked up
-    _records: dict[str, tuple[OutputRecord, StepFolder]] = field(
-        default_factory=dict
-    )  # of the steps that have ended
+    # of the steps that have ended
+    _records: dict[str, tuple[OutputRecord, StepFolder]] = field(default_factory=dict)
     _adopted: set[str] = field(default_factory=set)
     _artifact_sources: frozenset[str] = frozenset()  # the steps whose artifacts other steps read
 
@@ -114,7 +113,6 @@ class ReuseCache(Struct):
             return
 
     def _add_entry(self, task: Task, done: OutputRecord) -> None:
-        """Add an entry for later runs."""
         leads_out = next((name for name, tree in done.outputs.items() if tree.leads_out), None)
         if leads_out is not None:
             self.notice(
@@ -189,10 +187,7 @@ class ReuseCache(Struct):
             return None
 
     def _describe_source(self, source: Source | None) -> list[list[str]]:
-        """The value of an input for the key."""
-        return (
-            [self._describe_part(part) for part in list_parts(source)] if source is not None else [["absent"]]
-        )
+        return [["absent"]] if source is None else [self._describe_part(part) for part in list_parts(source)]
 
     def _describe_part(self, part: Part) -> list[str]:
         if isinstance(part, Text) and part.secret:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import SUFFIX
-from worldsize.running.model.folder import RunFolder, StepFolder
+from worldsize.running.model.folder import RunFolder, StepFolder, make_link
 from worldsize.running.record.folder import is_alive
 from worldsize.running.record.history import list_runs
 from worldsize.running.record.json_files import is_file_name, read_json, write_json
@@ -101,10 +101,8 @@ class Store:
 
     def entries(self) -> list[StoreEntry]:
         """All entries, the oldest first, without damaged ones."""
-        entries = [self._read_entry(path) for path in self._list_files()]
-        return sorted(
-            (entry for entry in entries if entry is not None), key=lambda entry: (entry.made, entry.key)
-        )
+        entries = filter(None, map(self._read_entry, self._list_files()))
+        return sorted(entries, key=lambda entry: (entry.made, entry.key))
 
     def tidy(self) -> None:
         """Remove damaged entries, files without an entry, and files of writers that died."""
@@ -149,11 +147,9 @@ class Store:
             entry = msgspec.convert({**document, "key": path.stem}, StoreEntry)
         except (ValueError, OverflowError):
             return None
-        if not (math.isfinite(entry.made) and math.isfinite(entry.seconds)):
+        if not all(map(math.isfinite, (entry.made, entry.seconds))):
             return None
-        if not (
-            is_file_name(entry.run) and is_file_name(entry.step)
-        ):  # only folders of this home are allowed
+        if not all(map(is_file_name, (entry.run, entry.step))):  # only folders of this home are allowed
             return None
         hits, used = 0, None
         with contextlib.suppress(OSError):
@@ -170,13 +166,13 @@ class Original(Struct, frozen=True):
 
 
 def link_step(folder: StepFolder, original: StepFolder, outputs: Iterable[str], source: Original) -> None:
-    """Make the folder of a reused step. Links are relative, so that the folder of runs can be moved."""
+    """Make the folder of a reused step."""
     pairs = [(folder.code, original.code), (folder.logs, original.logs)]
     pairs += [(folder.outputs / name, original.outputs / name) for name in outputs]
     try:
         folder.outputs.mkdir(parents=True)
         for mine, theirs in pairs:
-            mine.symlink_to(os.path.relpath(theirs, mine.parent))
+            make_link(mine, theirs)
         write_json(folder.root / LINK_FILE, {"run": source.run, "step": source.step})
     except OSError:
         unlink_step(folder)
@@ -232,7 +228,7 @@ def plan_removal(store: Store, *, now: float, older: float, runs: bool) -> Remov
 
 def remove_unused(store: Store, removal: Removal) -> list[Path]:
     """Carry out a removal, except for what was used since it was planned; the removed runs."""
-    trash = []
+    removed = []
     with store.locked(alone=True):
         for entry in removal.entries:
             if store.find(entry.key) == entry:
@@ -242,13 +238,12 @@ def remove_unused(store: Store, removal: Removal) -> list[Path]:
         needed = _find_needed(store, staying, removal.runs)
         for path in removal.runs:
             if path.name not in needed and not is_alive(path):
-                aside = path.with_name(f"{_TRASH}{path.name}")
                 with contextlib.suppress(OSError):
-                    path.rename(aside)
-                    trash.append((path, aside))
+                    path.rename(path.with_name(f"{_TRASH}{path.name}"))
+                    removed.append(path)
     for trashed in (store.home / "runs").glob(f"{_TRASH}*"):  # also those of a removal that was killed
         shutil.rmtree(trashed, ignore_errors=True)
-    return [path for path, _ in trash]
+    return removed
 
 
 def _find_unneeded(store: Store, staying: Collection[str], before: float, now: float) -> tuple[Path, ...]:
@@ -278,24 +273,17 @@ def _find_needed(store: Store, staying: Collection[str], candidates: Iterable[Pa
 
 
 def _list_references(run: Path) -> list[str]:
-    """The runs whose outputs the steps of a run link to."""
-    runs = []
-    with contextlib.suppress(OSError):
-        for step in os.scandir(RunFolder(run).step("x").root.parent):
-            original = read_original(StepFolder(Path(step.path)))
-            if original is not None:
-                runs.append(original.run)
-    return runs
+    originals = (read_original(StepFolder(step)) for step in (run / "steps").glob("*"))
+    return [original.run for original in originals if original is not None]
 
 
 def _read_newest_time(run: Path) -> float:
     """The time when a run was last written to, by its log."""
-    times = [run, run / "events.jsonl"]
-    times_found = []
-    for path in times:
+    times = [0.0]
+    for path in (run, run / "events.jsonl"):
         with contextlib.suppress(OSError):
-            times_found.append(path.stat().st_mtime)
-    return max(times_found, default=0.0)
+            times.append(path.stat().st_mtime)
+    return max(times)
 
 
 def _measure_size(path: Path) -> int:

@@ -15,8 +15,8 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from worldsize.base.shown_text import mark_controls
 from worldsize.base.wording import format_duration
-from worldsize.documents.diagnostics.snippet import mark_controls
 from worldsize.documents.diagnostics.text import wrap_words
 from worldsize.running.model.results import DONE, Progress, Status, StepState
 
@@ -78,9 +78,7 @@ class LiveView:
         self._region.print_above(Text(wrap_words(mark_controls(text), self._console.width)))
         self._drawn = 0.0
 
-    def warn(self, text: str) -> None:
-        """Write it above the table."""
-        self.notice(text)
+    warn = notice
 
     def changed(self, status: Status) -> None:  # noqa: ARG002 - the table is redrawn from all of them
         """Redraw at the next tick."""
@@ -111,10 +109,8 @@ def draw_table(statuses: Mapping[str, Status], *, now: float, rows: int, width: 
     If there are more than ``rows``, those that run or have failed are shown, then the newest.
     """
     shown = _choose_shown(statuses, max(1, rows))
-    count = ""
-    if len(shown) < len(statuses):
-        done = sum(status.state in DONE for status in statuses.values())
-        count = f"{done} of {len(statuses)} steps done"
+    done = sum(status.state in DONE for status in statuses.values())
+    count = f"{done} of {len(statuses)} steps done" if len(shown) < len(statuses) else ""
     longest = max(len(count), *(cell_len(_name(status)) for status in shown), 1)
     measure = Console(width=MEASURED, file=io.StringIO()).measure
     for columns in _CHOICES:
@@ -175,12 +171,11 @@ def _choose_shown(statuses: Mapping[str, Status], rows: int) -> list[Status]:
 
 def _cells(status: Status, now: float, columns: _Columns) -> Iterator[Text]:
     mark, style = _LOOKS[status.state]
-    elapsed = status.elapsed(now)
     yield Text(mark, style=style)
     yield Text(_name(status))
     if columns.state:
         yield Text(status.state, style=style)
-    yield Text(format_duration(elapsed) if status.started is not None else "", style="dim")
+    yield Text(format_duration(status.elapsed(now)) if status.started is not None else "", style="dim")
 
 
 def _losses(progress: Progress, *, validation: bool) -> str:
@@ -259,6 +254,4 @@ class Region:
 
 
 def _segments(line: list[Segment]) -> list[RenderableType]:
-    from rich.text import Text
-
     return [Text(segment.text, segment.style or "") for segment in line if not segment.control]

@@ -31,27 +31,21 @@ def preview_processes(
     mask: Mask | None = None,
 ) -> dict[str, tuple[Process, ...]]:
     """The processes of every step as they may be shown, with placeholders for what is not known yet."""
-    return {
-        name: _preview_step(task, machine, experiment, placed, mask or Mask()) for name, task in tasks.items()
-    }
-
-
-def _preview_step(
-    task: Task, machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
-) -> tuple[Process, ...]:
-    values = resolve_inputs(task, RUN, show_path)
-    call = make_call(
-        task,
-        RUN,
-        values,
-        experiment=experiment,
-        tracking=mlflow_variables("{mlflow}", experiment, "{experiment id}", "{mlflow run}"),
-        cores=machine.cores,
-        on_cpu=not machine.gpus,
-    )
-    disclosed = make_redaction(task, call, values, mask)
-    plan = plan_processes(placed(call), ports(count_ports(call)))
-    return tuple(map(disclosed.process, plan))
+    plans = {}
+    for name, task in tasks.items():
+        values = resolve_inputs(task, RUN, show_path)
+        call = make_call(
+            task,
+            RUN,
+            values,
+            experiment=experiment,
+            tracking=mlflow_variables("{mlflow}", experiment, "{experiment id}", "{mlflow run}"),
+            cores=machine.cores,
+            on_cpu=not machine.gpus,
+        )
+        redaction = make_redaction(task, call, values, mask or Mask())
+        plans[name] = tuple(map(redaction.process, plan_processes(placed(call), ports(count_ports(call)))))
+    return plans
 
 
 def ports(count: int) -> list[str]:
@@ -85,9 +79,7 @@ def _render_step(step: str, plan: tuple[Process, ...]) -> Iterator[str]:
     for process in ranks:
         served = ", ended when all others have" if process.serves else ""
         yield f"  {process.name} (node {process.node}, local rank {process.local_rank}{served})"
-        yield from _render_environment(
-            {name: value for name, value in process.env.items() if name not in common}
-        )
+        yield from _render_environment(dict(process.env.items() - common.items()))
         yield from _render_command(process.argv if same is None else ())
     yield ""
 
@@ -118,8 +110,5 @@ def _break_lines(text: str) -> Iterator[str]:
 
 def _render_environment(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in sorted(Mask().named(environment).items()):
-        yield f"    {name}={value if _is_placeholder(value) else shlex.quote(value)}"
-
-
-def _is_placeholder(value: str) -> bool:
-    return value.startswith("{") and '"' not in value  # which JSON has
+        placeholder = value.startswith("{") and '"' not in value  # which JSON has
+        yield f"    {name}={value if placeholder else shlex.quote(value)}"

@@ -1,17 +1,32 @@
-"""Views of an active run for logs and pipes, and the formats that all views share."""
+"""What logs and pipes show of a run: its views while it is active, and its summary."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from worldsize.base.shown_text import mark_controls
 from worldsize.base.wording import format_duration
-from worldsize.documents.diagnostics.snippet import mark_controls
+from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.documents.diagnostics.text import is_terminal
 from worldsize.documents.secrecy.masking import Mask
-from worldsize.running.model.results import Progress, Status, View
+from worldsize.running.model.folder import HOME, show_path
+from worldsize.running.model.results import (
+    Failure,
+    Progress,
+    Registration,
+    RunResult,
+    Status,
+    View,
+)
+from wsmetrics.names import choose_headline, describe_constant
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -26,7 +41,7 @@ def wants_table(stream: TextIO) -> bool:
     return is_terminal(stream) and not dumb and not in_ci
 
 
-class PlainView:
+class PlainView(AbstractContextManager["PlainView"]):
     """Lines without times of day: one when a step changes, one every few seconds of progress.
 
     A step that reports no progress leaves a reader with silence: ``hint`` is said once, of the first of them.
@@ -86,9 +101,6 @@ class PlainView:
         if self._hint is not None and now - self._said.get(name, (now, None))[0] >= PROGRESS_SECONDS:
             self._write(f"{name}: {self._hint(name)}")
             self._hint = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         pass
@@ -150,3 +162,105 @@ def format_progress(progress: Progress) -> str:
     if progress.samples_per_second is not None:
         parts.append(f"{progress.samples_per_second:,.0f} samples/s")
     return ", ".join(parts) or "running"
+
+
+MAX_METRICS = 8  # of more, only those that say most are shown
+
+
+def render_summary(result: RunResult, *, steps: bool = True, report: Path | None = None) -> str:
+    """The summary as text; without ``steps`` if a table has shown them, with the page of the run if any."""
+    lines = [
+        *_list_failures(result),
+        f"run {result.id} {result.state} after {format_duration(result.seconds)}",
+    ]
+    if steps:
+        lines += _list_steps(result)
+    return mark_controls("\n".join([*lines, *_list_outcome(result, report)])) + "\n"
+
+
+def _list_steps(result: RunResult) -> Iterator[str]:
+    steps = [*result.steps.values()]
+    if len(steps) > 20:
+        steps = [step for step in steps if step.state != "succeeded"] or steps
+    width = max(len(step.name) for step in steps)
+    for step in steps:
+        time = format_duration(step.seconds) if step.seconds else ""
+        state = "not started" if step.state == "waiting" else step.state
+        yield f"  {step.name:<{width}}  {state:<11}  {time:>9}".rstrip()
+        if step.summary is not None:
+            yield f"    {flatten(step.summary)}"
+
+
+def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:
+    rows = [("folder", show_path(result.folder))]
+    rows += [("report", show_path(report))] if report is not None else []
+    rows += [("metrics", text) for text in _list_metrics(result)]
+    rows += [("output", f"{name}: {show_path(path)}") for name, path in result.outputs.items()]
+    rows += [("model", text) for text in _list_models(result)]
+    if result.tracking_uri is not None:
+        rows.append(("mlflow", mlflow_ui(result.tracking_uri)))
+    elif result.untracked:
+        rows.append(("mlflow", f"not tracked: {flatten(result.untracked)}"))
+    if result.state != "succeeded":
+        home = show_path(result.folder.parents[1])
+        elsewhere = f" --runs-dir {shlex.quote(home)}" if home != HOME else ""
+        rows.append(("resume", f"worldsize resume {result.id}{elsewhere}"))
+    yield from (f"  {name:<7}  {text}" for name, text in rows)
+
+
+def _list_metrics(result: RunResult) -> Iterator[str]:
+    names = list(result.metrics)
+    if len(names) > MAX_METRICS:
+        names = choose_headline(result.metrics) or names[:MAX_METRICS]
+    if names:
+        more = len(result.metrics) - len(names)
+        constant = describe_constant(result.metrics)
+        beside = {"accuracy": f" ({flatten(constant)})"} if constant else {}
+        listed = ", ".join(f"{name} {result.metrics[name]:.4g}{beside.get(name, '')}" for name in names)
+        yield listed + (f" and {more} more" if more else "")
+
+
+def _list_models(result: RunResult) -> Iterator[str]:
+    for model in result.registrations:
+        # Without tracking, MLflow makes a registry in the working folder of the step.
+        private = model.version is not None and result.tracking_uri is None
+        yield describe_registration(model) + (", in this run's folder only" if private else "")
+
+
+def describe_registration(model: Registration) -> str:
+    """The name and version of a model, or why it has none."""
+    if model.version is not None:
+        return f"{model.name} version {model.version}"
+    return f"{model.name} was not registered" + (f": {model.reason}" if model.reason else "")
+
+
+def _list_failures(result: RunResult) -> Iterator[str]:
+    for step in result.steps.values():
+        if step.failure is not None and step.parent is None:
+            yield from _describe_failure(step.name, step.failure)
+    if result.record_incomplete:
+        yield f"error: the record of this run in MLflow is incomplete: {flatten(str(result.untracked))}"
+        yield "  what the run made is in its folder; `worldsize show` says how each step ended"
+        yield ""
+
+
+def _describe_failure(step: str, failure: Failure) -> Iterator[str]:
+    yield f"error: step `{step}` failed: {failure.message}"
+    if failure.log is not None:
+        tail = "its last lines:" if failure.last_lines else "which is empty"
+        yield f"  log: {show_path(failure.log)}, {tail}"
+        yield from (f"  | {flatten(line.expandtabs())}" for line in failure.last_lines)
+    yield from (f"  {flatten(note)}" for note in failure.notes)
+    yield ""
+
+
+def mlflow_ui(uri: str) -> str:
+    """The command that shows the runs in a browser of this machine only."""
+    database = show_path(uri.removeprefix("sqlite:///"))
+    program = "mlflow"
+    beside = Path(sys.executable).parent / "mlflow"
+    on_path = shutil.which("mlflow")
+    if beside.exists() and (on_path is None or Path(on_path).resolve() != beside.resolve()):
+        program = show_path(beside)
+    store = shlex.quote(f"sqlite:///{database}")
+    return f"{shlex.quote(program)} ui --host 127.0.0.1 --backend-store-uri {store}"

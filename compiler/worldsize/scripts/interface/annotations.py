@@ -61,15 +61,14 @@ def _read_subscript(reached: Reached, module: Module, node: ast.Subscript, depth
         inner = _read_union(reached, module, parts, depth)
         inner.optional |= name == "Optional"
         return inner
+    if name != "Annotated" and name not in _LISTS:
+        return Annotation()
+    inner = read_annotation(reached, module, parts[0], depth - 1)
     if name == "Annotated":
-        inner = read_annotation(reached, module, parts[0], depth - 1)
         inner.extras = tuple(parts[1:])
-        return inner
-    if name in _LISTS:
-        inner = read_annotation(reached, module, parts[0], depth - 1)
+    else:
         inner.many = True
-        return inner
-    return Annotation()
+    return inner
 
 
 def _read_union(reached: Reached, module: Module, parts: list[ast.expr], depth: int) -> Annotation:

@@ -7,45 +7,36 @@ anything with it that is not known here leaves the interface open, and the rules
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from itertools import product
+from itertools import chain, islice, product
 
 from msgspec import Struct, field
 
-from worldsize.scripts.bindings import find_scope
+from worldsize.scripts.bindings import find_scope, is_parameter
 from worldsize.scripts.definitions import Definitions
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument, name_variable
+from worldsize.scripts.module import (
+    Module,
+    constant_value,
+    find_passed,
+    keyword_argument,
+    last_name,
+    name_variable,
+)
 from worldsize.scripts.reached import Reached
-from worldsize.scripts.values import evaluate
+from worldsize.scripts.values import evaluate, find_single
 
 _WORDS = ("ArgumentParser", "add_argument", "parse_args", "parse_known_args")
 _GROUPS = ("add_argument_group", "add_mutually_exclusive_group")
-_HARMLESS = frozenset(
-    {
-        "set_defaults",
-        "get_default",
-        "print_help",
-        "print_usage",
-        "format_help",
-        "format_usage",
-        "error",
-        "exit",
-    }
-    | {"_action_groups", "usage", "description", "epilog", "prog", "formatter_class"}
-)
+_HARMLESS = (
+    "set_defaults", "get_default", "print_help", "print_usage", "format_help", "format_usage", "error",
+    "exit", "_action_groups", "usage", "description", "epilog", "prog", "formatter_class",
+)  # fmt: skip
 PARSES = ("parse_args", "parse_intermixed_args")
 PARSES_KNOWN = ("parse_known_args", "parse_known_intermixed_args")
 # What a class that inherits the parser would change of what is known of it.
-_OWN_METHODS = {
-    "add_argument",
-    "error",
-    "exit",
-    "convert_arg_line_to_args",
-    *_GROUPS,
-    *PARSES,
-    *PARSES_KNOWN,
-}
+_OWN_METHODS = {"add_argument", "error", "exit", "convert_arg_line_to_args", *_GROUPS, *PARSES, *PARSES_KNOWN}
 _ROUNDS = 6  # calls through which a parser is passed on
 _DEEPSPEED = ("--deepspeed", "--deepspeed_config", "--deepscale", "--deepscale_config", "--deepspeed_mpi")
 _STRTOBOOL = ("distutils.util.strtobool", "setuptools._distutils.util.strtobool")
@@ -74,7 +65,8 @@ class _Reader:
         self.modules = [module for module in reached.modules if any(word in module.text for word in _WORDS)]
         self.parsers: dict[ast.Call, _Parser] = {}
         self.groups: dict[ast.Call, tuple[bool, list[Option]]] = {}  # mutually exclusive ones
-        self.held: dict[object, set[_Parser]] = {}  # by the variable, attribute or function that holds them
+        # by the variable, attribute or function that holds them
+        self.held: defaultdict[object, set[_Parser]] = defaultdict(set)
         for module in self.modules:
             for name, call in module.calls:
                 if name == "argparse.ArgumentParser" and reached.runs(module, call):
@@ -90,11 +82,7 @@ class _Reader:
         methods = [method for method in node.body if isinstance(method, ast.FunctionDef) and method.args.args]
         above = [call for _, call in module.callers.get("super", ()) if node in dict(module.ancestors(call))]
         attributes = [module.parents[call] for call in above]
-        made = [
-            module.parents.get(attribute)
-            for attribute in attributes
-            if getattr(attribute, "attr", "") == "__init__"
-        ]
+        made = [module.parents.get(inner) for inner in attributes if last_name(inner) == "__init__"]
         if len(above) > len(made) or len(made) > 1 or _OWN_METHODS & {method.name for method in methods}:
             return
         maker = made[0] if made and isinstance(made[0], ast.Call) else call
@@ -141,12 +129,11 @@ class _Reader:
             for module in self.modules:
                 for node in (*module.kinds.get(ast.Assign, ()), *module.kinds.get(ast.AnnAssign, ())):
                     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                    for parsers in filter(None, [self.resolve(module, node.value)]):
-                        for target in targets:
-                            self._hold(module, target, parsers)
-                for node in module.kinds.get(ast.Return, ()):
                     parsers = self.resolve(module, node.value)
-                    if parsers:
+                    for target in targets if parsers else ():
+                        self._hold(module, target, parsers)
+                for node in module.kinds.get(ast.Return, ()):
+                    if parsers := self.resolve(module, node.value):
                         self._return(find_scope(module, node), parsers)
                 for _, call in module.calls:
                     self._pass(module, call)
@@ -156,17 +143,17 @@ class _Reader:
     def _hold(self, module: Module, target: ast.AST, parsers: set[_Parser]) -> None:
         if isinstance(target, ast.Name):
             scope = find_scope(module, target)
-            self.held.setdefault((scope, target.id), set()).update(parsers)
+            self.held[(scope, target.id)] |= parsers
             if scope is module.tree:  # another module may read it, or a method where it stands in a class
-                self.held.setdefault(("attribute", target.id), set()).update(parsers)
+                self.held[("attribute", target.id)] |= parsers
         elif isinstance(target, ast.Attribute):
-            self.held.setdefault(("attribute", target.attr), set()).update(parsers)
+            self.held[("attribute", target.attr)] |= parsers
 
     def _return(self, function: ast.AST, parsers: set[_Parser]) -> None:
-        self.held.setdefault(function, set()).update(parsers)
+        self.held[function] |= parsers
         decorators = getattr(function, "decorator_list", ())
         if any(getattr(decorator, "id", "") in ("property", "cached_property") for decorator in decorators):
-            self.held.setdefault(("attribute", getattr(function, "name", "")), set()).update(parsers)
+            self.held[("attribute", getattr(function, "name", ""))] |= parsers
 
     def _pass(self, module: Module, call: ast.Call) -> None:
         """The parameters of a function that is called with a parser."""
@@ -175,27 +162,21 @@ class _Reader:
         for position, name, value in (*named, *((-1, one.arg, one.value) for one in call.keywords)):
             parsers = self.resolve(module, value)
             for parameter in self._parameters(module, call, position, name) if parsers else ():
-                self.held.setdefault(parameter, set()).update(parsers)
+                self.held[parameter] |= parsers
 
     def _parameters(
         self, module: Module, call: ast.Call, position: int, name: str | None
     ) -> Iterator[tuple[ast.AST, str]]:
+        owner = getattr(call.func, "value", None)  # `Base` of `Base.method`, which takes the object first
+        names_class = isinstance(owner, ast.Name) and owner.id in self.reached.classes
         for _, function in self.reached.find(module, call.func):
             names = [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
-            if names[:1] in (["self"], ["cls"]) and not self._names_class(call.func):
+            if names[:1] in (["self"], ["cls"]) and not names_class:
                 names = names[1:]
-            if name is not None and name in (
-                *names,
-                *(parameter.arg for parameter in function.args.kwonlyargs),
-            ):
+            if name is not None and is_parameter(function, name):
                 yield function, name
             elif 0 <= position < len(names):
                 yield function, names[position]
-
-    def _names_class(self, function: ast.expr) -> bool:
-        """Whether it is `Base.method`, which takes the object as its first argument."""
-        owner = function.value if isinstance(function, ast.Attribute) else None
-        return isinstance(owner, ast.Name) and owner.id in self.reached.classes
 
     def use(self) -> None:
         """Read the uses of every parser into its interface."""
@@ -210,10 +191,9 @@ class _Reader:
 
     def _use(self, module: Module, node: ast.expr, parsers: set[_Parser]) -> None:
         above = module.parents.get(node)
+        name: str | None = ""
         if isinstance(above, ast.keyword):
             name, above = above.arg, module.parents.get(above)
-        else:
-            name = ""
         if isinstance(above, ast.Attribute):
             call = module.parents.get(above)
             method = above.attr
@@ -244,32 +224,19 @@ class _Reader:
         full = module.name_of(call.func)
         if full == "deepspeed.add_config_arguments":
             for parser in parsers:
-                for flag in _DEEPSPEED:
-                    parser.interface.options.append(Option((flag,), flag[2:], module, call, 0, None))
+                options = [Option((flag,), flag[2:], module, call, 0, None) for flag in _DEEPSPEED]
+                parser.interface.options += options
             return True
         position = call.args.index(node) if node in call.args else -1
-        return full in ("print", "type", "isinstance", "id") or any(
-            True for _ in self._parameters(module, call, position, name or None)
-        )
+        takers = list(self._parameters(module, call, position, name or None))
+        return full in ("print", "type", "isinstance", "id") or bool(takers)
 
     def _exclude(self, module: Module, call: ast.Call, interface: Interface, options: list[Option]) -> None:
         """Record the options of one `add_mutually_exclusive_group()` that has a variable of its own."""
         group = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if not isinstance(group, ast.Name):
-            return
-        scope = find_scope(module, call)
-        made = [
-            node.value
-            for node in module.kinds.get(ast.Assign, ())
-            for target in node.targets
-            if isinstance(target, ast.Name) and target.id == group.id and find_scope(module, node) is scope
-        ]
-        maker = made[0] if len(made) == 1 else None
-        if (
-            isinstance(maker, ast.Call)
-            and isinstance(maker.func, ast.Attribute)
-            and maker.func.attr == "add_mutually_exclusive_group"
-        ):
+        single = find_single(self.reached, module, group) if isinstance(group, ast.Name) else None
+        maker = single[1] if single is not None else None
+        if isinstance(maker, ast.Call) and last_name(maker) == "add_mutually_exclusive_group":
             required = constant_value(keyword_argument(maker, "required")) is True
             exclusion = self.groups.setdefault(maker, (required, []))
             exclusion[1].extend(options)
@@ -290,9 +257,7 @@ class _Reader:
                     parser.parses.append(method in PARSES or refuses_rest(module, call))
                 else:
                     parser.known = False
-            elif method in _GROUPS:
-                pass
-            elif method not in (*_HARMLESS, "add_subparsers", "add_parser"):
+            elif method not in (*_HARMLESS, *_GROUPS, "add_subparsers", "add_parser"):
                 parser.known = False
 
 
@@ -370,9 +335,8 @@ def _list_words(code: Definitions, parser: _Parser) -> list[str]:
 
 def is_alternative(reached: Reached, module: Module, call: ast.Call) -> bool:
     """Whether both branches parse, this call in one of them: `if args is None: … else: …`."""
-    above, child = next(
-        (above for above in module.ancestors(call) if isinstance(above[0], ast.If)), (None, None)
-    )
+    conditions = (pair for pair in module.ancestors(call) if isinstance(pair[0], ast.If))
+    above, child = next(conditions, (None, None))
     if isinstance(above, ast.If) and child is not above.test:
         other = above.orelse if child in above.body else above.body
         branch = reached.surely_runs(module, above)
@@ -383,11 +347,8 @@ def is_alternative(reached: Reached, module: Module, call: ast.Call) -> bool:
         tests = [statement for statement in before if isinstance(statement, ast.If)]
         other, branch = tests[0].body if len(tests) == 1 else [], True
     names = (*PARSES, *PARSES_KNOWN)
-    return branch and any(
-        isinstance(inner, ast.Attribute) and inner.attr in names
-        for statement in other
-        for inner in ast.walk(statement)
-    )
+    inside = (inner for statement in other for inner in ast.walk(statement))
+    return branch and any(isinstance(inner, ast.Attribute) and inner.attr in names for inner in inside)
 
 
 def refuses_rest(module: Module, call: ast.Call) -> bool:
@@ -429,19 +390,15 @@ def _stops(module: Module, statement: ast.stmt, parser: str) -> bool:
 
 def reads_command(module: Module, call: ast.Call) -> bool:
     """Whether a call parses the arguments of the script rather than its own list."""
-    source = call.args[0] if call.args else keyword_argument(call, "args")
+    source = find_passed(call, 0, "args")
     if source is None or (isinstance(source, ast.Constant) and source.value is None):
         return True
     if isinstance(source, ast.Name):
-        scope = find_scope(module, call)
-        names = getattr(scope, "args", None)
-        return names is not None and any(
-            source.id == parameter.arg for parameter in (*names.args, *names.kwonlyargs)
-        )
-    words = module.name_of(source.value) if isinstance(source, ast.Subscript) else ""
-    part = source.slice if isinstance(source, ast.Subscript) else None
-    whole = isinstance(part, ast.Slice) and part.upper is None and constant_value(part.lower) == 1
-    return whole and words in ("sys.argv", "argv")
+        return is_parameter(find_scope(module, call), source.id)
+    if not isinstance(source, ast.Subscript) or not isinstance(source.slice, ast.Slice):
+        return False
+    whole = source.slice.upper is None and constant_value(source.slice.lower) == 1
+    return whole and module.name_of(source.value) in ("sys.argv", "argv")
 
 
 def read_option(
@@ -460,8 +417,7 @@ def read_option(
                 interface.closed &= isinstance(nargs, int | str) and nargs != "..."  # not all that is left
             option.required &= sure
             option.optional_words |= not sure
-            flags = option.flags
-            (interface.options if flags else interface.positionals).append(option)
+            (interface.options if option.flags else interface.positionals).append(option)
 
 
 def _option(
@@ -472,9 +428,8 @@ def _option(
     first = next((flag for flag in flags if flag.startswith("--")), words[0] if words else "")
     dest = constant_value(keywords.get("dest"))
     option = Option(flags, str(dest or first.lstrip("-").replace("-", "_")), module, call)
-    action, nargs = (
-        evaluate(code, module, keywords.get("action"), names),
-        evaluate(code, module, keywords.get("nargs"), names),
+    action, nargs, kind, choices = (
+        evaluate(code, module, keywords.get(name), names) for name in ("action", "nargs", "type", "choices")
     )
     custom = "action" in keywords and not isinstance(action, str)
     if custom and module.name_of(keywords["action"]).endswith("BooleanOptionalAction"):
@@ -487,18 +442,12 @@ def _option(
     elif nargs is not None:
         most = {"?": 1, "*": None, "+": None}.get(str(nargs), nargs if isinstance(nargs, int) else None)
         option.least, option.most = (nargs if isinstance(nargs, int) else int(nargs == "+")), most
-    kind = evaluate(code, module, keywords.get("type"), names)
     option.kind = kind if kind in (int, float) else None
     if "type" in keywords and option.kind is None and module.name_of(keywords["type"]) in _STRTOBOOL:
         option.choices = _TRUTHS
-    choices = evaluate(code, module, keywords.get("choices"), names)
-    if isinstance(choices, str):
-        choices = tuple(choices)
-    if (
-        isinstance(choices, tuple)
-        and None not in keywords
-        and ("type" not in keywords or kind in (int, float, str))
-    ):
+    choices = tuple(choices) if isinstance(choices, str) else choices
+    is_compared = None not in keywords and ("type" not in keywords or kind in (int, float, str))
+    if isinstance(choices, tuple) and is_compared:
         option.choices = choices
     option.required = constant_value(keywords.get("required")) is True and None not in keywords
     option.optional_words = not flags and (option.least == 0 or None in keywords)
@@ -516,22 +465,16 @@ def list_loop_values(code: Definitions, module: Module, call: ast.Call) -> list[
             rounds = [_bind(above.target, value) for value in values] if isinstance(values, tuple) else []
             loops.append(rounds or [{}])
     return [
-        {name: value for bound in rounds for name, value in bound.items()}
-        for rounds in list(product(*loops))[:200]
+        dict(chain.from_iterable(bound.items() for bound in rounds))
+        for rounds in islice(product(*loops), 200)
     ]
 
 
 def _bind(target: ast.expr, value: object) -> dict[str, object]:
     if isinstance(target, ast.Name):
         return {target.id: value}
-    if (
-        isinstance(target, ast.Tuple | ast.List)
-        and isinstance(value, tuple)
-        and len(target.elts) == len(value)
-    ):
-        return {
-            name: bound
-            for part, item in zip(target.elts, value, strict=True)
-            for name, bound in _bind(part, item).items()
-        }
-    return {}
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else []
+    if not isinstance(value, tuple) or len(parts) != len(value):
+        return {}
+    pairs = (_bind(part, item).items() for part, item in zip(parts, value, strict=True))
+    return dict(chain.from_iterable(pairs))

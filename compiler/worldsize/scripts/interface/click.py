@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from worldsize.scripts.bindings import Function
 from worldsize.scripts.definitions import Definitions, Place
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_passed, keyword_argument
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import evaluate
 
@@ -16,14 +16,7 @@ _LIBRARIES = ("click", "rich_click")
 _HARMLESS = ("pass_context", "pass_obj", "version_option", "help_option", "make_pass_decorator")
 _SETTINGS = frozenset({"show_default", "help_option_names", "max_content_width", "terminal_width"})
 _LENIENT = frozenset({"ignore_unknown_options", "allow_extra_args"})
-_KINDS: dict[str, type[int | float]] = {
-    "int": int,
-    "INT": int,
-    "IntRange": int,
-    "float": float,
-    "FLOAT": float,
-    "FloatRange": float,
-}
+_KINDS: dict[str, type[int | float]] = {"int": int, "float": float}
 _DEPTH = 4  # groups inside of groups
 
 
@@ -32,7 +25,7 @@ def read_click(reached: Reached) -> Interface | None:
     started: list[tuple[Place, ast.Call]] = []
     for module in reached.modules:
         for _, call in module.calls:
-            for other, function in reached.find(module, call.func) if _may_start(call) else ():
+            for other, function in reached.find(module, call.func) if isinstance(call.func, ast.Name) else ():
                 if _find_maker(other, function) is not None and reached.runs(module, call):
                     if not reached.surely_runs(module, call):
                         return None
@@ -43,17 +36,10 @@ def read_click(reached: Reached) -> Interface | None:
     if not isinstance(command, ast.FunctionDef):
         return None
     interface = _read_command(reached, module, command, _DEPTH)
-    if interface is not None and not {one.arg for one in call.keywords} <= {
-        "obj",
-        "prog_name",
-        "standalone_mode",
-    }:
+    names = {one.arg for one in call.keywords}
+    if interface is not None and not names <= {"obj", "prog_name", "standalone_mode"}:
         _require_nothing(interface)  # the values of `auto_envvar_prefix` or of a `default_map`
     return interface
-
-
-def _may_start(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name)
 
 
 def _require_nothing(interface: Interface) -> None:
@@ -66,8 +52,7 @@ def _require_nothing(interface: Interface) -> None:
 def _find_maker(module: Module, function: Function) -> ast.expr | None:
     """The decorator that makes a command or a group of a function: `click.command()` or `group.command()`."""
     for decorator in function.decorator_list:
-        name = module.name_of(_callee(decorator))
-        if name.rpartition(".")[2] in ("command", "group"):
+        if module.name_of(_callee(decorator)).rpartition(".")[2] in ("command", "group"):
             return decorator
     return None
 
@@ -91,15 +76,11 @@ def _read_command(reached: Reached, module: Module, function: Function, depth: i
                 return None
             if name == "group":
                 _add_commands(reached, interface, function, depth)
-                interface.needs_command = not _has_keyword(call, "invoke_without_command")
+                interface.needs_command = keyword_argument(call, "invoke_without_command") is None
         elif top not in _LIBRARIES or name not in _HARMLESS:
             return None
     interface.options.append(Option(("--help", "-h", "--version"), "help", module, function, 0, 0))
     return interface
-
-
-def _has_keyword(call: ast.Call, name: str) -> bool:
-    return keyword_argument(call, name) is not None
 
 
 def _read_settings(interface: Interface, call: ast.Call) -> bool:
@@ -153,8 +134,7 @@ def _list_added(reached: Reached, group: Function) -> Iterator[tuple[str | None,
             if node.attr != "add_command" or not isinstance(call, ast.Call) or not call.args:
                 yield None, None
                 continue
-            places = reached.find(module, call.args[0])
-            written = call.args[1] if len(call.args) > 1 else keyword_argument(call, "name")
+            places, written = reached.find(module, call.args[0]), find_passed(call, 1, "name")
             if len(places) != 1 or not reached.surely_runs(module, call):
                 yield None, None
                 continue
@@ -163,17 +143,14 @@ def _list_added(reached: Reached, group: Function) -> Iterator[tuple[str | None,
 
 
 def _means(reached: Reached, module: Module, node: ast.expr, function: Function) -> bool:
-    return isinstance(node, ast.Name) and any(
-        candidate is function for _, candidate in reached.find(module, node)
-    )
+    candidates = reached.find(module, node) if isinstance(node, ast.Name) else ()
+    return any(candidate is function for _, candidate in candidates)
 
 
 def _name_of_command(code: Definitions, module: Module, function: Function) -> str | None:
     """The word that chooses a command; None if unknown."""
     call = _find_maker(module, function)
-    written = None
-    if isinstance(call, ast.Call):
-        written = call.args[0] if call.args else keyword_argument(call, "name")
+    written = find_passed(call, 0, "name") if isinstance(call, ast.Call) else None
     if written is not None:
         name = evaluate(code, module, written)
         return name if isinstance(name, str) else None
@@ -207,9 +184,8 @@ def read_parameter(
         option.required = required is True and not elsewhere
         interface.options.append(option)
         return
-    option.optional_words = (
-        required is False or bool(elsewhere) or (option.most is None and required is not True)
-    )
+    may_lack = option.most is None and required is not True
+    option.optional_words = required is False or bool(elsewhere) or may_lack
     interface.positionals.append(option)
 
 
@@ -239,15 +215,12 @@ def _read_values(code: Definitions, option: Option, module: Module, keywords: di
         return
     call = kind if isinstance(kind, ast.Call) else ast.Call(kind, [], [])
     name = module.name_of(call.func).rpartition(".")[2]
-    option.kind = _KINDS.get(name)
-    if name in ("IntRange", "FloatRange") and not _has_keyword(call, "clamp"):
-        bounds = dict(zip(("min", "max"), call.args, strict=False)) | {
-            one.arg: one.value for one in call.keywords
-        }
-        least, most = (evaluate(code, module, bounds.get(end)) for end in ("min", "max"))
-        option.bounds = _as_bound(least), _as_bound(most)
-    elif name == "Choice" and not _has_keyword(call, "case_sensitive"):
-        choices = evaluate(code, module, call.args[0] if call.args else keyword_argument(call, "choices"))
+    option.kind = _KINDS.get(name.lower().removesuffix("range"))
+    if name in ("IntRange", "FloatRange") and keyword_argument(call, "clamp") is None:
+        least, most = (find_passed(call, position, end) for position, end in enumerate(("min", "max")))
+        option.bounds = _as_bound(evaluate(code, module, least)), _as_bound(evaluate(code, module, most))
+    elif name == "Choice" and keyword_argument(call, "case_sensitive") is None:
+        choices = evaluate(code, module, find_passed(call, 0, "choices"))
         if isinstance(choices, tuple) and all(isinstance(choice, str) for choice in choices):
             option.choices = choices
 

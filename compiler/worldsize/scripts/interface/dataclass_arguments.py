@@ -7,7 +7,15 @@ import ast
 from worldsize.scripts.interface.annotations import Class, find_class, read_annotation
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
+from worldsize.scripts.module import (
+    Module,
+    constant_value,
+    find_mentions,
+    find_passed,
+    keyword_argument,
+    last_name,
+    name_variable,
+)
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import open_variable
 
@@ -19,17 +27,8 @@ _FIELDS = ("field", "HfArg")
 
 def read_dataclass_arguments(reached: Reached) -> Interface | None:
     """The interface of the only `HfArgumentParser`; None if there is not exactly one."""
-    made = [
-        (module, call)
-        for module in reached.modules
-        for call in module.called("transformers.HfArgumentParser")
-    ]
-    parses = [
-        (module, call)
-        for module in reached.modules
-        for call in module.called(*_PARSES)
-        if reached.runs(module, call)
-    ]
+    made = reached.called("transformers.HfArgumentParser")
+    parses = [parse for parse in reached.called(*_PARSES) if reached.runs(*parse)]
     if len(made) != 1 or not parses or not reached.surely_runs(*made[0]):
         return None
     module, call = made[0]
@@ -42,59 +41,57 @@ def read_dataclass_arguments(reached: Reached) -> Interface | None:
         rest = constant_value(keyword_argument(parse, "return_remaining_strings"))
         keeps_others = isinstance(parse.func, ast.Attribute) and parse.func.attr == "parse_known_args"
         interface.ignores_others |= keeps_others or rest not in (None, False)
-    classes = call.args[0] if call.args else keyword_argument(call, "dataclass_types")
+    classes = find_passed(call, 0, "dataclass_types")
     listed = open_variable(module, classes)
     types = listed.elts if isinstance(listed, ast.List | ast.Tuple) else [classes]
     for node in types:
-        class_ = find_class(reached, module, node)
-        if class_ is None and node is not None and module.name_of(node) in CLASSES:
-            interface.options += list_training_arguments(module, node)
-            interface.certain = False
-        elif class_ is None or not _add_fields(reached, interface, class_):
-            interface.closed = False
+        interface.closed &= _add_class(reached, interface, module, node)
     interface.closed &= len(call.keywords) <= (not call.args)
     _add_others(reached, interface, module, call)
     interface.options.append(Option(("-h", "--help"), "help", module, call, 0, 0))
     return interface
 
 
+def _add_class(
+    reached: Reached, interface: Interface, module: Module, node: ast.AST | None, depth: int = 7
+) -> bool:
+    """Add the fields of the class that a name means; False if not all are known."""
+    class_ = find_class(reached, module, node)
+    if class_ is None and node is not None and module.name_of(node) in _CLASSES:
+        interface.options += _list_training_arguments(module, node)
+        interface.certain = False
+        return True
+    return class_ is not None and depth > 0 and _add_fields(reached, interface, class_, depth - 1)
+
+
 def _add_others(reached: Reached, interface: Interface, module: Module, maker: ast.Call) -> None:
     """Read the arguments that are added to the parser itself, if it is a variable."""
     made = module.parents.get(maker)
     names = {name_variable(target) for target in made.targets} if isinstance(made, ast.Assign) else set()
-    for other in reached.modules:
-        for call in other.called("add_argument", "add_argument_group"):
-            if not reached.runs(other, call):
-                continue
-            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-            named = owner is not None and name_variable(owner) in names
-            if other is module and named and module.name_of(call.func).endswith(".add_argument"):
-                read_option(reached, interface, module, call, sure=reached.surely_runs(module, call))
-            else:
-                interface.closed = False
+    for other, call in reached.called("add_argument", "add_argument_group"):
+        if not reached.runs(other, call):
+            continue
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        named = owner is not None and name_variable(owner) in names
+        if other is module and named and last_name(call) == "add_argument":
+            read_option(reached, interface, module, call, sure=reached.surely_runs(module, call))
+        else:
+            interface.closed = False
 
 
-def _add_fields(reached: Reached, interface: Interface, class_: Class, depth: int = 6) -> bool:
+def _add_fields(reached: Reached, interface: Interface, class_: Class, depth: int) -> bool:
     """Add the fields of a dataclass and of its bases; False if not all are known."""
     module, node = class_
-    decorators = [
-        decorator.func if isinstance(decorator, ast.Call) else decorator for decorator in node.decorator_list
-    ]
+    decorators = [getattr(decorator, "func", decorator) for decorator in node.decorator_list]
     is_complete = any(module.name_of(decorator).rpartition(".")[2] == "dataclass" for decorator in decorators)
     for base in node.bases:
-        above = find_class(reached, module, base)
-        if above is None and module.name_of(base) in CLASSES:
-            interface.options += list_training_arguments(module, base)
-            interface.certain = False
-            continue
-        is_complete &= above is not None and depth > 0 and _add_fields(reached, interface, above, depth - 1)
+        is_complete &= _add_class(reached, interface, module, base, depth)
     inherited = list(interface.options) if node.bases else []
     for statement in node.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             option = _read_field(reached, module, statement, statement.target.id)
-            again = [one for one in inherited if one.name == statement.target.id]
-            for one in again:
-                interface.options.remove(one)
+            for again in [one for one in inherited if one.name == statement.target.id]:
+                interface.options.remove(again)
             if option is not None:
                 interface.options.append(option)
     return is_complete
@@ -109,13 +106,11 @@ def _read_field(reached: Reached, module: Module, node: ast.AnnAssign, name: str
     if isinstance(default, ast.Call) and module.name_of(default.func).rpartition(".")[2] in _FIELDS:
         if constant_value(keyword_argument(default, "init")) is False:
             return None
-        more = any(one.arg in ("default_factory", None) for one in default.keywords)
-        aliases = any(
-            "aliases" in (getattr(inner, "arg", None), constant_value(inner)) for inner in ast.walk(default)
-        )
-        default = keyword_argument(default, "default")
-        if aliases:
+        parts = list(ast.walk(default))
+        if any("aliases" in (getattr(inner, "arg", ""), constant_value(inner)) for inner in parts):
             return Option(option.flags, name, module, node, 0, None)
+        more = any(one.arg in ("default_factory", None) for one in default.keywords)
+        default = keyword_argument(default, "default")
     annotation.describe(option)
     if annotation.boolean:
         option.least = 0
@@ -134,7 +129,7 @@ def _spell(flag: str) -> tuple[str, ...]:
     return (flag,) if flag == hyphened else (flag, hyphened)
 
 
-CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
+_CLASSES = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
 
 
 _BOOLEANS = """
@@ -198,16 +193,15 @@ _CHOICES = {
 }
 
 
-def list_training_arguments(module: Module, node: ast.AST) -> list[Option]:
+def _list_training_arguments(module: Module, node: ast.AST) -> list[Option]:
     """An option for each field; ``node`` is the place that names the class."""
     options: list[Option] = []
     for kind, names in ((bool, _BOOLEANS), (int, _INTEGERS), (float, _NUMBERS), (str, _TEXTS)):
         for name in names.split():
-            flags = (f"--{name}", "--" + name.replace("_", "-"))
-            option = Option(tuple(dict.fromkeys(flags)), name, module, node)
+            option = Option(_spell(f"--{name}"), name, module, node)
             if kind is bool:
                 option.least = 0
-                option.flags += (f"--no_{name}", "--no-" + name.replace("_", "-"))
+                option.flags += _spell(f"--no_{name}")
             elif kind is str:
                 option.most = 1 if name in _CHOICES else None  # some of the others take several words
                 option.choices = _CHOICES.get(name)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.scripts.bindings import Function
+from worldsize.scripts.bindings import FUNCTIONS, Function, list_parameters
 from worldsize.scripts.definitions import Definitions, Place
 from worldsize.scripts.interface.annotations import Annotation, find_class, read_annotation
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, list_bound_names
+from worldsize.scripts.module import (
+    Module,
+    constant_value,
+    find_mentions,
+    find_passed,
+    keyword_argument,
+    last_name,
+    list_bound_names,
+)
 from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import evaluate
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _PLAIN_METHODS = frozenset({"staticmethod", "classmethod"})
 
 _ELSEWHERE = ("envvar", "prompt", "callback", "default_factory")
@@ -23,8 +30,7 @@ _SHELL = ("--help", "-h", "--install-completion", "--show-completion")
 
 def read_typer(reached: Reached) -> Interface | None:
     """The interface of the only application that the script runs; None if there is not exactly one."""
-    runs = [(module, call) for module in reached.modules for call in module.called("typer.run")]
-    made = [(module, call) for module in reached.modules for call in module.called("typer.Typer")]
+    runs, made = reached.called("typer.run"), reached.called("typer.Typer")
     if len(runs) == 1 and not made and reached.surely_runs(*runs[0]) and runs[0][1].args:
         functions = reached.find(runs[0][0], runs[0][1].args[0])
         return _read_typer_function(reached, functions[0]) if len(functions) == 1 else None
@@ -81,11 +87,9 @@ def _join(
     reached: Reached, commands: list[tuple[str | None, Place]], callbacks: list[Place], *, required: bool
 ) -> Interface:
     """Several commands, or one beside a callback."""
-    interface = (
-        _read_typer_function(reached, callbacks[0])
-        if callbacks
-        else Interface(kind="click", abbreviates=False)
-    )
+    interface = Interface(kind="click", abbreviates=False)
+    if callbacks:
+        interface = _read_typer_function(reached, callbacks[0])
     by_word = {name: _read_typer_function(reached, place) for name, place in commands if name is not None}
     interface.commands = by_word if len(by_word) == len(commands) else {}
     interface.needs_command = required and not callbacks
@@ -93,30 +97,22 @@ def _join(
 
 
 def _means(module: Module, node: ast.Name, home: Module, name: str) -> bool:
-    imported = module.names.get(node.id)
-    return (module is home and node.id == name) or (
-        module is not home and imported is not None and imported.rpartition(".")[2] == name
-    )
+    imported = node.id if module is home else module.names.get(node.id, "")
+    return imported.rpartition(".")[2] == name
 
 
 def _name_of_command(maker: ast.Call, function: Function) -> str | None:
-    written = maker.args[0] if maker.args else keyword_argument(maker, "name")
-    if written is not None:
-        name = constant_value(written)
-        return name if isinstance(name, str) else None
-    return function.name.lower().replace("_", "-")
+    written = find_passed(maker, 0, "name")
+    name = function.name.lower().replace("_", "-") if written is None else constant_value(written)
+    return name if isinstance(name, str) else None
 
 
 def _read_typer_function(reached: Reached, place: Place) -> Interface:
     module, function = place
     interface = Interface(kind="click", abbreviates=False)
-    assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-    arguments = function.args
-    interface.closed = arguments.vararg is None and arguments.kwarg is None
-    positional = [*arguments.posonlyargs, *arguments.args]
-    without = [None] * (len(positional) - len(arguments.defaults))
-    defaults = [*without, *arguments.defaults, *arguments.kw_defaults]
-    for parameter, default in zip([*positional, *arguments.kwonlyargs], defaults, strict=True):
+    assert isinstance(function, FUNCTIONS)
+    interface.closed = function.args.vararg is None and function.args.kwarg is None
+    for parameter, default in list_parameters(function):
         annotation = read_annotation(reached, module, parameter.annotation)
         kind = module.name_of(parameter.annotation) if parameter.annotation is not None else ""
         if kind.rpartition(".")[2] != "Context":
@@ -134,17 +130,16 @@ def _add_parameter(
     *,
     annotation: Annotation,
 ) -> None:
-    made = [extra for extra in annotation.extras if _is_made(module, extra)]
-    annotated = bool(made)
+    made = next((extra for extra in annotation.extras if _is_made(module, extra)), None)
+    is_annotated = made is not None
     if default is not None and _is_made(module, default):
-        made = [default]
-    nothing = ast.Call(ast.Name("", ast.Load()), [], [])
-    call = made[0] if made and isinstance(made[0], ast.Call) else nothing
+        made = default
+    call = made if isinstance(made, ast.Call) else ast.Call(ast.Name("", ast.Load()), [], [])
     words = list(call.args)
-    if made and not annotated:  # the first word is the default
+    if made is not None and not is_annotated:  # the first word is the default
         default = words.pop(0) if words else keyword_argument(call, "default")
     required = default is None or constant_value(default) is Ellipsis
-    is_option = module.name_of(call.func).endswith("Option") if made else not required
+    is_option = module.name_of(call.func).endswith("Option") if made is not None else not required
     keywords = {one.arg: one.value for one in call.keywords if one.arg}
     texts = [text for text in (evaluate(code, module, word) for word in words) if isinstance(text, str)]
     interface.closed &= len(texts) == len(words) and not any(one.arg is None for one in call.keywords)
@@ -183,14 +178,13 @@ def _spell(name: str, words: list[str], *, boolean: bool) -> tuple[str, ...]:
 
 def read_fire(reached: Reached) -> Interface | None:
     """The interface of the only `fire.Fire(…)`; None if there is not exactly one."""
-    calls = [(module, call) for module in reached.modules for call in module.called("fire.Fire")]
-    calls = [(module, call) for module, call in calls if reached.runs(module, call)]
+    calls = [call for call in reached.called("fire.Fire") if reached.runs(*call)]
     if len(calls) != 1 or not reached.surely_runs(*calls[0]):
         return None
     module, call = calls[0]
     if keyword_argument(call, "command") is not None or len(call.args) > 1:
         return None
-    component = call.args[0] if call.args else keyword_argument(call, "component")
+    component = find_passed(call, 0, "component")
     return _read_module(module) if component is None else _read_component(reached, module, component)
 
 
@@ -217,7 +211,7 @@ def _read_module(module: Module) -> Interface | None:
         return None
     commands = {name: Interface(closed=False) for name in names}
     for statement in module.tree.body:
-        if isinstance(statement, _FUNCTIONS):
+        if isinstance(statement, FUNCTIONS):
             commands[statement.name] = _read_fire_function(module, statement)
         elif isinstance(statement, ast.ClassDef):
             commands[statement.name] = _read_class(module, statement)
@@ -226,46 +220,34 @@ def _read_module(module: Module) -> Interface | None:
 
 def _read_class(module: Module, node: ast.ClassDef) -> Interface:
     """The arguments of the constructor, and the methods as commands; the methods of a base are unknown."""
-    methods = {statement.name: statement for statement in node.body if isinstance(statement, _FUNCTIONS)}
+    methods = {statement.name: statement for statement in node.body if isinstance(statement, FUNCTIONS)}
     if node.bases or node.keywords or node.decorator_list:
         return Interface(kind="fire", closed=False)
     made = methods.get("__init__")
-    interface = (
-        _read_fire_function(module, made, skip=1)
-        if made is not None
-        else Interface(kind="fire", abbreviates=False, by_position=True)
-    )
-    interface.by_position = False  # a class takes no words without a flag
-    attributes = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
-    names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
-    commands = {name: Interface(closed=False) for name in attributes | names}
+    interface = Interface(kind="fire", abbreviates=False)
+    if made is not None:
+        interface = _read_fire_function(module, made, skip=1)
+        interface.by_position = False  # a class takes no words without a flag
+    names = {last_name(inner) for inner in ast.walk(node) if isinstance(inner, ast.Attribute | ast.Name)}
+    commands = {name: Interface(closed=False) for name in names}
     for name, method in methods.items():
         decorators = {module.name_of(decorator) for decorator in method.decorator_list}
-        skip = 0 if "staticmethod" in decorators else 1
-        commands[name] = (
-            _read_fire_function(module, method, skip=skip)
-            if decorators <= _PLAIN_METHODS
-            else Interface(closed=False)
-        )
+        if decorators <= _PLAIN_METHODS:
+            commands[name] = _read_fire_function(module, method, skip="staticmethod" not in decorators)
+        else:
+            commands[name] = Interface(closed=False)
     interface.commands = commands
     return interface
 
 
 def _read_fire_function(module: Module, function: Function, skip: int = 0) -> Interface:
     interface = Interface(kind="fire", abbreviates=False, by_position=True)
-    arguments = function.args
-    wraps = [
-        decorator for decorator in function.decorator_list if module.name_of(decorator) not in _PLAIN_METHODS
-    ]
-    interface.closed = arguments.kwarg is None and not wraps
-    positional = [*arguments.posonlyargs, *arguments.args]
-    first_default = len(positional) - len(arguments.defaults)
-    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    named = [(parameter, position < first_default) for position, parameter in enumerate(positional)][skip:]
-    for argument, required in (*named, *((parameter, default is None) for parameter, default in keywords)):
+    wraps = not {module.name_of(decorator) for decorator in function.decorator_list} <= _PLAIN_METHODS
+    interface.closed = function.args.kwarg is None and not wraps
+    for argument, default in list_parameters(function)[skip:]:
         flags = {f"--{name}": None for name in (argument.arg, argument.arg.replace("_", "-"))}
         flags |= {f"--no{argument.arg}": None, f"-{argument.arg[0]}": None}
         option = Option(tuple(flags), argument.arg, module, argument, 0, 1)
-        option.required = required and not wraps
+        option.required = default is None and not wraps
         interface.options.append(option)
     return interface

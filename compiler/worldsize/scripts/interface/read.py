@@ -11,21 +11,14 @@ from worldsize.scripts.interface.click import read_click
 from worldsize.scripts.interface.dataclass_arguments import read_dataclass_arguments
 from worldsize.scripts.interface.functions import read_fire, read_typer
 from worldsize.scripts.interface.model import Interface
-from worldsize.scripts.module import Module, constant_value, is_conditional
+from worldsize.scripts.module import Module, constant_value, is_conditional, keep
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached, follow
 
 # They read arguments, or files of arguments, in ways that are not followed here.
 _OTHERS = (
-    "configargparse",
-    "jsonargparse",
-    "hydra",
-    "simple_parsing",
-    "tyro",
-    "tap",
-    "docopt",
-    "docopt_ng",
-)
+    "configargparse", "jsonargparse", "hydra", "simple_parsing", "tyro", "tap", "docopt", "docopt_ng",
+)  # fmt: skip
 # Each library, and who reads what is made with it; a script that uses two of them is not judged.
 _READERS = {
     "transformers.HfArgumentParser": read_dataclass_arguments,
@@ -59,7 +52,7 @@ def runs_in_job(program: Program, module: Module, node: ast.AST) -> bool:
 
 
 def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
-    readers = {read for name, read in _READERS.items() for module in modules if _is_used(module, name)}
+    readers = {read for name, read in _READERS.items() for module in modules if any(_find_uses(module, name))}
     if len(readers) > 1:  # a module beside the script may have a program of its own
         reached = entry.once(follow, modules)
         readers = {
@@ -76,13 +69,11 @@ def _read(entry: Module, modules: tuple[Module, ...]) -> Interface | None:
     return readers.pop()(entry.once(follow, modules))
 
 
-def _is_used(module: Module, name: str) -> bool:
-    """Whether a file uses a name of a library; a decorator need not be called."""
-    return name.partition(".")[2] in module.text and next(_find_uses(module, name), None) is not None
-
-
 def _find_uses(module: Module, name: str) -> Iterator[ast.AST]:
+    """Where a file uses a name of a library; a decorator need not be called."""
     last = name.rpartition(".")[2]
+    if name.partition(".")[2] not in module.text:
+        return iter(())
     return (
         node
         for node in (*module.kinds.get(ast.Attribute, ()), *module.kinds.get(ast.Name, ()))
@@ -93,23 +84,15 @@ def _find_uses(module: Module, name: str) -> Iterator[ast.AST]:
 
 def _changes_arguments(module: Module) -> bool:
     """Whether a file does more with `sys.argv` than read it, also under another name."""
-    if "argv" not in module.text:
-        return False
-    lists = list(module.once(_list_argv))
-    above = [module.parents.get(node) for node in lists]
-    names = {
-        target.id
-        for node in above
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    lists += [
-        node for node in module.kinds.get(ast.Name, ()) if node.id in names and isinstance(node.ctx, ast.Load)
-    ]
-    return any(_changes(module, node) for node in lists)
+    above = [module.parents.get(node) for node in _list_argv(module)]
+    targets = [target for node in above if isinstance(node, ast.Assign) for target in node.targets]
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    uses = [node for node in module.kinds.get(ast.Name, ()) if node.id in names]
+    again = [node for node in uses if isinstance(node.ctx, ast.Load)]
+    return any(_changes(module, node) for node in (*_list_argv(module), *again))
 
 
+@keep
 def _list_argv(module: Module) -> list[ast.Attribute | ast.Name]:
     """Where a file names `sys.argv`."""
     if "argv" not in module.text:
@@ -132,7 +115,7 @@ def find_words_read(reached: Reached) -> tuple[int, Module, ast.AST] | None:
     """The highest index that always is read, and where; None if the script may ask how many there are."""
     reads: list[tuple[int, Module, ast.AST]] = []
     for module in reached.modules:
-        for node in module.once(_list_argv):
+        for node in _list_argv(module):
             above = module.parents.get(node)
             if isinstance(above, ast.Assign) and above.value is node:
                 count, place = _count_targets(above), above.targets[0]
@@ -154,11 +137,8 @@ def _read_count(module: Module, node: ast.Subscript) -> int | None:
     number = constant_value(node.slice)
     if isinstance(number, int):
         return number if number >= 0 else None
-    if (
-        not isinstance(node.slice, ast.Slice)
-        or constant_value(node.slice.lower) != 1
-        or node.slice.upper is not None
-    ):
+    part = node.slice
+    if not isinstance(part, ast.Slice) or constant_value(part.lower) != 1 or part.upper is not None:
         return None
     above = module.parents.get(node)
     if isinstance(above, ast.Call) and module.name_of(above.func) == "map":

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from starlette.responses import Response
 
 from worldsize.serving.control import assets
-from worldsize.serving.control.assets import Asset, Container
+from worldsize.serving.control.assets import CURATED_IMAGES, Asset, Container
 from worldsize.serving.control.call import Call, Handler, Handlers, answer_beside
 from worldsize.serving.control.document import (
+    CREATED,
     JsonObject,
+    answer_deletion,
     answer_page,
     describe_resource,
     read_window,
@@ -37,36 +37,24 @@ _VERSION = re.compile(r"[A-Za-z0-9_][\w.\-]{0,254}", re.ASCII)
 _URIS = {"data": "dataUri", "models": "modelUri"}
 
 
-def _get_label(call: Call) -> Response:
-    assert call.name is not None
-    if call.label != "latest":
+def _get_version(call: Call) -> object:
+    """A version by its number, or the newest by the label ``latest``."""
+    if call.label not in ("", "latest"):
         raise not_found(f"The label `{call.label}` of {_describe(call)}")
-    asset = assets.get_latest(call.workspace.database, call.kind, call.name)
-    if asset is None and _is_curated(call.kind, call.name):
-        asset = _curated_version(call.name)
+    database, kind, name = call.workspace.database, call.kind, call.name
+    if call.label:
+        asset = assets.get_latest(database, kind, name)
+    else:
+        asset = assets.get_version(database, kind, name, call.version)
+    if asset is None and _is_curated(kind, name):
+        asset = _curated_version(name, call.version or "1")
     if asset is None:
         raise not_found(_describe(call))
-    return answer(_describe_version(call, asset))
-
-
-def _get_version(call: Call) -> Response:
-    assert call.name is not None
-    assert call.version is not None
-    asset = assets.get_version(call.workspace.database, call.kind, call.name, call.version)
-    if asset is None and _is_curated(call.kind, call.name):
-        asset = _curated_version(call.name, call.version)
-    if asset is None:
-        raise not_found(_describe(call))
-    return answer(_describe_version(call, asset))
-
-
-def _delete_version(call: Call) -> Response:
-    database, name, version = call.workspace.database, call.name or "", call.version or ""
-    return Response(status_code=200 if assets.delete_version(database, call.kind, name, version) else 204)
+    return _describe_version(call, asset)
 
 
 def _put_version(call: Call) -> Response:
-    name, version = call.name or "", call.version or ""
+    name, version = call.name, call.version
     if not _NAME.fullmatch(name) or not _VERSION.fullmatch(version):
         raise bad_request(
             "The name and the version of an asset are letters, digits, `-`, `_` and `.`, not"
@@ -93,7 +81,6 @@ def _put_version(call: Call) -> Response:
 
 
 def _list_versions(call: Call) -> Response:
-    assert call.name is not None
     limit, skip = read_window(call)
     database = call.workspace.database
     if call.query.get("hash"):  # has this code been uploaded under any name?
@@ -104,21 +91,26 @@ def _list_versions(call: Call) -> Response:
     rows = assets.select_versions(
         database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
     )
-    return answer_page(call, rows, partial(_describe_version_row, call), name=assets.name_row, skipped=True)
+    return answer_page(
+        call,
+        rows,
+        lambda row: _describe_version(call, assets.read_asset(row)),
+        name=assets.name_row,
+        skipped=True,
+    )
 
 
-def _get_container(call: Call) -> Response:
-    assert call.name is not None
+def _get_container(call: Call) -> object:
     container = assets.get_container(call.workspace.database, call.kind, call.name)
     if container is None and _is_curated(call.kind, call.name):
         container = _curated_container(call.name)
     if container is None:
         raise not_found(_describe(call))
-    return answer(_describe_container(call, container))
+    return _describe_container(call, container)
 
 
 def _put_container(call: Call) -> Response:
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     if not _NAME.fullmatch(name):
         raise bad_request(f"`{name[:60]}` cannot be the name of an asset.")
     properties = take_object(call.body, "properties")
@@ -128,38 +120,24 @@ def _put_container(call: Call) -> Response:
     return answer(_describe_container(call, container), 200 if before is not None else 201)
 
 
-def _delete_container(call: Call) -> Response:
-    deleted = assets.delete_container(call.workspace.database, call.kind, call.name or "")
-    return Response(status_code=200 if deleted else 204)
-
-
 def _list_containers(call: Call) -> Response:
     limit, skip = read_window(call)
     database = call.workspace.database
     rows = assets.select_containers(database, call.kind, archived=views(call), limit=limit + 1, skip=skip)
-    return answer_page(call, rows, partial(_describe_row, call), skipped=True)
-
-
-def _describe_version_row(call: Call, row: sqlite3.Row) -> JsonObject:
-    return _describe_version(call, assets.read_asset(row))
+    return answer_page(
+        call, rows, lambda row: _describe_container(call, assets.read_container(row)), skipped=True
+    )
 
 
 def _describe_version(call: Call, asset: Asset) -> JsonObject:
+    job = {"jobName": asset.job} if asset.job is not None and asset.kind == "models" else {}
     return describe_resource(
         f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
         f"workspaces/{asset.kind}/versions",
         asset.version,
-        {**asset.properties, "isArchived": asset.archived, **_job(asset)},
+        {**asset.properties, "isArchived": asset.archived, **job},
         (asset.created, asset.modified),
     )
-
-
-def _job(asset: Asset) -> Mapping[str, Any]:
-    return {"jobName": asset.job} if asset.job is not None and asset.kind == "models" else {}
-
-
-def _describe_row(call: Call, row: sqlite3.Row) -> JsonObject:
-    return _describe_container(call, assets.read_container(row))
 
 
 def _describe_container(call: Call, container: Container) -> JsonObject:
@@ -180,35 +158,29 @@ def _describe_container(call: Call, container: Container) -> JsonObject:
 
 
 def _describe(call: Call) -> str:
-    word = KINDS[call.kind].word
-    version = "" if call.version is None else f" with version {call.version}"
-    return f"The {word} {call.name}{version}"
+    version = f" with version {call.version}" if call.version else ""
+    return f"The {KINDS[call.kind].word} {call.name}{version}"
 
 
-def _start_upload(call: Call) -> Response:
+def _start_upload(call: Call) -> object:
     """The answer to ``startPendingUpload``: the same container each time for one version."""
     workspace = call.workspace
     guid = uuid5(NAMESPACE_URL, f"{call.kind}/{call.name}/{call.version}")
     container = f"{guid.hex[:8]}-u-{guid}"
     uri = f"{workspace.endpoints.blob}/{container}"
-    credential: JsonObject = {
-        "credentialType": "SAS",
-        "sasUri": f"{uri}?{sign_path(workspace, container)}",
-    }
     reference = {
         "blobUri": uri,
         "storageAccountArmId": f"{call.scope.id}/storageAccounts/{workspace.endpoints.account}",
-        "credential": credential,
+        "credential": {"credentialType": "SAS", "sasUri": f"{uri}?{sign_path(workspace, container)}"},
     }
-    document = {
+    return {
         "pendingUploadId": str(guid),
         "pendingUploadType": "TemporaryBlobReference",
         "blobReferenceForConsumption": reference,
     }
-    return answer(document)
 
 
-def _in_step(handle: Callable[[Call], Response]) -> Handler:
+def _in_step(handle: Handler) -> Handler:
     """A handler of models, which MLflow's registry has too: each sees what the other has changed."""
 
     async def handle_models(call: Call) -> Response:
@@ -222,8 +194,6 @@ def _in_step(handle: Callable[[Call], Response]) -> Handler:
 
 
 PREFIX = "azureml-"
-CREATED = "2026-01-01T00:00:00.000000Z"
-_IMAGE = "mcr.microsoft.com/azureml/curated/{}:latest"
 
 
 def _is_curated(kind: str, name: str) -> bool:
@@ -234,7 +204,7 @@ def _is_curated(kind: str, name: str) -> bool:
 def _curated_version(name: str, version: str = "1") -> Asset:
     """A version of a curated environment; every version is the same here."""
     properties: JsonObject = {
-        "image": _IMAGE.format(name.lower().removeprefix(PREFIX)),
+        "image": f"{CURATED_IMAGES}{name.lower().removeprefix(PREFIX)}:latest",
         "osType": "Linux",
         "environmentType": "Curated",
         "description": None,
@@ -249,32 +219,29 @@ def _curated_container(name: str) -> Container:
     return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
 
 
-_HANDLERS: dict[str, Callable[[Call], Response]] = {
+HANDLERS: Handlers = {
     "GET all": _list_containers,
     "GET one": _get_container,
     "PUT one": _put_container,
-    "DELETE one": _delete_container,
+    "DELETE one": lambda call: answer_deletion(
+        assets.delete_container(call.workspace.database, call.kind, call.name)
+    ),
     "GET versions": _list_versions,
     "GET version": _get_version,
     "PUT version": _put_version,
-    "DELETE version": _delete_version,
-    "GET label": _get_label,
+    "DELETE version": lambda call: answer_deletion(
+        assets.delete_version(call.workspace.database, call.kind, call.name, call.version)
+    ),
+    "GET label": _get_version,
     "POST version/startpendingupload": _start_upload,
 }
-HANDLERS: Handlers = _HANDLERS
-MODEL_HANDLERS: Handlers = {operation: _in_step(handle) for operation, handle in _HANDLERS.items()}
+MODEL_HANDLERS: Handlers = {operation: _in_step(handle) for operation, handle in HANDLERS.items()}
 
 
 LONGEST_DESCRIPTION = 64 << 10  # characters: those of models are whole pages
 _DATA_TYPES = ("uri_file", "uri_folder", "mltable")
 _MODEL_TYPES = ("custom_model", "mlflow_model", "triton_model")
-_ABOUT = (
-    "description",
-    "tags",
-    "display_name",
-    "name",
-    "version",
-)  # of a component's spec: words, not what it does
+_ABOUT = ("description", "tags", "display_name", "name", "version")  # a component's words, not what it does
 
 
 @dataclass(frozen=True, slots=True)

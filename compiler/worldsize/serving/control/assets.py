@@ -1,4 +1,4 @@
-"""Assets with versions: codes, components, data, environments and models, and looking them up.
+"""What the database keeps for clients: assets with versions, and resources without.
 
 The newest version is the one made last, as the service's label ``latest`` says; an archived one counts only
 if no other is left.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from worldsize.serving.control.document import JsonObject
 from worldsize.serving.database import Database, now, read_object, use_each
 
 KINDS = ("codes", "components", "data", "environments", "models")
 
+CURATED_IMAGES = "mcr.microsoft.com/azureml/curated/"
 _DEFAULT = "azureml_default"
 # By their ids: SQLite would sort whole rows.
 _ROW = "SELECT * FROM assets WHERE id = ?"
@@ -89,16 +91,7 @@ def list_versions(
     limit: int = -1,
     skip: int = 0,
 ) -> list[Asset]:
-    """Versions of a name, the newest first: those that can be read.
-
-    Args:
-        database: The workspace's.
-        kind: One of ``KINDS``.
-        name: Of the asset.
-        archived: Which values of ``archived`` are listed.
-        limit: The largest number of versions; -1 for all.
-        skip: How many of the newest are left out.
-    """
+    """Versions of a name, the newest first: those that can be read; all for a limit of -1."""
     rows = select_versions(database, kind, name, archived=archived, limit=limit, skip=skip)
     return [*use_each(word(kind), rows, read_asset, name_row)]
 
@@ -188,15 +181,7 @@ def put_version(
 ) -> Asset:
     """Store a version, new or changed, and its container.
 
-    Args:
-        database: The workspace's.
-        kind: One of ``KINDS``.
-        name: Of the asset.
-        version: Any text.
-        properties: Of the REST body; ``isArchived`` among them archives it.
-        job: The name of the job that made it.
-        created: When a new version was made, if not now.
-        modified: When it was changed, if not now.
+    ``isArchived`` among the properties of the REST body archives it. The times are now by default.
     """
     archived = bool(properties.get("isArchived"))
     time = now()
@@ -284,4 +269,76 @@ def read_container(row: sqlite3.Row) -> Container:
         row["latest"],
         str((row["highest"] or 0) + 1),
         row["data_type"],
+    )
+
+
+ROW = "SELECT * FROM resources WHERE id = ?"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource; ``body`` is without what only a request for secrets answers."""
+
+    kind: str
+    name: str
+    body: JsonObject
+    secrets: JsonObject
+    created: str
+    modified: str
+
+
+def get_resource(database: Database, kind: str, name: str) -> Resource | None:
+    """A resource by its name in any case."""
+    query = "SELECT * FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
+    return database.read_one(kind.removesuffix("s"), query, (kind, name), read_resource)
+
+
+def list_resources(database: Database, kind: str) -> Iterator[Resource]:
+    """The resources of a kind in the order in which they were made, one in memory at a time."""
+    query = "SELECT id FROM resources WHERE kind = ? ORDER BY id"
+    return use_each(kind.removesuffix("s"), database.rows(query, (kind,), ROW), read_resource)
+
+
+def put_resource(
+    database: Database,
+    kind: str,
+    name: str,
+    body: Mapping[str, Any],
+    secrets: Mapping[str, Any] | None = None,
+) -> Resource:
+    """Store a resource, new or changed.
+
+    Its name is kept as it was first written; another case means the same. Without ``secrets``, which only a
+    request for them shows, those that there are stay.
+    """
+    time, hidden = now(), None if secrets is None else json.dumps(secrets)
+    with database.transaction() as connection:
+        query = "SELECT name FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
+        before = connection.execute(query, (kind, name)).fetchone()
+        connection.execute(
+            "INSERT INTO resources (kind, name, body, secrets, created, modified) VALUES (?, ?, ?, ?, ?, ?)"
+            " ON CONFLICT DO UPDATE SET body = excluded.body, modified = excluded.modified,"
+            " secrets = COALESCE(excluded.secrets, secrets)",
+            (kind, before["name"] if before is not None else name, json.dumps(body), hidden, time, time),
+        )
+        resource = get_resource(database, kind, name)
+    assert resource is not None
+    return resource
+
+
+def delete_resource(database: Database, kind: str, name: str) -> bool:
+    """Delete a resource; whether there was one."""
+    query = "DELETE FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
+    return database.connection.execute(query, (kind, name)).rowcount > 0
+
+
+def read_resource(row: sqlite3.Row) -> Resource:
+    """The resource that a row of the table holds."""
+    return Resource(
+        row["kind"],
+        row["name"],
+        read_object(row["body"]),
+        read_object(row["secrets"] or "{}"),
+        row["created"],
+        row["modified"],
     )

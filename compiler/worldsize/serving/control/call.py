@@ -11,7 +11,7 @@ from uuid import uuid4
 import msgspec
 from starlette.responses import Response
 
-from worldsize.serving.errors import ServiceError, bad_request, not_found
+from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.workspace import LOCATION, Scope, Workspace
 
 PROVIDER = "microsoft.machinelearningservices"
@@ -21,18 +21,18 @@ _LONGEST = 1024  # characters of one segment
 class ResourcePath(msgspec.Struct, frozen=True):
     """A path ``…/{container}/{workspace}/{kind}[/{name}[/versions/{version}]][/{action}]``.
 
-    ``container`` is ``workspaces`` or ``registries``. ``kind`` is empty for the container itself; it and
+    ``container`` is ``workspaces`` or ``registries``. What the path does not have is empty. ``kind`` and
     ``action`` are in lower case, because clients write them in any case. Names are decoded.
     """
 
     scope: Scope
     container: str = "workspaces"
     kind: str = ""
-    name: str | None = None
-    label: str | None = None  # of …/labels/{label}
+    name: str = ""
+    label: str = ""  # of …/labels/{label}
     versions: bool = False  # whether the path has a segment `versions`
-    version: str | None = None
-    action: str | None = None
+    version: str = ""
+    action: str = ""
 
 
 class Call(ResourcePath, frozen=True, kw_only=True):
@@ -47,26 +47,25 @@ class Call(ResourcePath, frozen=True, kw_only=True):
     @property
     def id(self) -> str:
         """The id of the resource itself."""
-        parts = [self.scope.id, self.kind, self.name]
-        if self.version is not None:
-            parts += ["versions", self.version]
-        return "/".join(part for part in parts if part is not None)
+        version = f"versions/{self.version}" if self.version else ""
+        return "/".join(part for part in (self.scope.id, self.kind, self.name, version) if part)
 
     @property
     def operation(self) -> str:
         """The method, and what the path names: ``GET all``, ``PUT version`` or ``POST one/listsecrets``."""
-        if self.name is None:
+        if not self.name:
             place = "all"
-        elif self.label is not None:
+        elif self.label:
             place = "label"
         elif self.versions:
-            place = "versions" if self.version is None else "version"
+            place = "version" if self.version else "versions"
         else:
             place = "one"
-        return f"{self.method} {place}" + (f"/{self.action}" if self.action is not None else "")
+        return f"{self.method} {place}" + (f"/{self.action}" if self.action else "")
 
 
-Handler: TypeAlias = Callable[[Call], Response | Awaitable[Response]]
+# Of a document; of a response where its status or headers matter; or of what waits for one of both.
+Handler: TypeAlias = Callable[[Call], object]
 Handlers: TypeAlias = Mapping[str, Handler]  # by the operation of the call
 
 
@@ -78,27 +77,32 @@ def find_handler(call: Call, handlers: Handlers) -> Handler:
     """
     if (handler := handlers.get(call.operation)) is not None:
         return handler
-    if call.action is not None:
+    if call.action:
         raise not_found(f"The action `{call.action[:60]}` of {call.kind}")
     kind = call.kind or "a workspace"
     raise ServiceError(405, "MethodNotAllowed", f"{call.method} of {kind} is not allowed.")
 
 
-async def answer_beside(
-    workspace: Workspace, method: str, handle: Callable[[], Response | Awaitable[Response]]
-) -> Response:
+async def answer_beside(workspace: Workspace, method: str, handle: Callable[[], object]) -> Response:
     """Answer in a thread, beside the event loop, what does not wait itself.
 
     There a change sees and makes one state of the database.
     """
-    answered: Response | Awaitable[Response]
+
+    def respond() -> object:
+        answered = handle()
+        return answered if isinstance(answered, Response | Awaitable) else answer(answered)
+
+    answered: object
     if asyncio.iscoroutinefunction(handle):
         answered = handle()
     elif method == "GET":
-        answered = await asyncio.to_thread(handle)
+        answered = await asyncio.to_thread(respond)
     else:
-        answered = await workspace.database.change(handle)
-    return answered if isinstance(answered, Response) else await answered
+        answered = await workspace.database.change(respond)
+    if isinstance(answered, Awaitable):
+        answered = await answered
+    return answered if isinstance(answered, Response) else answer(answered)
 
 
 def operation_headers(call: Call) -> Mapping[str, str]:
@@ -138,18 +142,12 @@ def split_path(raw: bytes) -> list[str]:
 def parse_resource(segments: Sequence[str]) -> ResourcePath | None:
     """The resource of a workspace or registry; None if the path is of something else.
 
-    Args:
-        segments: Begins with ``subscriptions``; words of Azure Resource Manager are in any case.
+    The segments begin with ``subscriptions``; words of Azure Resource Manager are in any case.
     """
     words = [segment.lower() for segment in segments]
     if len(segments) < 8 or "" in segments[:8]:
         return None
-    if (words[0], words[2], words[4], words[5]) != (
-        "subscriptions",
-        "resourcegroups",
-        "providers",
-        PROVIDER,
-    ):
+    if words[:5:2] != ["subscriptions", "resourcegroups", "providers"] or words[5] != PROVIDER:
         return None
     if words[6] not in ("workspaces", "registries"):
         return None
@@ -161,13 +159,11 @@ def _parse_inner(scope: Scope, container: str, inner: Sequence[str]) -> Resource
         raise ServiceError(404, "InvalidResourceName", "The path has an empty segment.")
     if not inner:
         return ResourcePath(scope, container)
-    kind, name = inner[0].lower(), inner[1] if len(inner) > 1 else None
-    rest = list(inner[2:])
+    kind, name, rest = inner[0].lower(), "".join(inner[1:2]), list(inner[2:])
     word = rest[0].lower() if rest else ""
-    versions, version, label = False, None, None
-    if word == "versions":
-        versions, version, rest = True, rest[1] if len(rest) > 1 else None, rest[2:]
+    versions, version, label = word == "versions", "", ""
+    if versions:
+        version, rest = "".join(rest[1:2]), rest[2:]
     elif word == "labels" and len(rest) > 1:
         label, rest = rest[1], rest[2:]
-    action = "/".join(rest).lower() or None
-    return ResourcePath(scope, container, kind, name, label, versions, version, action)
+    return ResourcePath(scope, container, kind, name, label, versions, version, "/".join(rest).lower())

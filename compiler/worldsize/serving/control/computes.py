@@ -10,8 +10,16 @@ from typing import Any
 
 from starlette.responses import Response
 
+from worldsize.serving.control.assets import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
 from worldsize.serving.control.call import Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
+    CREATED,
     LONGEST_DESCRIPTION,
     JsonObject,
     answer_page,
@@ -22,14 +30,7 @@ from worldsize.serving.control.document import (
     take_texts,
 )
 from worldsize.serving.control.paths import project_settings
-from worldsize.serving.control.resources import (
-    Resource,
-    delete_resource,
-    get_resource,
-    list_resources,
-    put_resource,
-)
-from worldsize.serving.database import choose_each, now, use_each
+from worldsize.serving.database import mapping_of, now, text_of, use_each
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.workspace import LOCATION, Workspace
 
@@ -49,12 +50,8 @@ _TYPES = (
 )
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _require(call)))
-
-
 def _require(call: Call) -> Resource:
-    compute = _find_compute(call.workspace, call.name or "")
+    compute = _find_compute(call.workspace, call.name)
     if compute is None:
         message = f"Compute with name {call.name} was not found in workspace {call.scope.workspace}."
         raise ServiceError(404, "ResourceNotFound", message)
@@ -65,24 +62,24 @@ def _list(call: Call) -> Response:
     wanted = call.query.get("computetype", "").lower()
     computes = list_computes(call.workspace)
     if wanted:
-        computes = choose_each(call.kind, computes, lambda compute: _type(compute).lower() == wanted)
+        computes = (compute for compute in computes if _type(compute).lower() == wanted)
     return answer_page(call, computes, partial(_describe, call))
 
 
 def _type(compute: Resource) -> str:
-    return str(compute.body["properties"]["computeType"])
+    return text_of(mapping_of(compute.body, "properties"), "computeType")
 
 
 def _put(call: Call) -> Response:
     body = _read_body(call.body)
-    before = _find_compute(call.workspace, call.name or "")
+    before = _find_compute(call.workspace, call.name)
     if before is not None:
         _check_same(before.body["properties"], body["properties"])
     elif body["properties"]["computeType"] == "ComputeInstance":
         body["state"] = "Running"
     database = call.workspace.database
     merged = body if before is None else {**before.body, **body}
-    compute = put_resource(database, KIND, call.name or "", merged)
+    compute = put_resource(database, KIND, call.name, merged)
     return answer(_describe(call, compute), 200 if before is not None else 201, operation_headers(call))
 
 
@@ -160,7 +157,7 @@ def _delete(call: Call) -> Response:
 
 
 def _start_or_stop(call: Call) -> Response:
-    compute, action = _require(call), call.action or ""
+    compute, action = _require(call), call.action
     kind = compute.body["properties"]["computeType"]
     if kind != "ComputeInstance":
         raise bad_request(f"Only a compute instance can {action}, and {compute.name} is of type {kind}.")
@@ -168,21 +165,6 @@ def _start_or_stop(call: Call) -> Response:
     body = {**compute.body, "state": _STATES[action], "lastOperation": operation}
     put_resource(call.workspace.database, KIND, compute.name, body)
     return Response(status_code=202, headers=operation_headers(call))
-
-
-def _list_nodes(call: Call) -> Response:
-    """The instances of a compute, which exist only while jobs run."""
-    _require(call)
-    return answer({"nodes": []})
-
-
-def _list_keys(call: Call) -> Response:
-    return answer({"computeType": _type(_require(call))})
-
-
-def _accept(call: Call) -> Response:
-    _require(call)
-    return answer({})
 
 
 def _describe(call: Call, compute: Resource) -> JsonObject:
@@ -243,23 +225,24 @@ def _live(kind: str, compute: Resource) -> JsonObject:
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _require(call)),
     "PUT one": _put,
     "PATCH one": _patch,
     "DELETE one": _delete,
     **dict.fromkeys(("POST one/start", "POST one/stop", "POST one/restart"), _start_or_stop),
-    "POST one/listnodes": _list_nodes,
-    "POST one/listkeys": _list_keys,
-    "POST one/enablesso": _accept,
-    "POST one/updateidleshutdownsetting": _accept,
-    "POST one/customservices": _accept,
+    # The instances of a compute exist only while jobs run.
+    "POST one/listnodes": lambda call: _require(call) and {"nodes": []},
+    "POST one/listkeys": lambda call: {"computeType": _require(call).body["properties"]["computeType"]},
+    **dict.fromkeys(
+        ("POST one/enablesso", "POST one/updateidleshutdownsetting", "POST one/customservices"),
+        lambda call: _require(call) and {},
+    ),
 }
 
 
 KIND = "computes"
 # The clusters of the official examples (sdk/python/jobs/configuration.ipynb in Azure/azureml-examples).
 USUAL = {"cpu-cluster": ("STANDARD_D2_V2", 4), "gpu-cluster": ("STANDARD_NC4AS_T4_V3", 4)}
-_CREATED = "2026-01-01T00:00:00.000000Z"  # of the computes that nobody made
 
 
 def list_computes(workspace: Workspace) -> Iterator[Resource]:
@@ -290,12 +273,14 @@ def _is_deleted(resource: Resource) -> bool:
 
 
 def _given(workspace: Workspace) -> list[Resource]:
-    declared = {name.lower(): (name, *values) for name, values in _declared(workspace).items()}
-    usual = {name: (name, *values, "Dedicated") for name, values in USUAL.items() if name not in declared}
-    return [
-        Resource(KIND, name, describe_cluster(size, count, tier), {}, _CREATED, _CREATED)
-        for name, size, count, tier in [*declared.values(), *usual.values()]
-    ]
+    bodies = _declared(workspace)
+    names = {name.lower() for name in bodies}
+    bodies |= {
+        name: describe_cluster(size, count, "Dedicated")
+        for name, (size, count) in USUAL.items()
+        if name not in names
+    }
+    return [Resource(KIND, name, body, {}, CREATED, CREATED) for name, body in bodies.items()]
 
 
 def describe_cluster(size: str, count: int, tier: str) -> JsonObject:
@@ -305,8 +290,8 @@ def describe_cluster(size: str, count: int, tier: str) -> JsonObject:
     return {"properties": {"computeType": "AmlCompute", "properties": inner}}
 
 
-def _declared(workspace: Workspace) -> dict[str, tuple[str, int, str]]:
-    """Size, count and tier of the project's clusters; those without a size are left out."""
+def _declared(workspace: Workspace) -> dict[str, JsonObject]:
+    """The bodies of the project's clusters; those without a size are left out."""
     clusters = {}
     for compute in project_settings(workspace).computes:
         size = compute.size.value if compute.size is not None else None
@@ -314,5 +299,5 @@ def _declared(workspace: Workspace) -> dict[str, tuple[str, int, str]]:
         low = compute.tier is not None and compute.tier.value == "low_priority"
         if isinstance(size, str):
             many = count if isinstance(count, int) and not isinstance(count, bool) else 1
-            clusters[compute.name] = (size, many, "LowPriority" if low else "Dedicated")
+            clusters[compute.name] = describe_cluster(size, many, "LowPriority" if low else "Dedicated")
     return clusters

@@ -8,21 +8,22 @@ from typing import Any
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call, Handlers, operation_headers
-from worldsize.serving.control.document import (
-    JsonObject,
-    answer_page,
-    describe_resource,
-    take_about,
-    take_object,
-    take_text,
-)
-from worldsize.serving.control.resources import (
+from worldsize.serving.control.assets import (
     Resource,
     delete_resource,
     get_resource,
     list_resources,
     put_resource,
+)
+from worldsize.serving.control.call import Call, Handlers, operation_headers
+from worldsize.serving.control.document import (
+    JsonObject,
+    answer_deletion,
+    answer_page,
+    describe_resource,
+    take_about,
+    take_object,
+    take_text,
 )
 from worldsize.serving.errors import answer, not_found
 
@@ -30,24 +31,15 @@ _TYPES = {"connections": "connections", "outboundrules": "outboundRules"}  # of 
 _REQUIRED = {"connections": ("category", "authType"), "outboundrules": ("type",)}
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _require(call)))
-
-
-def _list_secrets(call: Call) -> Response:
+def _list_secrets(call: Call) -> object:
     resource = _require(call)
     if call.kind != "connections":
         raise not_found(f"The action `{call.action}` of {call.kind}")
-    return answer(_describe(call, resource, {"credentials": resource.secrets or None}))
-
-
-def _delete(call: Call) -> Response:
-    deleted = delete_resource(call.workspace.database, call.kind, call.name or "")
-    return Response(status_code=200 if deleted else 204)
+    return _describe(call, resource, {"credentials": resource.secrets or None})
 
 
 def _require(call: Call) -> Resource:
-    resource = get_resource(call.workspace.database, call.kind, call.name or "")
+    resource = get_resource(call.workspace.database, call.kind, call.name)
     if resource is None:
         raise not_found(f"{_TYPES[call.kind]}/{call.name}")
     return resource
@@ -65,7 +57,7 @@ def _list(call: Call) -> Response:
 
 def _put(call: Call) -> Response:
     properties = take_object(call.body, "properties")
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     if call.method == "PATCH":
         properties = {**_require(call).body, **properties}
     take_about(properties)
@@ -96,9 +88,11 @@ def _describe(call: Call, resource: Resource, more: Mapping[str, Any] | None = N
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _require(call)),
     "PUT one": _put,
     "PATCH one": _put,
-    "DELETE one": _delete,
+    "DELETE one": lambda call: answer_deletion(
+        delete_resource(call.workspace.database, call.kind, call.name)
+    ),
     "POST one/listsecrets": _list_secrets,
 }

@@ -7,9 +7,18 @@ from itertools import chain
 
 from starlette.responses import Response
 
+from worldsize.serving.control.assets import (
+    Resource,
+    delete_resource,
+    get_resource,
+    list_resources,
+    put_resource,
+)
 from worldsize.serving.control.call import Call, Handlers
 from worldsize.serving.control.document import (
+    CREATED,
     JsonObject,
+    answer_deletion,
     answer_page,
     describe_resource,
     take_about,
@@ -17,18 +26,10 @@ from worldsize.serving.control.document import (
     take_object,
     take_text,
 )
-from worldsize.serving.control.resources import (
-    Resource,
-    delete_resource,
-    get_resource,
-    list_resources,
-    put_resource,
-)
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.workspace import BLOB_STORE, CONTAINERS, Workspace
 
-_CREATED = "2026-01-01T00:00:00.000000Z"  # of the workspace's own datastores
 _TYPES = {  # the required keys of each type
     "azureblob": ("accountName", "containerName"),
     "azuredatalakegen1": ("storeName",),
@@ -39,16 +40,10 @@ _TYPES = {  # the required keys of each type
 }
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _require(call)))
-
-
 def _delete(call: Call) -> Response:
-    name = call.name or ""
-    if name.lower() in CONTAINERS:
-        raise bad_request(f"The datastore {name.lower()} belongs to the workspace and cannot be deleted.")
-    deleted = delete_resource(call.workspace.database, "datastores", name)
-    return Response(status_code=200 if deleted else 204)
+    if (name := call.name.lower()) in CONTAINERS:
+        raise bad_request(f"The datastore {name} belongs to the workspace and cannot be deleted.")
+    return answer_deletion(delete_resource(call.workspace.database, "datastores", name))
 
 
 def _list(call: Call) -> Response:
@@ -79,8 +74,8 @@ def _own(workspace: Workspace) -> list[Resource]:
                 "serviceDataAccessAuthIdentity": "None",
             },
             {},
-            _CREATED,
-            _CREATED,
+            CREATED,
+            CREATED,
         )
         for name, container in CONTAINERS.items()
     ]
@@ -92,7 +87,7 @@ def _default_name(workspace: Workspace) -> str:
 
 
 def _require(call: Call) -> Resource:
-    name = (call.name or "").lower()
+    name = call.name.lower()
     built_in = next((store for store in _own(call.workspace) if store.name == name), None)
     store = built_in or get_resource(call.workspace.database, "datastores", name)
     if store is None:
@@ -101,7 +96,7 @@ def _require(call: Call) -> Resource:
 
 
 def _put(call: Call) -> Response:
-    if (call.name or "").lower() in CONTAINERS:
+    if call.name.lower() in CONTAINERS:
         raise bad_request(f"The datastore {call.name} belongs to the workspace and cannot be changed.")
     properties = take_object(call.body, "properties")
     where = "properties."
@@ -122,7 +117,7 @@ def _put(call: Call) -> Response:
         secrets = take_object(credentials, "secrets", f"{where}credentials.")
     kept: JsonObject = {key: value for key, value in credentials.items() if key != "secrets"}
     body = {"description": None, "tags": {}, "properties": {}, **properties, "credentials": kept}
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     with database.transaction():
         before = get_resource(database, "datastores", name)
         store = put_resource(database, "datastores", name, body, secrets)
@@ -131,18 +126,18 @@ def _put(call: Call) -> Response:
     return answer(_describe(call, store), 200 if before is not None else 201)
 
 
-def _list_secrets(call: Call) -> Response:
+def _list_secrets(call: Call) -> object:
     store = _require(call)
     container = store.body.get("containerName") or store.body.get("filesystem")
     kind = str(store.body["credentials"].get("credentialsType", ""))
     if kind.lower() == "none":
         raise bad_request(f"The datastore {store.name} has no credentials.")
     if store.secrets and not take_flag(call.body, "expirableSecret"):
-        return answer({"secretsType": kind, **store.secrets})
+        return {"secretsType": kind, **store.secrets}
     if isinstance(container, str) and kind.lower() in ("accountkey", "sas"):
         # The blobs of this workspace know no other signature than ours.
-        return answer({"secretsType": "Sas", "sasToken": sign_path(call.workspace, container)})
-    return answer({"secretsType": kind, **store.secrets})
+        return {"secretsType": "Sas", "sasToken": sign_path(call.workspace, container)}
+    return {"secretsType": kind, **store.secrets}
 
 
 def _describe(call: Call, store: Resource) -> JsonObject:
@@ -161,7 +156,7 @@ def _describe(call: Call, store: Resource) -> JsonObject:
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _require(call)),
     "PUT one": _put,
     "DELETE one": _delete,
     "POST one/listsecrets": _list_secrets,

@@ -30,6 +30,7 @@ MOST_TAGS, LONGEST_KEY, LONGEST_TAG = 50, 100, 1000
 LONGEST_NAME, LONGEST_DESCRIPTION = 256, 5000
 _TEXTS = {"displayName": LONGEST_NAME, "experimentName": LONGEST_NAME}
 
+CREATED = "2026-01-01T00:00:00.000000Z"  # of what every workspace has
 _MARGIN = timedelta(days=400)
 _large: set[object] = set()  # the requests whose large bodies are being read
 
@@ -109,10 +110,7 @@ def take_about(
 ) -> JsonObject:
     """What people say of a record of any kind, no longer than Azure takes it: ``tags`` and ``properties``.
 
-    Args:
-        properties: Of the body.
-        where: Their path in it.
-        description: The most characters of the description.
+    ``description`` is the most characters of the description.
     """
     for key, most in _TEXTS.items():
         take_text(properties, key, where, most=most)
@@ -197,15 +195,8 @@ def take_texts(body: Mapping[str, Any], key: str, where: str = "") -> dict[str, 
 
 
 def _describe(value: object) -> str:
-    names = {
-        dict: "an object",
-        list: "a list",
-        str: "text",
-        bool: "true or false",
-        int: "a number",
-        float: "a number",
-    }
-    return names.get(type(value), "null")
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
 
 
 @cache
@@ -228,6 +219,11 @@ def describe_resource(
         "properties": properties,
         "systemData": describe_times(*times),
     }
+
+
+def answer_deletion(deleted: bool) -> Response:
+    """The answer to a deletion: 204 where there was nothing to delete."""
+    return Response(status_code=200 if deleted else 204)
 
 
 def describe_times(created: str, modified: str) -> JsonObject:
@@ -318,5 +314,5 @@ def answer_page(
 
 
 def _link(call: Call, query: Mapping[str, str]) -> str:
-    path = quote(call.id + ("/versions" if call.versions and call.version is None else ""))
+    path = quote(call.id + ("/versions" if call.versions and not call.version else ""))
     return f"{call.base}{path}?{urlencode(query)}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,12 +11,13 @@ from urllib.parse import quote, unquote, urlsplit
 from worldsize.checking import discover
 from worldsize.checking.settings import Settings, read_settings
 from worldsize.documents import yaml
-from worldsize.running.prepare.assets import AssetEntry, AssetMap
+from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.serving.control import assets
-from worldsize.serving.control.resources import get_resource
+from worldsize.serving.control.assets import get_resource
 from worldsize.serving.database import Database
 from worldsize.serving.errors import bad_request
 from worldsize.serving.home import Home
+from worldsize.serving.storage.artifacts import run_blob_path
 from worldsize.serving.storage.files import locate
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Scope, Workspace
 
@@ -57,8 +57,8 @@ class StorePath:
         Names such as `<WORKSPACE>`, which examples leave to be filled in, are quoted: they are not part of an
         address.
         """
-        names = (quote(name, safe="()") for name in (scope.subscription, scope.group, scope.workspace))
-        subscription, group, workspace = names
+        names = (scope.subscription, scope.group, scope.workspace)
+        subscription, group, workspace = (quote(name, safe="()") for name in names)
         return (
             f"azureml://subscriptions/{subscription}/resourcegroups/{group}"
             f"/workspaces/{workspace}/datastores/{self.store}/paths/{self.path}"
@@ -97,19 +97,24 @@ def _parse_output(workspace: Workspace, uri: str) -> StorePath | None:
     match = _OUTPUT.fullmatch(uri)
     if match is None:
         run = _RUN.fullmatch(uri)
-        return None if run is None else _run_path(run["job"], run["path"])
+        return None if run is None else run_path(run["job"], run["path"])
     job, output, path = match["job"], match["output"], match["path"] or ""
     if output.lower() == "artifacts":
-        return _run_path(job, path)
-    query = "SELECT json_extract(properties, '$.outputs') FROM jobs WHERE name = ?"
-    row = workspace.database.connection.execute(query, (job,)).fetchone()
-    if row is None:
+        return run_path(job, path)
+    query = "SELECT 1 FROM jobs WHERE name = ?"
+    if workspace.database.connection.execute(query, (job,)).fetchone() is None:
         raise bad_request(f"`{uri[:300]}` names the job `{job}`, which does not exist.")
+    return output_path(job, output, path)
+
+
+def output_path(job: str, output: str, path: str = "") -> StorePath:
+    """Where an output of a job lies, or with an empty path the folder of it."""
     return StorePath(BLOB_STORE, f"azureml/{job}/{output}/{path}")
 
 
-def _run_path(run: str, path: str) -> StorePath:
-    return StorePath(ARTIFACT_STORE, f"ExperimentRun/dcid.{run}/{path}")
+def run_path(run: str, path: str) -> StorePath:
+    """Where a file of a run lies."""
+    return StorePath(ARTIFACT_STORE, run_blob_path(run, "") + f"/{path}")
 
 
 def expand_uri(workspace: Workspace, scope: Scope, uri: str) -> str:
@@ -128,18 +133,16 @@ def _parse_blob(workspace: Workspace, uri: str) -> tuple[str, str] | None:
     endpoint = urlsplit(workspace.endpoints.blob)
     if parts.scheme not in ("http", "https") or parts.hostname != endpoint.hostname:
         return None
-    path = parts.path.removeprefix(endpoint.path) if parts.path.startswith(endpoint.path) else None
-    if path is None:
+    if not parts.path.startswith(endpoint.path):
         return None
-    container, _, rest = unquote(path).lstrip("/").partition("/")
+    container, _, rest = unquote(parts.path.removeprefix(endpoint.path)).lstrip("/").partition("/")
     return (container, rest) if container else None
 
 
 def _container_of(database: Database, store: str) -> str | None:
     """The container of a datastore; None if there is no such datastore, or it is not of blobs."""
-    for name, container in CONTAINERS.items():
-        if name == store.lower():
-            return container
+    if (container := CONTAINERS.get(store.lower())) is not None:
+        return container
     resource = get_resource(database, "datastores", store)
     if resource is None:
         return None
@@ -167,29 +170,22 @@ _BY_NAME = ("data", "models", "codes")  # where a reference without a kind is lo
 _HOPS = 5  # of assets whose address is an asset
 
 
-Find = Callable[[Workspace, str, AssetName], assets.Asset | None]  # by kind and name
-
-
-def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset | None:
+def find_asset(database: Database, kind: str, name: AssetName) -> assets.Asset | None:
     """The version that a reference names, the newest if it names none.
 
-    Models are as they were when MLflow's registry was last read:
-    ``worldsize.serving.tracking.models.find_asset`` reads it first.
+    Models are as they were when MLflow's registry was last read: see :func:`.models.sync_for`.
     """
     if name.version is None:
-        return assets.get_latest(workspace.database, kind, name.name)
-    return assets.get_version(workspace.database, kind, name.name, name.version)
+        return assets.get_latest(database, kind, name.name)
+    return assets.get_version(database, kind, name.name, name.version)
 
 
-def local_path(workspace: Workspace, uri: str, find: Find = find_asset) -> Path | None:
+def local_path(workspace: Workspace, uri: str) -> Path | None:
     """The file or folder of a reference; it may not exist. None if it is not of this workspace.
 
     The project's ``assets:`` come first, because a line there is meant for this machine.
 
-    Args:
-        workspace: The workspace.
-        uri: An ``azureml:`` form, the id of an asset, the output of a job, or the address of a blob.
-        find: How assets are found: a job also sees the models that MLflow registered since.
+    A reference is an ``azureml:`` form, the id of an asset, the output of a job, or the address of a blob.
 
     Raises:
         ServiceError: 400, it leads outside the home, or names a job that does not exist.
@@ -198,7 +194,7 @@ def local_path(workspace: Workspace, uri: str, find: Find = find_asset) -> Path 
         mapped = project_assets(workspace).local(uri)
         if mapped is not None:
             return mapped
-        asset = find_data(workspace, uri, find)
+        asset = find_data(workspace, uri)
         if asset is None:
             break
         uri = asset.properties[_URIS[asset.kind]]
@@ -222,13 +218,13 @@ def datastore_path(home: Home, database: Database, uri: str) -> Path | None:
     return None if place is None or container is None else locate(home, container, place.path)
 
 
-def find_data(workspace: Workspace, reference: str, find: Find = find_asset) -> assets.Asset | None:
+def find_data(workspace: Workspace, reference: str) -> assets.Asset | None:
     """The code, data or model asset of a reference; None if there is none or the text is something else."""
     name = parse_asset(reference)
     if name is None:
         return None
     kinds = (name.kind,) if name.kind else _BY_NAME
-    candidates = (find(workspace, kind, name) for kind in kinds if kind in _URIS)
+    candidates = (find_asset(workspace.database, kind, name) for kind in kinds if kind in _URIS)
     return next((asset for asset in candidates if asset is not None), None)
 
 

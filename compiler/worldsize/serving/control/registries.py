@@ -11,24 +11,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from starlette.responses import Response
-
 from worldsize.base import untrusted
 from worldsize.facts import curated
-from worldsize.serving.control.assets import KINDS
+from worldsize.serving.control.assets import CURATED_IMAGES, KINDS
 from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import JsonObject, describe_resource, describe_times
+from worldsize.serving.control.document import CREATED, JsonObject, describe_resource, describe_times
 from worldsize.serving.control.paths import asset_entries
-from worldsize.serving.errors import ServiceError, answer, not_found
+from worldsize.serving.errors import ServiceError, not_found
 from worldsize.serving.workspace import LOCATION, Workspace
 
 _REFERENCE = re.compile(
     r"azureml://registries/(?P<registry>[^/]+)/(?P<kind>[a-z]+)/(?P<name>[^/]+)"
     r"(?:/(?:versions|labels)/(?P<version>[^/]+))?/?"
 )
-_CREATED = "2026-01-01T00:00:00.000000Z"
 _SAID: JsonObject = {"description": None, "tags": {}, "properties": {}, "isArchived": False}  # of an asset
-_IMAGE = "mcr.microsoft.com/azureml/curated/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +38,7 @@ class RegistryAsset:
     path: Path | None  # None for a curated environment
 
 
-def handle(call: Call) -> Response:
+def handle(call: Call) -> object:
     """Answer a request for a registry or what it holds; ``call.scope.workspace`` is the registry's name."""
     if call.method != "GET":
         raise ServiceError(
@@ -52,7 +48,7 @@ def handle(call: Call) -> Response:
             " `assets:` of `worldsize.yml` maps.",
         )
     if not call.kind:
-        return answer(_describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group))
+        return _describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group)
     if call.kind not in KINDS:
         raise not_found(f"`{call.kind}` of registries")
     listed = [
@@ -63,28 +59,28 @@ def handle(call: Call) -> Response:
     return _answer_assets(call, listed)
 
 
-def _answer_assets(call: Call, listed: list[RegistryAsset]) -> Response:
-    if call.name is None:
+def _answer_assets(call: Call, listed: list[RegistryAsset]) -> object:
+    if not call.name:
         names = {asset.name: asset for asset in listed}
-        return answer({"value": [_describe_container(call, asset) for asset in names.values()]})
+        return {"value": [_describe_container(call, asset) for asset in names.values()]}
     named = [asset for asset in listed if asset.name.lower() == call.name.lower()]
-    if call.versions and call.version is None:
-        return answer({"value": [_describe(call, asset) for asset in named]})
+    if call.versions and not call.version:
+        return {"value": [_describe(call, asset) for asset in named]}
     if not named:
         raise _missing(call)
-    if call.version is None and call.label is None:
-        return answer(_describe_container(call, named[-1]))
+    if not call.version and not call.label:
+        return _describe_container(call, named[-1])
     chosen = [asset for asset in named if asset.version in (call.version, "*")] or (
         named[-1:] if call.label == "latest" else []
     )
     if not chosen:
         raise _missing(call)
-    version = call.version if chosen[-1].version == "*" and call.version is not None else chosen[-1].version
-    return answer(_describe(call, replace(chosen[-1], version=version)))
+    version = call.version if chosen[-1].version == "*" and call.version else chosen[-1].version
+    return _describe(call, replace(chosen[-1], version=version))
 
 
 def _missing(call: Call) -> ServiceError:
-    by = f"versions/{call.version}" if call.version is not None else f"labels/{call.label or 'latest'}"
+    by = f"versions/{call.version}" if call.version else f"labels/{call.label or 'latest'}"
     reference = f"azureml://registries/{call.scope.workspace}/{call.kind}/{call.name}/{by}"
     return ServiceError(
         404,
@@ -128,7 +124,7 @@ def _describe_registry(name: str, subscription: str, group: str) -> JsonObject:
             "mlFlowRegistryUri": None,
             "regionDetails": [{"location": LOCATION, "acrDetails": [], "storageAccountDetails": []}],
         },
-        "systemData": describe_times(_CREATED, _CREATED),
+        "systemData": describe_times(CREATED, CREATED),
     }
 
 
@@ -161,14 +157,14 @@ def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
         **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
     }
     kind = f"registries/{asset.kind}"
-    return describe_resource(_id(call, asset), kind, asset.name, properties, (_CREATED, _CREATED))
+    return describe_resource(_id(call, asset), kind, asset.name, properties, (CREATED, CREATED))
 
 
 def _describe(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
     id_, kind = f"{_id(call, asset)}/versions/{version}", f"registries/{asset.kind}/versions"
     properties = {**_SAID, "isAnonymous": False, **_content(asset, id_)}
-    return describe_resource(id_, kind, version, properties, (_CREATED, _CREATED))
+    return describe_resource(id_, kind, version, properties, (CREATED, CREATED))
 
 
 def _content(asset: RegistryAsset, uri: str) -> JsonObject:
@@ -179,7 +175,7 @@ def _content(asset: RegistryAsset, uri: str) -> JsonObject:
         mlflow = asset.path is not None and (asset.path / "MLmodel").is_file()
         return {"modelUri": uri, "modelType": "mlflow_model" if mlflow else "custom_model", "flavors": {}}
     if asset.kind == "environments":
-        return {"image": _IMAGE + asset.name, "osType": "Linux", "environmentType": "Curated"}
+        return {"image": CURATED_IMAGES + asset.name, "osType": "Linux", "environmentType": "Curated"}
     if asset.kind == "components" and asset.path is not None:
         return {"componentSpec": _read_component(asset.path)}
     return {"codeUri": uri}

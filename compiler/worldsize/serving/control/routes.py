@@ -103,7 +103,7 @@ async def _answer_request(workspace: Workspace, request: Request) -> Response:
     call = _make_call(workspace, request, path, await read_object(request))
     handler = _find_handler(call)
     if call.method in ("PUT", "PATCH") and path.kind in NAMES:
-        _check_name(path.kind, path.name or "")
+        _check_name(path.kind, path.name)
     return await answer_beside(call.workspace, call.method, partial(handler, call))
 
 
@@ -117,10 +117,10 @@ def _find_handler(call: Call) -> Handler:
     return find_handler(call, HANDLERS[call.kind])
 
 
-def _answer_absent(call: Call) -> Response:
+def _answer_absent(call: Call) -> object:
     """Say that the service is not offered. An empty list is the truth of those that were never made."""
     if call.operation in ("GET all", "GET versions"):
-        return answer({"value": []})
+        return {"value": []}
     message = f"worldsize serve does not offer {ABSENT[call.kind]}."
     raise ServiceError(404 if call.method == "GET" else 400, "NotSupported", message)
 

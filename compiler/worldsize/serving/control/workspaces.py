@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
@@ -10,8 +11,10 @@ from starlette.responses import Response
 
 from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
+from worldsize.serving.control.assets import delete_resource, get_resource, put_resource
 from worldsize.serving.control.call import PROVIDER, Call, Handlers, operation_headers
 from worldsize.serving.control.document import (
+    CREATED,
     LONGEST_DESCRIPTION,
     JsonObject,
     describe_times,
@@ -20,11 +23,9 @@ from worldsize.serving.control.document import (
     take_texts,
 )
 from worldsize.serving.control.paths import project_settings
-from worldsize.serving.control.resources import delete_resource, get_resource, put_resource
 from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.workspace import LOCATION, TENANT, Scope, Workspace
 
-_CREATED = "2026-01-01T00:00:00.000000Z"
 _CHANGEABLE = ("description", "friendlyName", "publicNetworkAccess", "imageBuildCompute", "managedNetwork")
 DEPENDENTS = {  # the resources that a workspace of Azure stands on, with their types
     "storageAccount": "Microsoft.Storage/storageAccounts",
@@ -46,10 +47,6 @@ _ACTIONS: dict[str, Callable[[Call], object]] = {
     "provisionmanagednetwork": lambda _call: {"status": "Active", "sparkReady": False},
 }
 _LISTS = ("privateendpointconnections", "privatelinkresources", "features", "skus", "usages")
-
-
-def _get(call: Call) -> Response:
-    return answer(_describe_workspace(call.workspace, call.scope))
 
 
 def _delete(call: Call) -> Response:
@@ -76,19 +73,14 @@ def _change(call: Call) -> Response:
     return answer(_describe_workspace(call.workspace, call.scope), 200, operation_headers(call))
 
 
-def _workspace_guid(workspace: Workspace) -> str:
-    """The workspace's own id, which stays with its home."""
-    return str(uuid5(NAMESPACE_URL, str(workspace.home.root.resolve())))
-
-
 def _describe_workspace(workspace: Workspace, scope: Scope) -> JsonObject:
     """The resource of the workspace under the name that a request gave it."""
     stored = get_resource(workspace.database, "workspaces", scope.workspace)
     settings = {} if stored is None else dict(stored.body)
-    times = (_CREATED, _CREATED) if stored is None else (stored.created, stored.modified)
+    times = (CREATED, CREATED) if stored is None else (stored.created, stored.modified)
     tags = settings.pop("tags", {})
     host = urlsplit(workspace.endpoints.api).netloc
-    guid = _workspace_guid(workspace)
+    guid = str(uuid5(NAMESPACE_URL, str(workspace.home.root.resolve())))  # it stays with the home
     return {
         "id": scope.id,
         "name": scope.workspace,
@@ -137,56 +129,42 @@ def describe_discovery(workspace: Workspace) -> JsonObject:
     return {**dict.fromkeys((*services, *more), base), "studio": page}
 
 
-def _list_nothing(_call: Call) -> Response:
-    return answer({"value": []})
-
-
-def _act(call: Call) -> Response:
-    return answer(_ACTIONS[call.kind](call))
-
-
-HANDLERS: Handlers = {"GET all": _get, "PUT all": _change, "PATCH all": _change, "DELETE all": _delete}
+HANDLERS: Handlers = {
+    "GET all": lambda call: _describe_workspace(call.workspace, call.scope),
+    "PUT all": _change,
+    "PATCH all": _change,
+    "DELETE all": _delete,
+}
 # Actions and lists of the workspace as a whole.
 ACTION_HANDLERS: Mapping[str, Handlers] = {
-    **{kind: {"POST all": _act} for kind in _ACTIONS},
-    **{kind: {"GET all": _list_nothing} for kind in _LISTS},
+    **{kind: {"POST all": act} for kind, act in _ACTIONS.items()},
+    **{kind: {"GET all": lambda _call: {"value": []}} for kind in _LISTS},
 }
 
 
+Names = Mapping[str, str]  # in a path
 _TYPES = ("workspaces", "registries", "workspaces/computes", "workspaces/jobs", "workspaces/data")
 
 
 def answer_above(workspace: Workspace, method: str, segments: Sequence[str]) -> Response:
-    """Answer a request whose path does not lead into a workspace.
-
-    Args:
-        workspace: The workspace.
-        method: Of the request.
-        segments: Of the path, from ``subscriptions`` or ``providers`` on.
+    """Answer a request whose path does not lead into a workspace: from ``subscriptions`` or ``providers`` on.
 
     Raises:
         ServiceError: 404, for what only Azure has.
     """
-    words = [segment.lower() for segment in segments if segment]
-    if method == "DELETE" and "providers" in words:  # the resources beside a workspace that is deleted
+    path = "/".join(segment for segment in segments if segment)
+    if (
+        method == "DELETE" and "/providers/" in path.lower()
+    ):  # the resources beside a workspace that is deleted
         return Response(status_code=204)
     if method not in ("GET", "HEAD"):
         raise ServiceError(
             405, "MethodNotAllowed", f"worldsize serve keeps one workspace, so {method} is not allowed here."
         )
-    if words[:1] == ["providers"]:
-        return _answer_provider(words)
-    if len(words) <= 2:
-        subscription = _subscription(segments[1] if words[1:] else workspace.scope.subscription)
-        return answer(subscription if words[1:] else {"value": [subscription]})
-    name, inner = segments[1], words[2:]
-    if inner[0] == "resourcegroups":
-        return _answer_group(workspace, name, segments[3:])
-    if inner[0] == "locations":
-        return answer({"value": [_location(name)]})
-    if inner[0] == "providers":
-        return _answer_of_provider(workspace, name, inner[1:], segments)
-    raise not_found("/" + "/".join(segments)[:300])
+    for pattern, describe in _ABOVE.items():
+        if (match := re.fullmatch(pattern, path, re.IGNORECASE)) is not None:
+            return answer(describe(workspace, match.groupdict()))
+    raise not_found(f"/{path[:300]}")
 
 
 def _subscription(name: str) -> JsonObject:
@@ -207,13 +185,7 @@ def _location(subscription: str) -> JsonObject:
     }
 
 
-def _answer_provider(words: Sequence[str]) -> Response:
-    if len(words) > 2 and words[2] == "operations":
-        return answer({"value": []})
-    return answer({"value": [_provider()]})
-
-
-def _provider() -> JsonObject:
+def _describe_provider() -> JsonObject:
     types = [
         {"resourceType": name, "locations": ["East US"], "apiVersions": ["2024-10-01"]} for name in _TYPES
     ]
@@ -224,9 +196,8 @@ def _provider() -> JsonObject:
     }
 
 
-def _answer_group(workspace: Workspace, subscription: str, rest: Sequence[str]) -> Response:
-    name = rest[0] if rest else workspace.scope.group
-    group = {
+def _describe_group(subscription: str, name: str) -> JsonObject:
+    return {
         "id": f"/subscriptions/{subscription}/resourceGroups/{name}",
         "name": name,
         "type": "Microsoft.Resources/resourceGroups",
@@ -234,57 +205,39 @@ def _answer_group(workspace: Workspace, subscription: str, rest: Sequence[str]) 
         "tags": {},
         "properties": {"provisioningState": "Succeeded"},
     }
-    if len(rest) <= 1:
-        return answer(group if rest else {"value": [group]})
-    words = [segment.lower() for segment in rest[1:]]
-    if words[:2] == ["providers", PROVIDER] and words[2:] in (["workspaces"], ["registries"]):
-        return _list_containers(workspace, words[2], subscription, name)
-    if len(words) == 4 and "/".join(words[1:3]) in [kind.lower() for kind in DEPENDENTS.values()]:
-        kind = "/".join(rest[2:4])
-        return answer(
-            {**group, "id": f"{group['id']}/providers/{kind}/{rest[4]}", "name": rest[4], "type": kind}
-        )
-    raise not_found("/" + "/".join(["subscriptions", subscription, "resourceGroups", *rest])[:300])
 
 
-def _list_containers(workspace: Workspace, word: str, subscription: str, group: str) -> Response:
-    scope = Scope(subscription, group, workspace.scope.workspace)
-    return answer({"value": [_describe_workspace(workspace, scope)] if word == "workspaces" else []})
+def _describe_dependent(_workspace: Workspace, names: Names) -> JsonObject:
+    group, kind, name = _describe_group(names["subscription"], names["group"]), names["kind"], names["name"]
+    return {**group, "id": f"{group['id']}/providers/{kind}/{name}", "name": name, "type": kind}
 
 
-def _answer_of_provider(
-    workspace: Workspace, subscription: str, words: Sequence[str], segments: Sequence[str]
-) -> Response:
-    if not words:
-        return answer({"value": [_provider()]})
-    if words[0] != PROVIDER:
-        raise not_found("/" + "/".join(segments)[:300])
-    if len(words) == 1:
-        return answer(_provider())
-    if words[1:] in (["workspaces"], ["registries"]):
-        return _list_containers(workspace, words[1], subscription, workspace.scope.group)
-    if len(words) >= 4 and words[1] == "locations":
-        return _answer_location(workspace, subscription, words[2], words[3], segments)
-    raise not_found("/" + "/".join(segments)[:300])
+def _list_workspaces(workspace: Workspace, names: Names) -> JsonObject:
+    group = names.get("group", workspace.scope.group)
+    scope = Scope(names["subscription"], group, workspace.scope.workspace)
+    return {"value": [_describe_workspace(workspace, scope)]}
 
 
-def _answer_location(
-    workspace: Workspace, subscription: str, location: str, what: str, segments: Sequence[str]
-) -> Response:
-    base = f"/subscriptions/{subscription}/providers/Microsoft.MachineLearningServices/locations/{location}"
+def _describe_location(workspace: Workspace, names: Names) -> JsonObject:
+    location, what = names["location"].lower(), names["what"].lower()
+    last = (names["rest"] or names["what"]).rpartition("/")[2]
+    base = (
+        f"/subscriptions/{names['subscription']}/providers/Microsoft.MachineLearningServices"
+        f"/locations/{location}"
+    )
     if what == "mfeoperationsstatus":
-        return answer({"id": f"{base}/{what}/{segments[-1]}", "name": segments[-1], "status": "Succeeded"})
+        return {"id": f"{base}/{what}/{last}", "name": last, "status": "Succeeded"}
     if what == "mfeoperationresults":
-        return answer({})
+        return {}
     sizes = [
         size for name in vm_sizes.names() if (size := vm_sizes.lookup(name)) and size.status != "retired"
     ]
     if what == "vmsizes":
         learned = project_settings(workspace).vm_sizes.values()
-        return answer({"value": [_size(size) for size in (*sizes, *learned)]})
+        return {"value": [_size(size) for size in (*sizes, *learned)]}
     families = sorted({size.family for size in sizes})
     if what in ("usages", "quotas"):
-        return answer({"value": [_limit(base, what, location, family) for family in families]})
+        return {"value": [_limit(base, what, location, family) for family in families]}
     raise not_found(f"`{what[:60]}` of the location {location[:60]}")
 
 
@@ -318,3 +271,34 @@ def _limit(base: str, what: str, location: str, family: str) -> JsonObject:
         **({"currentValue": 0} if what == "usages" else {}),
         "name": name,
     }
+
+
+_SUBSCRIPTION = "subscriptions/(?P<subscription>[^/]+)"
+_GROUP = f"{_SUBSCRIPTION}/resourcegroups/(?P<group>[^/]+)"
+_PROVIDER = f"providers/{re.escape(PROVIDER)}"
+_DEPENDENT = "|".join(map(re.escape, DEPENDENTS.values()))
+# By patterns of the path in any case, of which the first that fits counts.
+_ABOVE: Mapping[str, Callable[[Workspace, Names], object]] = {
+    "providers/[^/]+/operations(?:/.*)?": lambda _workspace, _names: {"value": []},
+    f"(?:{_SUBSCRIPTION}/)?providers": lambda _workspace, _names: {"value": [_describe_provider()]},
+    "providers/.*": lambda _workspace, _names: {"value": [_describe_provider()]},
+    "subscriptions": lambda workspace, _names: {"value": [_subscription(workspace.scope.subscription)]},
+    _SUBSCRIPTION: lambda _workspace, names: _subscription(names["subscription"]),
+    f"{_SUBSCRIPTION}/resourcegroups": lambda workspace, names: {
+        "value": [_describe_group(names["subscription"], workspace.scope.group)]
+    },
+    _GROUP: lambda _workspace, names: _describe_group(names["subscription"], names["group"]),
+    f"{_GROUP}/{_PROVIDER}/workspaces": _list_workspaces,
+    f"{_GROUP}/providers/(?P<kind>{_DEPENDENT})/(?P<name>[^/]+)": _describe_dependent,
+    f"{_SUBSCRIPTION}/locations(?:/.*)?": lambda _workspace, names: {
+        "value": [_location(names["subscription"])]
+    },
+    f"{_SUBSCRIPTION}/{_PROVIDER}": lambda _workspace, _names: _describe_provider(),
+    f"{_SUBSCRIPTION}/{_PROVIDER}/workspaces": _list_workspaces,
+    f"{_SUBSCRIPTION}/(?:resourcegroups/[^/]+/)?{_PROVIDER}/registries": lambda _workspace, _names: {
+        "value": []
+    },
+    f"{_SUBSCRIPTION}/{_PROVIDER}/locations/(?P<location>[^/]+)/(?P<what>[^/]+)(?P<rest>/.*)?": (
+        _describe_location
+    ),
+}

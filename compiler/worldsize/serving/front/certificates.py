@@ -62,11 +62,7 @@ class Authority:
         return self._certificate
 
     def context(self, *names: str) -> ssl.SSLContext:
-        """The TLS context of a server with these names.
-
-        Args:
-            names: Host names or IP addresses, the first of which the certificate is for.
-        """
+        """The TLS context of a server: its certificate is for the first of these names or IP addresses."""
         if _expires_soon(self._certificate):
             self._contexts.clear()
             self._key, self._certificate = self._make()
@@ -77,13 +73,9 @@ class Authority:
         return context
 
     def write_bundle(self, environment: Mapping[str, str]) -> Path:
-        """Write the authorities that a client of this home trusts: the usual ones, and this one.
+        """Write the authorities that a client of this home trusts: the usual ones and this; the file.
 
-        Args:
-            environment: The user's variables: bundles that they name replace certifi's.
-
-        Returns:
-            The path of the file.
+        Bundles that the user's variables name replace certifi's.
         """
         path = self._home.state / "certificates.pem"
         named = [Path(environment[name]) for name in BUNDLE_VARIABLES if environment.get(name)]

@@ -64,7 +64,7 @@ async def run_server(
     announce: Callable[[], None],
     finish: Callable[[], Awaitable[None]],
 ) -> int:
-    """Run the server until it is asked to end, or until the command has.
+    """Run the server until it is asked to end, or until the command inside it has.
 
     Args:
         server: The server.
@@ -135,11 +135,7 @@ def _refuse(word: str, reason: str, status: int) -> int:
 async def cancel_jobs(workspace: Workspace) -> int:
     """Cancel every job that has not ended, those that wait first, so that none of them starts meanwhile.
 
-    Args:
-        workspace: The workspace, whose queue still runs.
-
-    Returns:
-        How many there were.
+    The queue of the workspace still runs. Returns how many jobs there were.
     """
     waiting = records.list_in_state(workspace.database, records.WAITING)
     for job in waiting:

@@ -2,19 +2,25 @@
 
 By the proxy, the default, clients keep Azure's host names. Without it they are told this server's by
 ``ARM_CLOUD_METADATA_URL``, which is enough for azure-ai-ml and what it calls, not for code that names Azure's
-hosts itself.
+hosts itself. A command without a ``config.json``, which ``MLClient.from_config()`` looks for, is lent one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib.metadata
+import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from worldsize.base import untrusted
+from worldsize.base.whole_file import write_whole
+from worldsize.running.model.folder import ignore_in_git
 from worldsize.serving.front.certificates import BUNDLE_VARIABLES
 from worldsize.serving.front.guard import PROXY_USER, issue_token, secret_text
-from worldsize.serving.workspace import ACCOUNT, API_HOST, BLOB_HOST, TENANT, Endpoints, Workspace
+from worldsize.serving.workspace import ACCOUNT, API_HOST, BLOB_HOST, TENANT, Endpoints, Scope, Workspace
 
 LOOPBACK = ("127.0.0.1", "localhost")  # no `::1`: the network stack of azureml-fsspec reads a port in it
 # These would send a client elsewhere: another kind of managed identity, a chain without one, another cloud.
@@ -27,13 +33,7 @@ REMOVED = (
 
 
 def make_endpoints(page: str, port: int, *, proxy: bool) -> Endpoints:
-    """The hosts that the server's answers name.
-
-    Args:
-        page: The address of the page.
-        port: The listener's port.
-        proxy: Whether clients come through the proxy.
-    """
+    """The hosts that the server's answers name, by its page's address and its port."""
     if proxy:
         return Endpoints(page)
     base = f"https://localhost:{port}"
@@ -45,12 +45,7 @@ def client_variables(
 ) -> dict[str, str | None]:
     """The variables of a client; ``None`` for one that must not be set.
 
-    Args:
-        workspace: The workspace to find.
-        port: The listener's port.
-        bundle: The certificate authorities to trust.
-        environment: The user's own variables.
-        proxy: Whether the client comes through the proxy.
+    ``bundle`` has the certificate authorities to trust, ``environment`` the user's own variables.
     """
     scope = workspace.scope
     variables: dict[str, str | None] = dict.fromkeys(REMOVED)
@@ -117,12 +112,7 @@ def _metadata_variables(port: int, environment: Mapping[str, str]) -> dict[str, 
 
 
 def apply_variables(environment: Mapping[str, str], variables: Mapping[str, str | None]) -> dict[str, str]:
-    """The user's environment with the variables of a client.
-
-    Args:
-        environment: The user's own.
-        variables: What :func:`client_variables` made.
-    """
+    """The user's environment with the variables of a client, as :func:`client_variables` makes them."""
     merged = {name: value for name, value in environment.items() if name not in variables}
     merged |= {name: value for name, value in variables.items() if value is not None}
     return merged
@@ -141,3 +131,70 @@ def _has_mlflow_plugin() -> bool:
     except importlib.metadata.PackageNotFoundError:
         return False
     return True
+
+
+LEVELS = 20
+FOLDERS = (".azureml", "aml_config", "")
+FILES = ("config.json", "project.json")
+
+
+def find_config(folder: Path) -> Path | None:
+    """The file that ``MLClient.from_config()`` would read in ``folder``."""
+    ancestors = [folder, *folder.parents][: LEVELS + 1]
+    paths = (ancestor / name / file for ancestor in ancestors for name in FOLDERS for file in FILES)
+    return next((path for path in paths if path.is_file()), None)
+
+
+@contextlib.contextmanager
+def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
+    """Have ``.azureml/config.json`` in a command's folder where no such file is found, until the block ends.
+
+    Yields:
+        The file, if it is lent. One of the same content that another server lends, or a killed one left, is
+        shared: whoever needs it last removes it.
+    """
+    path = folder / ".azureml" / "config.json"
+    text = _format(scope)
+    existing = find_config(folder)
+    if path.parent.is_symlink() or (existing is not None and not (existing == path and _read(path) == text)):
+        yield None
+        return
+    made_folder = not path.parent.exists()
+    try:
+        path.parent.mkdir(exist_ok=True)
+        if made_folder:
+            ignore_in_git(path.parent)
+        if existing is None:
+            write_whole(path, text.encode(), new=True)
+        held = untrusted.open_file(path)
+        fcntl.flock(held, fcntl.LOCK_SH)
+    except OSError:  # a folder that cannot be written: the command may not need it
+        yield None
+        return
+    try:
+        yield path
+    finally:
+        with held, contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if another server still lends it
+            if _read(path) == text:  # the command may have replaced it
+                path.unlink()
+            if made_folder or existing is not None:
+                if [file.name for file in path.parent.iterdir()] == [".gitignore"]:
+                    (path.parent / ".gitignore").unlink()
+                path.parent.rmdir()
+
+
+def _format(scope: Scope) -> str:
+    document = {
+        "subscription_id": scope.subscription,
+        "resource_group": scope.group,
+        "workspace_name": scope.workspace,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _read(path: Path) -> str:
+    try:
+        return untrusted.read_text(path)
+    except OSError:
+        return ""

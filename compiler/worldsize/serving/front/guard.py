@@ -29,7 +29,7 @@ from starlette.websockets import WebSocketClose
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.front.hosts import normalise, path_prefix
 from worldsize.serving.front.peers import admit
-from worldsize.serving.storage.errors import StorageError
+from worldsize.serving.storage.files import StorageError
 from worldsize.serving.workspace import ACCOUNT, TENANT, Workspace
 
 __all__ = ["Guard", "check_proxy_credentials", "cookie_name", "proxy_host", "sign_path"]
@@ -58,11 +58,7 @@ def check_proxy_credentials(workspace: Workspace, header: str) -> bool:
 
 
 def proxy_host(connection: Mapping[str, object]) -> str | None:
-    """The Azure host that a request through the proxy was meant for.
-
-    Args:
-        connection: The scope of the request, in ASGI's words.
-    """
+    """The Azure host that a request through the proxy was meant for; ``connection`` is its scope of ASGI."""
     state = connection.get("state")
     host = state.get("proxy_host") if isinstance(state, dict) else None
     return host if isinstance(host, str) else None
@@ -211,12 +207,7 @@ def _derive(token: str, purpose: str) -> bytes:
 
 
 def secret_text(workspace: Workspace, purpose: str) -> str:
-    """A derived secret as text that needs no quoting.
-
-    Args:
-        workspace: The workspace whose secret it is derived from.
-        purpose: ``proxy``, ``identity`` or ``page``.
-    """
+    """A derived secret as text that needs no quoting; the purpose is ``proxy``, ``identity`` or ``page``."""
     return _derive(workspace.token, purpose).hex()
 
 
@@ -226,13 +217,7 @@ def equal(left: str, right: str) -> bool:
 
 
 def issue_token(workspace: Workspace, audience: str, claims: Mapping[str, Any] | None = None) -> str:
-    """A bearer token for ``audience``, with the claims that Azure's clients decode.
-
-    Args:
-        workspace: The workspace that signs it.
-        audience: The resource that the client asked a token for.
-        claims: Claims that differ, such as the application's id.
-    """
+    """A bearer token for ``audience``, with the claims that Azure's clients decode, or others."""
     now = int(time.time())
     payload = {
         "aud": audience,
@@ -268,12 +253,7 @@ def verify_token(workspace: Workspace, token: str) -> bool:
 def sign_path(workspace: Workspace, container: str) -> str:
     """The query string of a shared access signature for everything in a container.
 
-    Args:
-        workspace: The workspace that signs it.
-        container: The name of the container.
-
-    Returns:
-        ``sv=…&sr=c&se=…&sp=…&sig=…``, without the question mark.
+    It is ``sv=…&sr=c&se=…&sp=…&sig=…``, without the question mark.
     """
     end = f"{datetime.now(timezone.utc) + SAS_TIME:%Y-%m-%dT%H:%M:%SZ}"
     values = {"sv": SAS_VERSION, "sr": "c", "se": end, "sp": "racwdl"}

@@ -121,13 +121,9 @@ def normalise(host: str) -> str:
 
 
 def path_prefix(host: str) -> str | None:
-    """The prefix of the server's paths that answer for ``host``.
+    """The prefix of the server's paths that answer for a host name without its port, in any case.
 
-    Args:
-        host: A host name without its port, in any case.
-
-    Returns:
-        ``""`` where paths stay as they are; ``None`` for a host that is not Azure's.
+    It is empty where paths stay as they are, and ``None`` for a host that is not Azure's.
     """
     host = normalise(host)
     if host in MANAGEMENT or _is_below(host, WORKSPACES):

@@ -33,10 +33,7 @@ class Proxy(Protocol):
 
 
 def bind(port: int) -> socket.socket:
-    """A socket that listens on 127.0.0.1.
-
-    Args:
-        port: The port, or 0 for one that is free.
+    """A socket that listens on 127.0.0.1; on port 0 on one that is free.
 
     Raises:
         OSError: The port is taken, or may not be used.
@@ -54,13 +51,10 @@ def bind(port: int) -> socket.socket:
 
 
 class Listener:
-    """Accepts connections until it is closed.
+    """Accepts connections to the socket that :func:`bind` made, until it is closed.
 
-    Args:
-        listening: The socket that :func:`bind` made.
-        authority: Signs the server's certificate for HTTPS.
-        make_protocol: Makes the protocol object of a peer from the Azure host of a proxied connection.
-        proxy: Owns the connections that ask for the proxy.
+    ``make_protocol`` makes the protocol object of a peer from the Azure host of a proxied connection; the
+    proxy owns the connections that ask for it.
     """
 
     def __init__(

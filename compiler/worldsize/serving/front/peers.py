@@ -46,11 +46,7 @@ class Peer:
 
 
 def admit(scope: MutableMapping[str, Any]) -> None:
-    """Note that the peer of a request has shown a secret.
-
-    Args:
-        scope: Of the request, in ASGI's words.
-    """
+    """Note that the peer of a request, of which this is ASGI's scope, has shown a secret."""
     peer = scope.get("state", {}).get("peer")
     if isinstance(peer, Peer):
         peer.admit()
@@ -226,9 +222,5 @@ def _leaving(base: Any) -> Any:
 
 
 def watch_peers(base: type[asyncio.Protocol]) -> type[asyncio.Protocol]:
-    """A protocol that ends a connection which stalls; its application state has the :class:`Peer`.
-
-    Args:
-        base: Uvicorn's protocol of HTTP.
-    """
+    """Uvicorn's protocol of HTTP that ends a connection which stalls; its state has the :class:`Peer`."""
     return type("WatchedProtocol", (_Watch, base), {})

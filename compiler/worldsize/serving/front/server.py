@@ -208,12 +208,7 @@ class Server(uvicorn.Server):
 
 
 def make_server(opened: Opened, upstream: Upstream | None) -> Server:
-    """The server of an opened workspace.
-
-    Args:
-        opened: The workspace.
-        upstream: The proxy through which hosts other than Azure's are reached.
-    """
+    """The server of an opened workspace; ``upstream`` is the proxy that reaches hosts other than Azure's."""
     _log_to_file(opened.workspace.home.state / "server.log")
     _return_memory()
     config = uvicorn.Config(
@@ -249,8 +244,8 @@ def _log_to_file(path: Path) -> None:
 PARTS = (
     "worldsize.serving.identity",
     "worldsize.serving.control.routes",
-    "worldsize.serving.history.routes",
-    "worldsize.serving.artifacts.routes",
+    "worldsize.serving.history",
+    "worldsize.serving.artifacts",
     "worldsize.serving.tracking.routes",
     "worldsize.serving.storage.routes",
     "worldsize.serving.page.routes",  # answers for the rest
@@ -267,12 +262,7 @@ Service = Callable[[Workspace], AbstractAsyncContextManager[None]]
 
 
 def make_app(workspace: Workspace, port: int) -> ASGIApp:
-    """The application of one workspace, guarded.
-
-    Args:
-        workspace: What every part works on.
-        port: The port of the listener, which direct requests have to name.
-    """
+    """The application of one workspace, guarded: direct requests have to name the port of the listener."""
     modules = [importlib.import_module(part) for part in PARTS]
     routes: list[BaseRoute] = [Route("/unknown/{host}/{rest:path}", _refuse_host, methods=METHODS)]
     routes += [route for module in modules for route in module.routes(workspace)]

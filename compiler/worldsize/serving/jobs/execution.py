@@ -1,14 +1,21 @@
-"""Runs a job in this process, and records how its steps and the job itself go and end."""
+"""The program that runs one job: ``python -m worldsize.serving.jobs.execution HOME NAME``.
+
+It writes the states of the job and of those below it into the workspace's database, whether or not the server
+is there. The job is claimed by one process only: the one that enters its id into a row without one.
+"""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
+import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from worldsize import running
 from worldsize.base.problem import Problem
@@ -18,12 +25,12 @@ from worldsize.running import RunError, RunOptions, RunResult
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.results import Failure, Status, StepResult
-from worldsize.serving.database import Database
+from worldsize.serving.database import Database, mapping_of
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.job_files import publish_outputs
 from worldsize.serving.jobs.plan import child_record
-from worldsize.serving.jobs.process import JOB_FILE
+from worldsize.serving.jobs.process import JOB_FILE, AlreadyRunsError, hold_job
 from worldsize.serving.jobs.records import JobRecord, child_name
 
 if TYPE_CHECKING:
@@ -32,17 +39,14 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 4000  # characters of an error in the database
 MAX_CAUSE = 500  # of the line of a log in it
+_LOGS = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}
 _DIED = "the run stopped for a reason of Worldsize's own; its log has the details"
 
 
 def execute_job(home: Home, database: Database, name: str, environment: str) -> None:
     """Run a job that this process has claimed, and write its end into the database.
 
-    Args:
-        home: The workspace's home.
-        database: Its database.
-        name: The job.
-        environment: What interprets the steps: ``current``, ``isolated`` or ``docker``.
+    ``environment`` is what interprets the steps: ``current``, ``isolated`` or ``docker``.
     """
     job = records.get_job(database, name)
     assert job is not None
@@ -78,9 +82,8 @@ def _describe_problems(problems: Iterable[Problem | Diagnostic]) -> str:
 
 def _refuse_job(home: Home, database: Database, job: JobRecord, message: str) -> None:
     """Record that a job could not start, in its log too."""
-    log = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}.get(job.type)
     with contextlib.suppress(OSError):
-        job_files.append_log(home, job.name, log or job_files.COMMAND_LOG, f"{message}\n")
+        job_files.append_log(home, job.name, _LOGS.get(job.type, job_files.COMMAND_LOG), f"{message}\n")
     end_job(database, job, "Failed", ("UserError", message[:MAX_MESSAGE]))
 
 
@@ -165,13 +168,7 @@ _VERBS = {"Running": "started", "Completed": "completed", "Failed": "failed", "C
 
 
 class Reporter:
-    """The view of a job's run.
-
-    Args:
-        home: The workspace's home.
-        database: Its database.
-        root: The job that runs.
-    """
+    """The view of the run of a job, ``root``."""
 
     def __init__(self, home: Home, database: Database, root: JobRecord) -> None:
         self._home, self._database, self._root = home, database, root
@@ -196,9 +193,12 @@ class Reporter:
         """Write the state of a step."""
         state, name = STATES[status.state], self.name(status.name)
         if state == "Running":
-            self._begin(status, name)
+            self._running[status.name] = name
+            self._link(status, name)
         elif state in records.ENDED:
-            self._end(status, name)
+            self._running.pop(status.name, None)
+            if status.started is not None or status.state == "reused":
+                self._link(status, name)
         if status.name == self._root.step:
             if state == "Running":
                 records.set_status(self._database, name, state, unless=(*records.ENDED, "CancelRequested"))
@@ -228,20 +228,10 @@ class Reporter:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def _begin(self, status: Status, name: str) -> None:
-        self._running[status.name] = name
-        self._link(status, name)
-
-    def _end(self, status: Status, name: str) -> None:
-        self._running.pop(status.name, None)
-        if status.started is not None or status.state == "reused":
-            self._link(status, name)
-
     def _link(self, status: Status, name: str) -> None:
         step = status.name
         job = self._root if step == self._root.step else self._child(step)
-        outputs = job.properties.get("outputs")
-        names = [*outputs] if isinstance(outputs, Mapping) else []
+        names = [*mapping_of(job.properties, "outputs")]
         job_files.link_step(self._home, name, self._folder.step(step), names, status.processes)
 
     def _child(self, step: str) -> JobRecord:
@@ -249,9 +239,7 @@ class Reporter:
         if step not in self._jobs:
             owner = step.rpartition(".")[0]
             sweep = self._root if owner == self._root.step else self._jobs.get(owner, self._root)
-            properties: dict[str, Any] = {
-                key: sweep.properties.get(key) or {} for key in ("inputs", "outputs", "tags")
-            }
+            properties = {key: sweep.properties.get(key) or {} for key in ("inputs", "outputs", "tags")}
             record = child_record(
                 self._root,
                 step,
@@ -279,8 +267,7 @@ class Reporter:
 
     def _log(self, text: str, other: str | None = None) -> None:
         """Write a line to the log of a pipeline or sweep; of a command to ``other``, if that is given."""
-        kinds = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}
-        log = kinds.get(self._root.type, other)
+        log = _LOGS.get(self._root.type, other)
         if log is not None:
             time = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%SZ}"
             job_files.append_log(self._home, self._root.name, log, f"[{time}] {text}\n")
@@ -293,3 +280,25 @@ def summarise(states: set[str]) -> str:
     if states <= set(records.ENDED):
         return "Failed" if "Failed" in states else "Canceled"
     return "NotStarted" if states <= {"NotStarted"} else "Running"
+
+
+def main() -> int:
+    """Run the job that the arguments name."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--environment", choices=("current", "isolated", "docker"), default="current")
+    arguments = parser.parse_args()
+    home = Home(arguments.home)
+    database = Database(home.database)
+    try:
+        with hold_job(home.jobs / arguments.name):
+            if records.enter_process(database, arguments.name):
+                execute_job(home, database, arguments.name, arguments.environment)
+    except AlreadyRunsError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

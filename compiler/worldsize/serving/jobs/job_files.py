@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,18 +12,18 @@ from typing import Any
 from worldsize.running import RunResult
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.reuse.digests import walk_tree
-from worldsize.serving.artifacts.folders import prepare_run_folder
 from worldsize.serving.control import assets
-from worldsize.serving.control.paths import datastore_path
-from worldsize.serving.database import Database
+from worldsize.serving.control.paths import datastore_path, output_path
+from worldsize.serving.database import Database, mapping_of
 from worldsize.serving.home import PRIVATE_FOLDER, Home
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import Body, output_type
-from worldsize.serving.storage.files import is_inside
+from worldsize.serving.storage.artifacts import prepare_run_folder, run_blob_path
+from worldsize.serving.storage.files import is_inside, make_link
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Scope
 
-MODELS = {"mlflow_model": "mlflow_model", "custom_model": "custom_model", "triton_model": "triton_model"}
+MODELS = ("mlflow_model", "custom_model", "triton_model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,7 @@ class JobOutput:
 
 def list_outputs(job: JobRecord) -> Iterator[JobOutput]:
     """The outputs that a job declares."""
-    declared = job.properties.get("outputs")
-    for name, value in declared.items() if isinstance(declared, Mapping) else ():
+    for name, value in mapping_of(job.properties, "outputs").items():
         if not isinstance(value, Mapping):
             yield JobOutput(name, "uri_folder")
             continue
@@ -59,7 +56,7 @@ def list_outputs(job: JobRecord) -> Iterator[JobOutput]:
 def publish_outputs(home: Home, database: Database, job: JobRecord, result: RunResult) -> None:
     """Link the outputs of a job and those below it, and register those that have a name."""
     for name, path in result.outputs.items():  # of the pipeline itself
-        _make_link(path, _output_link(home, job.name, name))
+        make_link(path, _output_link(home, job.name, name))
     for part in (job, *records.descendants(database, job.name)):
         ended = records.get_job(database, part.name)
         completed = ended is not None and ended.status == "Completed"
@@ -89,7 +86,7 @@ def _place(home: Home, database: Database, job: JobRecord, output: JobOutput, li
     if (target.is_dir() and source.is_dir()) or (target.is_file() and source.is_file()):
         _copy_into(home, job, source, target)  # data lies there already, which the new files join
     else:
-        _make_link(source, target)
+        make_link(source, target)
 
 
 def _copy_into(home: Home, job: JobRecord, source: Path, target: Path) -> None:
@@ -122,13 +119,8 @@ def register_output(database: Database, job: JobRecord, output: JobOutput) -> No
 
 def output_uri(scope: Scope, job: str, output: str, type_: str) -> str:
     """The address of an output in the default datastore."""
-    end = "" if type_ == "uri_file" else "/"
-    path = output_prefix(job, output)
-    group = scope.group
-    return (
-        f"azureml://subscriptions/{scope.subscription}/resourcegroups/{group}"
-        f"/workspaces/{scope.workspace}/datastores/{BLOB_STORE}/paths/{path}{end}"
-    )
+    uri = output_path(job, output).long_form(scope)
+    return uri.removesuffix("/") if type_ == "uri_file" else uri
 
 
 PIPELINE_LOG = "logs/azureml/executionlogs.txt"  # what clients stream of a pipeline,
@@ -139,32 +131,22 @@ NOTICES_LOG = "user_logs/std_log_notices.txt"
 _PROCESS = re.compile(r"([a-z]+)-(\d+)\.log")
 
 
-def artifacts_prefix(name: str) -> str:
-    """The path of a job's artifacts in their container."""
-    return f"ExperimentRun/dcid.{name}"
-
-
-def output_prefix(name: str, output: str) -> str:
-    """The path of an output of a job in the container of the default datastore."""
-    return f"azureml/{name}/{output}"
-
-
 def artifacts_folder(home: Home, name: str) -> Path:
     """The folder of a job's artifacts."""
-    return home.blobs / CONTAINERS[ARTIFACT_STORE] / artifacts_prefix(name)
+    return home.blobs / CONTAINERS[ARTIFACT_STORE] / run_blob_path(name, "")
 
 
 def _output_link(home: Home, name: str, output: str) -> Path:
-    return home.blobs / CONTAINERS[BLOB_STORE] / output_prefix(name, output)
+    return home.blobs / CONTAINERS[BLOB_STORE] / output_path(name, output).path
 
 
 def link_step(home: Home, name: str, step: StepFolder, outputs: list[str], processes: int = 1) -> None:
     """Link what a step that starts will write: logs, artifacts and outputs."""
     folder = prepare_run_folder(home, name)
     for inner in ("outputs", "logs"):
-        _make_link(step.code / inner, folder / inner)
+        make_link(step.code / inner, folder / inner)
     for output in outputs:
-        _make_link(step.outputs / output, _output_link(home, name, output))
+        make_link(step.outputs / output, _output_link(home, name, output))
     link_logs(home, name, step, processes)
 
 
@@ -173,7 +155,7 @@ def link_logs(home: Home, name: str, step: StepFolder, processes: int = 1) -> No
     paths = sorted(step.logs.glob("*.log"))
     folder = prepare_run_folder(home, name) if paths else artifacts_folder(home, name)
     for path, shown in name_logs([path.name for path in paths], processes):
-        _make_link(step.logs / path, folder / shown)
+        make_link(step.logs / path, folder / shown)
 
 
 def name_logs(names: list[str], processes: int = 1) -> Iterator[tuple[str, str]]:
@@ -199,13 +181,6 @@ def append_log(home: Home, name: str, log: str, text: str) -> None:
         return
     with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
-
-
-def _make_link(target: Path, link: Path) -> None:
-    """Make a relative link, so that the home can be moved; an entry that exists stays."""
-    link.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        link.symlink_to(os.path.relpath(os.path.realpath(target), os.path.realpath(link.parent)))
 
 
 def list_logs(home: Home, name: str) -> list[str]:

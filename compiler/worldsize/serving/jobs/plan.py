@@ -10,8 +10,8 @@ from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.model import Component, Field, Job, Literal, Step
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import count_launched
+from worldsize.serving.control.paths import output_path
 from worldsize.serving.database import now
-from worldsize.serving.jobs import job_files
 from worldsize.serving.jobs.records import JobRecord, child_name
 from worldsize.serving.workspace import BLOB_STORE
 
@@ -126,10 +126,10 @@ def _bind_inputs(root: str, step: PlannedStep) -> dict[str, Any]:
         if read is not None:
             before, output = read
             source = before if step.outer is None else f"{step.outer}.{before}"
-            end = "" if shown["jobInputType"] == "uri_file" else "/"
-            place = job_files.output_prefix(child_name(root, source), output)
+            place = output_path(child_name(root, source), output).path
+            place = place.removesuffix("/") if shown["jobInputType"] == "uri_file" else place
             # Without a workspace, which each client knows by names of its own.
-            bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}{end}"}
+            bound[name] = {**shown, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{place}"}
     return bound
 
 

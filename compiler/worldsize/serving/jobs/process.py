@@ -34,11 +34,7 @@ class AlreadyRunsError(Exception):
 
 @contextlib.contextmanager
 def hold_job(folder: Path, *, patience: float = PATIENCE_SECONDS) -> Iterator[None]:
-    """Hold the lock of a job's folder.
-
-    Args:
-        folder: The folder.
-        patience: Seconds to wait for those who only look.
+    """Hold the lock of a job's folder, after ``patience`` seconds for those who only look.
 
     Raises:
         AlreadyRunsError: Another process holds it.
@@ -82,7 +78,7 @@ def start_process(
     """Start the process of a job in a session of its own, so that it outlives the server."""
     with (home.jobs / name / OUTPUT).open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "worldsize.serving.jobs.program", str(home.root), name, *options],
+            [sys.executable, "-m", "worldsize.serving.jobs.execution", str(home.root), name, *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

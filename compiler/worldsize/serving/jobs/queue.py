@@ -143,7 +143,8 @@ class Queue:
         if not records.claim(self.workspace.database, name, before=("Queued",), after="Preparing"):
             return True  # it was canceled
         try:
-            process = start_process(self.workspace.home, name, self._environment(slots), self._options())
+            options = ("--environment", self.workspace.environment)
+            process = start_process(self.workspace.home, name, self._environment(slots), options)
         except OSError as error:
             if (job := records.get_job(self.workspace.database, name)) is not None:
                 end_job(self.workspace.database, job, "Failed", ("ServiceError", str(error)))
@@ -158,9 +159,6 @@ class Queue:
         if self.machine.gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(self.machine.gpus[slot] for slot in slots)
         return environment
-
-    def _options(self) -> tuple[str, ...]:
-        return ("--environment", self.workspace.environment)
 
 
 @asynccontextmanager
@@ -221,14 +219,7 @@ LOOK_SECONDS = 0.05
 
 
 async def cancel(workspace: Workspace, name: str) -> JobRecord:
-    """Cancel a job and wait a moment for its end; one that has ended stays as it is.
-
-    Args:
-        workspace: The workspace.
-        name: The job, which is not part of another one.
-
-    Returns:
-        The job afterwards.
+    """Cancel a job and wait a moment for its end; one that has ended stays as it is. The job afterwards.
 
     Raises:
         ServiceError: There is no such job, or it is part of another one.

@@ -6,17 +6,17 @@ import json
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from datetime import datetime, timezone
+from typing import Any
 
-from worldsize.serving.database import Database, now, read_object, use_each
+from worldsize.serving.database import Database, now, read_object, read_time, use_each
 from worldsize.serving.errors import conflict
 
 ENDED = ("Completed", "Failed", "Canceled", "NotResponding")
 WAITING = ("NotStarted", "Queued")
 NAMESPACE = uuid.UUID("6f4de9b4-2b43-4d6c-9d9a-1f6c4c3a3c55")  # of the names of children
-View = Literal["ActiveOnly", "ArchivedOnly", "All"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,21 @@ class JobRecord:
         """Whether the status is final."""
         return self.status in ENDED
 
+    def seconds(self, time: datetime | None = None) -> float | None:
+        """How long it has run, in seconds; None before it starts, or where that is not known."""
+        started, ended = parse_time(self.started), parse_time(self.ended)
+        if ended is None and not self.has_ended:
+            ended = time or datetime.now(timezone.utc)
+        return None if started is None or ended is None else max(0.0, (ended - started).total_seconds())
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """A time as the service writes it; None for another text."""
+    try:
+        return read_time(text or "")
+    except ValueError:
+        return None
+
 
 def child_name(root: str, step: str) -> str:
     """The name of the job that a step of another one is; the same each time."""
@@ -60,10 +75,9 @@ def get_job(database: Database, name: str) -> JobRecord | None:
 
 _LIST = """
 SELECT * FROM jobs
-WHERE parent IS :parent
-    AND (:archived IS NULL OR archived = :archived)
-    AND (:types IS NULL OR type IN (SELECT value FROM json_each(:types)))
-    AND (:status IS NULL OR status IN (SELECT value FROM json_each(:status)))
+WHERE parent IS NULL
+    AND archived IN (SELECT value FROM json_each(:archived))
+    AND (:types = '[]' OR type IN (SELECT value FROM json_each(:types)))
     AND (:schedule IS NULL OR iif(:schedule = '', schedule IS NOT NULL, schedule = :schedule))
     AND (:experiment IS NULL OR experiment = :experiment)
     AND (:after IS NULL OR id < :after)
@@ -77,25 +91,21 @@ ORDER BY id DESC LIMIT :limit
 def select_jobs(
     database: Database,
     *,
-    parent: str | None = None,
-    status: Iterable[str] = (),
-    types: Iterable[str] = (),
+    types: Sequence[str] = (),
     tag: str | None = None,
-    view: View = "ActiveOnly",
+    archived: Sequence[bool] = (False,),
     schedule: str | None = None,
     experiment: str | None = None,
     limit: int = 100,
     after: int | None = None,
 ) -> Iterable[sqlite3.Row]:
-    """The rows of jobs, the newest first: those of the top level, or the children of ``parent``.
+    """The rows of jobs, the newest first: those of the top level.
 
     Args:
         database: The workspace's database.
-        parent: The job whose children are listed.
-        status: The states that count; all by default.
         types: The types of jobs that count; all by default.
         tag: ``key`` or ``key=value`` of a tag that a job must have.
-        view: Whether archived jobs are listed.
+        archived: Which values of ``archived`` are listed.
         schedule: The schedule that must have started a job; any schedule for an empty text.
         experiment: The experiment that a job must belong to.
         limit: The most that are returned.
@@ -103,10 +113,8 @@ def select_jobs(
     """
     key, equals, value = (tag or "").partition("=")
     parameters = {
-        "parent": parent,
-        "archived": None if view == "All" else int(view == "ArchivedOnly"),
-        "types": _json_list(types),
-        "status": _json_list(status),
+        "archived": json.dumps([*map(int, archived)]),
+        "types": json.dumps([*types]),
         "schedule": schedule,
         "experiment": experiment,
         "after": after,
@@ -133,11 +141,6 @@ def list_names(database: Database, status: str, limit: int) -> list[str]:
 
 def _read_each(database: Database, query: str, *values: object) -> list[JobRecord]:
     return [*use_each("job", database.connection.execute(query, values), read_job_row)]
-
-
-def _json_list(values: Iterable[str]) -> str | None:
-    listed = [*values]
-    return json.dumps(listed) if listed else None
 
 
 def children(database: Database, name: str, limit: int = -1) -> list[JobRecord]:
@@ -256,7 +259,7 @@ def _values(record: JobRecord) -> dict[str, Any]:
 
 def read_job_row(row: sqlite3.Row) -> JobRecord:
     """The job that a row of the table holds."""
-    values = {**dict(zip(row.keys(), row, strict=True))}
+    values = dict(zip(row.keys(), row, strict=True))
     values["properties"] = read_object(values["properties"])
     values["archived"] = bool(values["archived"])
     return JobRecord(**values)

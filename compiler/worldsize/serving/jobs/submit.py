@@ -19,11 +19,11 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
-from worldsize.running.prepare.targets import MENTIONED
+from worldsize.running.prepare.preparation import MENTIONED
 from worldsize.serving.control import assets, paths
+from worldsize.serving.control.assets import get_resource
 from worldsize.serving.control.paths import AssetName, parse_asset, project_settings
-from worldsize.serving.control.resources import get_resource
-from worldsize.serving.database import now
+from worldsize.serving.database import mapping_of, now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.plan import count_processes, plan_children
@@ -31,7 +31,7 @@ from worldsize.serving.jobs.process import write_width
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
-from worldsize.serving.tracking import models
+from worldsize.serving.tracking.models import sync_for
 from worldsize.serving.workspace import Workspace
 
 # What is not the user's text: the client writes types that it derives from Python functions.
@@ -49,16 +49,7 @@ async def submit(
     *,
     schedule: str | None = None,
 ) -> JobRecord:
-    """Check a job, store it and put it into the queue.
-
-    Args:
-        workspace: The workspace.
-        name: The name of the job.
-        properties: Those of the body; they are kept as they are.
-        schedule: The schedule that starts the job.
-
-    Returns:
-        The stored job.
+    """Check a job, store it with the properties of its body as they are, and put it into the queue.
 
     Raises:
         ServiceError: The name is taken or not a name, or the job has errors: those of its body, or those
@@ -127,16 +118,14 @@ def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: 
     settings = describe_project(workspace, references)
     path = write_files(files, folder, settings)
     try:
-        job = check_job(path, tolerate=_is_tolerated).job
+        job = check_job(
+            path, tolerate=lambda error: error.code in TOLERATED or error.confidence != "certain"
+        ).job
     except SpecError as error:
         wrong = [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
         raise ServiceError(400, "ValidationError", _describe_errors(wrong)) from None
     write_width(folder, count_processes(job) if job is not None else 1)
     return plan_children(job)
-
-
-def _is_tolerated(error: Diagnostic) -> bool:
-    return error.code in TOLERATED or error.confidence != "certain"
 
 
 def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
@@ -188,31 +177,26 @@ class WorkspaceLookup:
 
     def path(self, reference: str) -> Path | None:
         """The path of data, code or a model, or None."""
-        return paths.local_path(self.workspace, reference, models.find_asset)
+        sync_for(self.workspace, reference)
+        return paths.local_path(self.workspace, reference)
 
     def web_address(self, reference: str) -> str | None:
         """The address outside of the workspace that a data asset stands for, or None."""
-        asset = paths.find_data(self.workspace, reference, models.find_asset)
+        asset = paths.find_data(self.workspace, reference)
         address = asset.properties.get("dataUri") if asset is not None else None
         return address if isinstance(address, str) and classify(address) == "web" else None
 
     def vm_size(self, compute: str) -> Mapping[str, Any] | None:
         """The size of a compute as ``worldsize.yml`` has it, or None."""
         resource = get_resource(self.workspace.database, "computes", compute)
-        outer = resource.body.get("properties") if resource is not None else None
-        settings = outer.get("properties") if isinstance(outer, Mapping) else None  # of its type of compute
-        if not isinstance(settings, Mapping):
-            return None
-        size = settings.get("vmSize")
-        learned = project_settings(self.workspace).vm_sizes
+        body = {} if resource is None else resource.body
+        settings = mapping_of(mapping_of(body, "properties"), "properties")  # of its type of compute
+        size, learned = settings.get("vmSize"), project_settings(self.workspace).vm_sizes
         if not isinstance(size, str) or vm_sizes.lookup(size, learned) is None:
             return None
-        scale = settings.get("scaleSettings")
-        most = scale.get("maxNodeCount") if isinstance(scale, Mapping) else None
-        described: dict[str, Any] = {"instance_type": size}
-        if isinstance(most, int) and most > 0:
-            described["max_instances"] = most
-        return described
+        most = mapping_of(settings, "scaleSettings").get("maxNodeCount")
+        limit = {"max_instances": most} if isinstance(most, int) and most > 0 else {}
+        return {"instance_type": size, **limit}
 
 
 def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset | None:
@@ -222,4 +206,4 @@ def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset 
         name = AssetName(kind, reference.removeprefix("azureml:"), None)
     if name.kind not in ("", kind):
         return None
-    return models.find_asset(workspace, kind, name)
+    return paths.find_asset(workspace.database, kind, name)

@@ -1,59 +1,61 @@
-"""The address of each page."""
+"""The address of each page, as one application of NiceGUI."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial, wraps
+from pathlib import Path
 
-from fastapi import Request
+from fastapi import FastAPI
 from nicegui import app, ui
 
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.page.views import assets, compute, frame, job, jobs, resubmit, schedules
-from worldsize.serving.page.views.jobs import draw_comparison
+from worldsize.serving.page.views import assets, frame, job, jobs, schedules
 from worldsize.serving.workspace import Workspace
 
+STYLE = Path(__file__).with_name("static") / "page.css"
 
-def add_pages(workspace: Workspace) -> None:
-    """Add all pages to NiceGUI's application."""
 
-    async def list_jobs(request: Request) -> None:
-        await jobs.draw_jobs(workspace, request.query_params)
+def make_application(workspace: Workspace) -> tuple[object, AbstractAsyncContextManager[object]]:
+    """The application of a workspace's page, and what it runs while it is served.
 
-    async def show_job(name: str, view: str = "") -> None:
-        await job.draw_job(workspace, name, view)
+    NiceGUI has one application in a process, so there is one workspace.
+    """
+    application = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    _add_pages(workspace)
+    ui.add_css(STYLE, shared=True)
+    ui.run_with(
+        application,
+        title="Worldsize",
+        dark=None,  # as the browser prefers
+        language="en-US",
+        tailwind=False,
+        show_welcome_message=False,
+        reconnect_timeout=30.0,
+        favicon="🌐",
+    )
+    return application, application.router.lifespan_context(application)
 
-    def resubmit_job(name: str) -> None:
-        resubmit.draw_resubmit(workspace, name)
 
-    async def compare_jobs(jobs: str = "") -> None:
-        await draw_comparison(workspace, jobs.split(",") if jobs else [])
-
-    async def list_compute() -> None:
-        await compute.draw_compute(workspace)
-
-    async def list_schedules() -> None:
-        await schedules.draw_schedules(workspace)
-
-    async def show_schedule(name: str) -> None:
-        await schedules.draw_schedule(workspace, name)
-
+def _add_pages(workspace: Workspace) -> None:
+    """Add all pages to NiceGUI's application; what an address and its query name are their parameters."""
     pages: dict[str, Callable[..., object]] = {
-        "/": list_jobs,
-        "/jobs": list_jobs,
-        "/jobs/{name}": show_job,
-        "/jobs/{name}/resubmit": resubmit_job,
-        "/compare": compare_jobs,
-        "/compute": list_compute,
-        "/schedules": list_schedules,
-        "/schedules/{name}": show_schedule,
+        "/": partial(jobs.draw_jobs, workspace),
+        "/jobs": partial(jobs.draw_jobs, workspace),
+        "/jobs/{name}": partial(job.draw_job, workspace),
+        "/jobs/{name}/resubmit": partial(jobs.draw_resubmit, workspace),
+        "/compare": partial(jobs.draw_comparison, workspace),
+        "/compute": partial(assets.draw_compute, workspace),
+        "/schedules": partial(schedules.draw_schedules, workspace),
+        "/schedules/{name}": partial(schedules.draw_schedule, workspace),
     }
-
+    for kind in assets.TITLES:
+        pages[f"/{kind}"] = partial(assets.draw_assets, workspace, kind)
+        pages[f"/{kind}/{{name}}"] = partial(assets.draw_asset, workspace, kind)
     app.on_page_exception(partial(_show_failure, workspace))
     for address, draw in pages.items():
         ui.page(address, response_timeout=30)(_say_failure(workspace, draw))
-    for kind in assets.TITLES:
-        _add_assets(workspace, kind)
 
 
 def _say_failure(workspace: Workspace, draw: Callable[..., object]) -> Callable[..., Awaitable[None]]:
@@ -77,14 +79,3 @@ def _show_failure(workspace: Workspace, error: Exception) -> None:
     with frame.frame(workspace, "Cannot be shown", ""):
         frame.heading("Cannot be shown", 1)
         frame.error(str(error) if isinstance(error, ServiceError) else f"{type(error).__name__}: {error}")
-
-
-def _add_assets(workspace: Workspace, kind: str) -> None:
-    async def list_assets(text: str = "") -> None:
-        await assets.draw_assets(workspace, kind, text)
-
-    async def show_asset(name: str, version: str = "") -> None:
-        await assets.draw_asset(workspace, kind, name, version)
-
-    ui.page(f"/{kind}", response_timeout=30)(_say_failure(workspace, list_assets))
-    ui.page(f"/{kind}/{{name}}", response_timeout=30)(_say_failure(workspace, show_asset))

@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import quote, unquote_to_bytes
 
 from starlette.requests import Request
@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from worldsize.serving.errors import not_found
-from worldsize.serving.home import Home
+from worldsize.serving.home import PRIVATE_FOLDER, Home
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import KINDS, find_version, local_folder
 from worldsize.serving.page.queries.files import IMAGES, data_folders, find_output, resolve_inside
@@ -87,8 +87,8 @@ class LazyPage:
         await application(scope, receive, send_with_headers)
 
     async def _make(self) -> ASGIApp:
-        module = await asyncio.to_thread(importlib.import_module, "worldsize.serving.page.application")
-        await asyncio.to_thread(module.import_pages, self._workspace)
+        module: Any = await asyncio.to_thread(_import_pages, self._workspace.home)
+        application: ASGIApp
         application, lifespan = module.make_application(self._workspace)
         started = asyncio.Event()
 
@@ -102,7 +102,15 @@ class LazyPage:
         await asyncio.wait([self._serving, waiting], return_when=asyncio.FIRST_COMPLETED)
         if self._serving.done():
             self._serving.result()  # raises why it did not start
-        return application  # type: ignore[no-any-return]
+        return application
+
+
+def _import_pages(home: Home) -> Any:
+    """Import NiceGUI and the views."""
+    storage = home.state / "page"  # not the working folder
+    storage.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    os.environ["NICEGUI_STORAGE_PATH"] = str(storage)
+    return importlib.import_module("worldsize.serving.page.addresses")
 
 
 def _has_failed(task: asyncio.Task[ASGIApp]) -> bool:

@@ -8,9 +8,11 @@ from functools import partial
 
 from starlette.responses import Response
 
+from worldsize.serving.control.assets import delete_resource, put_resource
 from worldsize.serving.control.call import Call, Handlers, answer_beside
 from worldsize.serving.control.document import (
     JsonObject,
+    answer_deletion,
     answer_page,
     describe_resource,
     take_about,
@@ -19,8 +21,7 @@ from worldsize.serving.control.document import (
     take_text,
     take_time,
 )
-from worldsize.serving.control.resources import delete_resource, put_resource
-from worldsize.serving.database import now, use_each
+from worldsize.serving.database import format_time, now, read_time, use_each
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.fire import complete_definition, fire, wake
@@ -36,10 +37,6 @@ _ACTIONS = {  # what each action must have
 _VIEWS = {"enabledonly": True, "disabledonly": False, "all": None}
 
 
-def _get(call: Call) -> Response:
-    return answer(_describe(call, _find(call)))
-
-
 async def _change(call: Call) -> Response:
     handle = _put if call.method == "PUT" else _delete
     answered = await answer_beside(call.workspace, call.method, partial(handle, call))
@@ -48,7 +45,7 @@ async def _change(call: Call) -> Response:
 
 
 def _find(call: Call) -> ScheduleRecord:
-    schedule = records.get_schedule(call.workspace.database, call.name or "")
+    schedule = records.get_schedule(call.workspace.database, call.name)
     if schedule is None:
         raise not_found(f"Schedule `{call.name}`")
     return schedule
@@ -63,9 +60,9 @@ def _list(call: Call) -> Response:
 
 
 def _put(call: Call) -> Response:
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     properties = _read_properties(call)
-    read_trigger(properties["trigger"], records.read_time(now()))
+    read_trigger(properties["trigger"], read_time(now()))
     exists = name.lower() in map(str.lower, records.list_states(database))
     schedule = records.read_schedule(put_resource(database, KIND, name, properties))
     if not exists and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
@@ -94,7 +91,7 @@ def _read_properties(call: Call) -> JsonObject:
 
 
 def _delete(call: Call) -> Response:
-    database, name = call.workspace.database, call.name or ""
+    database, name = call.workspace.database, call.name
     readable = [
         *use_each(
             "schedule", [name], lambda schedule_name: records.get_schedule(database, schedule_name), str
@@ -103,10 +100,10 @@ def _delete(call: Call) -> Response:
     schedule = readable[0] if readable else None  # one that cannot be read can be deleted
     if schedule is not None and schedule.enabled:
         raise bad_request(f"Schedule `{schedule.name}` is enabled: only a disabled schedule can be deleted.")
-    return Response(status_code=200 if delete_resource(database, KIND, name) else 204)
+    return answer_deletion(delete_resource(database, KIND, name))
 
 
-async def _trigger(call: Call) -> Response:
+async def _trigger(call: Call) -> object:
     schedule = await asyncio.to_thread(_find, call)
     if schedule.note:
         raise bad_request(schedule.note)
@@ -122,7 +119,7 @@ async def _trigger(call: Call) -> Response:
     )
     assert firing is not None
     job = firing.job or await fire(call.workspace, schedule, firing)
-    return answer({"scheduleActionType": "CreateJob", "submissionId": job})
+    return {"scheduleActionType": "CreateJob", "submissionId": job}
 
 
 def _read_schedule_time(call: Call) -> datetime:
@@ -143,17 +140,13 @@ def _describe(call: Call, schedule: ScheduleRecord) -> JsonObject:
         "provisioningState": "Succeeded",
     }
     id_ = f"{call.scope.id}/schedules/{schedule.name}"
-    times = _service_time(schedule.created), _service_time(schedule.modified)
+    times = format_time(schedule.created), format_time(schedule.modified)
     return describe_resource(id_, "workspaces/schedules", schedule.name, properties, times)
-
-
-def _service_time(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
 HANDLERS: Handlers = {
     "GET all": _list,
-    "GET one": _get,
+    "GET one": lambda call: _describe(call, _find(call)),
     "PUT one": _change,
     "DELETE one": _change,
     "POST one/trigger": _trigger,

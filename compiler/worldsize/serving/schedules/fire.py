@@ -15,6 +15,7 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import Any
 
+from worldsize.azureml.cron import next_due
 from worldsize.serving.control.document import JsonObject, take_object, take_text
 from worldsize.serving.database import contained
 from worldsize.serving.errors import ServiceError, bad_request, explain_refused, log_error
@@ -23,7 +24,6 @@ from worldsize.serving.jobs.submit import submit
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.records import Firing, ScheduleRecord, job_name
 from worldsize.serving.workspace import Workspace
-from worldsize.spec.cron import next_due
 
 LATE = timedelta(minutes=1)  # a due time that is older was missed: the machine slept
 _LONGEST_SLEEP = 5.0  # seconds; the clock may be set, or the machine sleep, meanwhile
@@ -159,15 +159,7 @@ async def _fire_quietly(workspace: Workspace, schedule: ScheduleRecord, firing: 
 
 
 async def fire(workspace: Workspace, schedule: ScheduleRecord, firing: Firing) -> str:
-    """Start the job of a firing, unless that was done before.
-
-    Args:
-        workspace: The workspace.
-        schedule: The schedule.
-        firing: Its claimed due time.
-
-    Returns:
-        The name of the job.
+    """Start the job of a firing, unless that was done before; the name of the job.
 
     Raises:
         ServiceError: The job was refused, which the firing records.
@@ -198,14 +190,7 @@ _OF_A_RUN = ("status", "services", "isArchived")  # a job's, not of its definiti
 
 
 def complete_definition(workspace: Workspace, definition: JsonObject) -> JsonObject:
-    """The definition of a job, with what it takes over from the existing job that it names.
-
-    Args:
-        workspace: The workspace, with that job.
-        definition: ``action.jobDefinition`` of the body.
-
-    Returns:
-        A definition that stands alone.
+    """The definition of a job, with what it takes over from the existing job that it names: it stands alone.
 
     Raises:
         ServiceError: 400: there is no such job, or no type of job.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from worldsize.serving.control.resources import ROW, Resource, get_resource, read_resource
-from worldsize.serving.database import Database, now, read_record, use_each
+from worldsize.azureml.cron import Trigger, due_times
+from worldsize.serving.control.assets import ROW, Resource, get_resource, read_resource
+from worldsize.serving.database import Database, now, read_record, read_time, use_each
 from worldsize.serving.schedules.triggers import read_trigger
-from worldsize.spec.cron import Trigger, due_times
 
 KIND = "schedules"
 _LONGEST_NAME = 200  # characters of a job's
@@ -89,10 +89,7 @@ def list_schedules(
 ) -> Iterator[ScheduleRecord]:
     """The schedules that can be read, in the order of their creation, one in memory at a time.
 
-    Args:
-        database: The workspace's.
-        enabled: Those that are, or are not, switched on; None for all.
-        brief: Without the definitions of their jobs.
+    ``brief`` leaves out the definitions of their jobs.
     """
     values = {"kind": KIND, "disabled": 0 if enabled else -1}
     rows = database.rows(_LIST, values, _BRIEF if brief else ROW)
@@ -154,15 +151,6 @@ def read_schedule(resource: Resource) -> ScheduleRecord:
     if not schedule.note:
         schedule.trigger()
     return schedule
-
-
-def read_time(text: str) -> datetime:
-    """A time as this database has it: ISO 8601 in UTC, with ``Z``.
-
-    Raises:
-        ValueError: It is another text.
-    """
-    return datetime.fromisoformat(text.removesuffix("Z")).replace(tzinfo=timezone.utc)
 
 
 def _write_time(moment: datetime) -> str:

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo, available_timezones
 import msgspec
 from msgspec import Meta
 
+from worldsize.azureml import cron
+from worldsize.azureml.cron import load_time_zones, normalise_time, windows_name
 from worldsize.serving.control.document import take_time
 from worldsize.serving.errors import bad_request
-from worldsize.spec import cron
-from worldsize.spec.schedule import load_time_zones, normalise_time, windows_name
 
 # Windows zones that the Unicode CLDR maps to nothing: the offsets that they keep.
 _UNMAPPED = {"mid-atlantic standard time": "Etc/GMT+2", "kamchatka standard time": "Asia/Kamchatka"}
@@ -43,14 +43,7 @@ class _Body(msgspec.Struct, rename="camel"):
 
 
 def read_trigger(body: object, created: datetime) -> cron.Trigger:
-    """Read ``properties.trigger`` of a schedule.
-
-    Args:
-        body: The JSON value.
-        created: When the schedule was created, aware of its time zone: the start where none is given.
-
-    Returns:
-        The trigger.
+    """Read ``properties.trigger`` of a schedule, which starts with its creation where no start is written.
 
     Raises:
         ServiceError: 400, with what is wrong.

@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 
 from worldsize.base import untrusted
 from worldsize.serving.storage.blobs import Blob
-from worldsize.serving.storage.errors import VERSION, StorageError
+from worldsize.serving.storage.files import VERSION, StorageError
 
 
 def _service_headers(request: Request) -> dict[str, str]:

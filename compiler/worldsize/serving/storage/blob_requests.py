@@ -32,25 +32,28 @@ from worldsize.serving.storage.blobs import (
     read_blob,
     stat_blob,
 )
-from worldsize.serving.storage.blocks import (
+from worldsize.serving.storage.files import (
+    StorageError,
+    blob_name,
+    invalid_header,
+    invalid_query,
+    locate,
+    unsupported,
+)
+from worldsize.serving.storage.uploads import (
     discard_blocks,
     find_parts,
     join_blocks,
     read_block_list,
+    received_body,
     stage_block,
     staged_blocks,
+    sync,
+    temporary_file,
 )
-from worldsize.serving.storage.errors import (
-    StorageError,
-    blob_not_found,
-    invalid_header,
-    invalid_query,
-    unsupported,
-)
-from worldsize.serving.storage.files import blob_name, locate
-from worldsize.serving.storage.uploads import received_body, sync, temporary_file
 from worldsize.serving.workspace import BLOB_HOST, Workspace
 
+_MISSING = "The specified blob does not exist."
 MAX_BLOCK_LIST = 8 << 20  # bytes of its XML: 50,000 ids of the longest kind
 
 
@@ -109,7 +112,8 @@ async def put(call: BlobRequest) -> Response:
 
         def store() -> Response:
             _check_write(headers, call.find())
-            if _is_folder(call, properties.metadata):
+            # As some clients write a folder.
+            if call.path.endswith("/") or properties.metadata.get("hdi_isfolder") == "true":
                 return _make_folder(call)
             blob = put_blob(call.workspace, call.container, call.path, body.file, described)
             return call.answer(201, blob)
@@ -117,11 +121,6 @@ async def put(call: BlobRequest) -> Response:
         answer = await call.workspace.database.change(store)
     discard_blocks(call.workspace.home, call.container, call.path)
     return answer
-
-
-def _is_folder(call: BlobRequest, metadata: object) -> bool:
-    """Whether an empty blob stands for a folder, as some clients write one."""
-    return call.path.endswith("/") or (isinstance(metadata, dict) and metadata.get("hdi_isfolder") == "true")
 
 
 def _make_folder(call: BlobRequest) -> Response:
@@ -141,7 +140,7 @@ async def copy(call: BlobRequest) -> Response:
     source = _source_blob(call.workspace, headers["x-ms-copy-source"])
     metadata = _read_properties(headers, whole=False).metadata or source.properties.metadata
     with temporary_file(call.workspace.home) as file:
-        await _copy_content(source, str(file))
+        await asyncio.to_thread(_copy_file, source.file, file)
         properties = dataclasses.replace(source.properties, metadata=metadata)
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(call.workspace.home, call.container, call.path)
@@ -264,23 +263,20 @@ def _find_stand_in(workspace: Workspace, host: str, container: str, path: str) -
     address = f"https://{host}/{container}/{path}"
     assets = project_assets(workspace)
     file = assets.local(address)
-    if file is not None and _is_below(file, assets.paths):
-        blob = stat_blob(file, container, path)
-        if blob is not None:
+    if file is not None:
+        real = Path(
+            os.path.realpath(file)
+        )  # all links followed: one that the user named, or in such a folder
+        is_named = any(real.is_relative_to(os.path.realpath(root)) for root in assets.paths)
+        if is_named and (blob := stat_blob(file, container, path)) is not None:
             return blob
-    message = "The specified blob does not exist."
+    message = _MISSING
     if host.lower() != BLOB_HOST:
         message += (
             f" `worldsize serve` lets no request through to `{host}`: write `{address[:500]}: ./FILE` under"
             " `assets:` of `worldsize.yml` to put a file in its place."
         )
     raise StorageError(404, "BlobNotFound", message)
-
-
-def _is_below(file: Path, roots: list[Path]) -> bool:
-    """Whether a file, all links followed, is one that the user has named or in a folder of that kind."""
-    real = Path(os.path.realpath(file))
-    return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
 
 
 STORAGE_HOST = re.compile(r"[a-z0-9]+\.(?:blob|dfs)\.core\.[a-z.]+")
@@ -302,17 +298,13 @@ def _source_blob(workspace: Workspace, url: str) -> Blob:
     container, path = segments[0] if segments else "", "/".join(segments[1:])
     blob = read_blob(workspace, container, path)
     if blob is None:
-        raise StorageError(404, "CannotVerifyCopySource", "The specified blob does not exist.")
+        raise StorageError(404, "CannotVerifyCopySource", _MISSING)
     return blob
 
 
-async def _copy_content(source: Blob, target: str) -> None:
-    await asyncio.to_thread(_copy_file, source.file, target)
-
-
-def _copy_file(source: Path, target: str) -> None:
+def _copy_file(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
-    with Path(target).open("r+b") as file:
+    with target.open("r+b") as file:
         sync(file)
 
 
@@ -360,7 +352,7 @@ def _read_properties(headers: Mapping[str, str], *, whole: bool) -> BlobProperti
 def _check_read(headers: Mapping[str, str], blob: Blob | None) -> Blob:
     """The blob, if it exists and a reader's conditions hold."""
     if blob is None:
-        raise blob_not_found()
+        raise StorageError(404, "BlobNotFound", _MISSING)
     _check_match(headers, blob)
     if _names(headers.get("if-none-match"), blob) or not _modified_since(headers, blob):
         raise StorageError(304, "ConditionNotMet", "The blob has not changed.")

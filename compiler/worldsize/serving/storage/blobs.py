@@ -2,25 +2,33 @@
 
 A blob appears by the renaming of a complete file, so a killed server leaves none half written. The row bears
 the ETag of the file that it describes; a file that another program has written since has properties of its
-own. Jobs write files without rows.
+own. Jobs write files without rows. A list of blobs reads only the folders that its page needs.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from stat import S_ISREG
 
 from worldsize.serving.database import Database, contained, read_object
-from worldsize.serving.storage.errors import StorageError
-from worldsize.serving.storage.files import blob_name, container_folder, locate
+from worldsize.serving.home import Home
+from worldsize.serving.storage.files import (
+    UNWRITABLE,
+    StorageError,
+    blob_name,
+    container_folder,
+    is_inside,
+    locate,
+)
 from worldsize.serving.workspace import Workspace
 
 DEFAULT_TYPE = "application/octet-stream"
@@ -97,7 +105,7 @@ def describe_blobs(database: Database, blobs: list[Blob]) -> list[Blob]:
         if row is not None and row["etag"] == blob.etag:
             with contained("blob", blob.name):
                 properties = _read_properties(row)
-        described.append(Blob(blob.container, blob.name, blob.file, blob.size, blob.modified_ns, properties))
+        described.append(replace(blob, properties=properties))
     return described
 
 
@@ -114,14 +122,7 @@ def _read_properties(row: sqlite3.Row) -> BlobProperties:
 def put_blob(
     workspace: Workspace, container: str, path: str, content: Path, properties: BlobProperties
 ) -> Blob:
-    """Make a complete file the content of a blob.
-
-    Args:
-        workspace: The workspace.
-        container: The container, which is made if it does not exist.
-        path: The blob's name.
-        content: A file of the home's file system, which is moved.
-        properties: What the client said.
+    """Move a complete file of the home's file system to where it is the content of a blob.
 
     Raises:
         StorageError: 400 or 409, for a name that cannot be a file's beside the others.
@@ -137,7 +138,12 @@ def put_blob(
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         content.replace(file)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        raise _path_conflict(name) from None
+        raise StorageError(
+            409,
+            "PathConflict",
+            f"`{name}` cannot be stored: another blob's name is a folder of it,"
+            " or it is a folder of another's.",
+        ) from None
     return describe(workspace, Blob(container, name, file, file.stat().st_size, moment, properties))
 
 
@@ -168,8 +174,7 @@ def change_blob(workspace: Workspace, blob: Blob, properties: BlobProperties) ->
     """Replace what is said of a blob; its ETag and its time change as on Azure."""
     moment = time.time_ns()
     os.utime(blob.file, ns=(moment, moment))
-    changed = Blob(blob.container, blob.name, blob.file, blob.size, moment, properties)
-    return describe(workspace, changed)
+    return describe(workspace, replace(blob, modified_ns=moment, properties=properties))
 
 
 def delete_blob(workspace: Workspace, blob: Blob) -> None:
@@ -180,20 +185,115 @@ def delete_blob(workspace: Workspace, blob: Blob) -> None:
     )
     top = container_folder(workspace.home, blob.container)
     with contextlib.suppress(OSError):  # it holds others, or is a link
-        for folder in _folders_between(blob.file, top):
+        for folder in itertools.takewhile(lambda folder: folder != top, blob.file.parents):
             folder.rmdir()
 
 
-def _folders_between(file: Path, top: Path) -> Iterable[Path]:
-    for folder in file.parents:
-        if folder == top:
-            return
-        yield folder
+MAX_RESULTS = 5000  # of one page
 
 
-def _path_conflict(name: str) -> StorageError:
-    return StorageError(
-        409,
-        "PathConflict",
-        f"`{name}` cannot be stored: another blob's name is a folder of it, or it is a folder of another's.",
-    )
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing, in the order of the names."""
+
+    blobs: list[Blob]
+    prefixes: list[str]  # names up to the delimiter that several blobs share
+    after: str  # where the next page begins; empty at the end
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """What a listing asks for."""
+
+    home: Home
+    prefix: str
+    after: str
+    shallow: bool  # whether what lies deeper than the prefix is named by its folder
+
+
+def list_blobs(
+    home: Home,
+    container: str,
+    *,
+    prefix: str = "",
+    delimiter: str = "",
+    after: str = "",
+    limit: int = MAX_RESULTS,
+) -> Page:
+    """The blobs of a container whose names begin with a prefix.
+
+    Args:
+        home: The home.
+        container: The container, which exists.
+        prefix: What the names begin with.
+        delimiter: Text after which names beyond the prefix are joined into one; empty for every blob.
+        after: The last name or joined name of the page before.
+        limit: The most names of the page.
+
+    Raises:
+        StorageError: 400, for a container that leads outside the home.
+    """
+    folder = locate(home, container, "")
+    walk = _Walk(home, prefix, after, delimiter == "/")
+    blobs: list[Blob] = []
+    prefixes: list[str] = []
+    last = ""
+    for name in _joined(_walk(walk, folder, "", ()), prefix, delimiter, after):
+        if len(blobs) + len(prefixes) == limit:
+            return Page(blobs, prefixes, last)
+        if delimiter and delimiter in name[len(prefix) :]:
+            prefixes.append(name)
+        elif (blob := stat_blob(container_folder(home, container) / name, container, name)) is not None:
+            blobs.append(blob)
+        last = name
+    return Page(blobs, prefixes, "")
+
+
+def _joined(names: Iterator[str], prefix: str, delimiter: str, after: str) -> Iterator[str]:
+    """The names, or once what they share up to the delimiter."""
+    last = after
+    for name in names:
+        head, separator, _ = name[len(prefix) :].partition(delimiter) if delimiter else (name, "", "")
+        shown = prefix + head + separator if separator else name
+        if shown != last:
+            yield shown
+        last = shown
+
+
+def _walk(walk: _Walk, folder: Path, above: str, parents: tuple[str, ...]) -> Iterator[str]:
+    """The names below a folder in their order; a folder that is shown as one has a slash at its end."""
+    real = os.path.realpath(folder)
+    if real in parents:  # a link to a folder that it is in
+        return
+    for name, entry in _entries(walk, folder, above):
+        if not name.endswith("/"):
+            yield name
+        elif walk.shallow and len(name) > len(walk.prefix):
+            deep = replace(walk, after="", shallow=False)  # the same listing, of every blob
+            if name > walk.after and any(_walk(deep, Path(entry.path), name, (*parents, real))):
+                yield name
+        else:
+            yield from _walk(walk, Path(entry.path), name, (*parents, real))
+
+
+def _entries(walk: _Walk, folder: Path, above: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """The files and folders of a folder that can have names to list, in the order of the names."""
+    listed = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = above + entry.name + ("/" if entry.is_dir() else "")
+                is_listed = _is_listed(walk, name)
+                if is_listed and (not entry.is_symlink() or is_inside(walk.home, Path(entry.path))):
+                    listed.append((name, entry))
+    except OSError:  # it has gone, or is not readable
+        return []
+    return sorted(listed, key=lambda entry: entry[0])
+
+
+def _is_listed(walk: _Walk, name: str) -> bool:
+    """Whether a blob's name, or one below a folder's, has the prefix and comes after the page before."""
+    if name.endswith("/"):
+        near = name.startswith(walk.prefix) or walk.prefix.startswith(name)
+        return near and (name > walk.after or walk.after.startswith(name))
+    return name.startswith(walk.prefix) and name > walk.after and UNWRITABLE.search(name) is None

@@ -1,17 +1,23 @@
 """Where a blob's content lies on the disk. No name leads outside the home, not even through a link.
 
 Names differ from Azure's in two ways, because they are those of files: a doubled slash counts as one, and
-where a blob ``a`` exists there is no blob ``a/b``.
+where a blob ``a`` exists there is no blob ``a/b``. Errors of the service are XML; those of the management
+API are JSON.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import uuid
 from pathlib import Path
+from xml.sax.saxutils import escape
 
-from worldsize.serving.home import Home
-from worldsize.serving.storage.errors import invalid_name
+from starlette.responses import Response
+
+from worldsize.serving.errors import ServiceError
+from worldsize.serving.home import PRIVATE_FOLDER, Home
 
 CONTAINER = re.compile(r"[a-z0-9](?:-?[a-z0-9]){2,62}|\$(?:root|web|logs)")
 MAX_NAME, MAX_SEGMENT = 1024, 255  # characters of a blob's name (Azure); bytes of a file's name (POSIX)
@@ -53,12 +59,7 @@ def blob_name(path: str) -> str:
 
 
 def locate(home: Home, container: str, path: str) -> Path:
-    """The file of a blob, or the folder of several; it may not exist.
-
-    Args:
-        home: The home.
-        container: The container's name.
-        path: The blob's name, decoded; empty for the container itself.
+    """The file of a blob, or the folder of several; it may not exist. An empty path is the container itself.
 
     Raises:
         StorageError: 400, for a name that is not valid, or that leads outside the home by a link.
@@ -69,6 +70,13 @@ def locate(home: Home, container: str, path: str) -> Path:
     return place
 
 
+def make_link(target: Path, link: Path) -> None:
+    """Make a relative link, so that the home can be moved; an entry that exists stays."""
+    link.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # the server and a job's process may both make it
+        link.symlink_to(os.path.relpath(os.path.realpath(target), os.path.realpath(link.parent)))
+
+
 def is_inside(home: Home, place: Path) -> bool:
     """Whether a path, all links followed, is in the home and not among the server's own files."""
     real = Path(os.path.realpath(place))
@@ -77,3 +85,45 @@ def is_inside(home: Home, place: Path) -> bool:
     if not real.is_relative_to(os.path.realpath(home.state)):
         return True
     return any(real.is_relative_to(os.path.realpath(folder)) for folder in (home.blobs, home.jobs))
+
+
+VERSION = "2024-11-04"  # of the service, answered where a request names none
+
+
+class StorageError(ServiceError):
+    """An error of a storage request (https://learn.microsoft.com/rest/api/storageservices/)."""
+
+    def response(self) -> Response:
+        """The answer of Azure Storage."""
+        error = f"<Code>{self.code}</Code><Message>{escape(str(self))}</Message>"
+        text = f'<?xml version="1.0" encoding="utf-8"?><Error>{error}</Error>'
+        headers = {
+            "x-ms-error-code": self.code,
+            "x-ms-request-id": str(uuid.uuid4()),
+            "x-ms-version": VERSION,
+        }
+        if self.status == 304:
+            return Response(None, 304, headers)
+        return Response(text, self.status, headers, "application/xml")
+
+
+def invalid_name(message: str) -> StorageError:
+    """400 for a name that cannot be stored."""
+    return StorageError(400, "InvalidResourceName", message)
+
+
+def invalid_header(name: str) -> StorageError:
+    """400 for a header whose value is wrong."""
+    return StorageError(400, "InvalidHeaderValue", f"The value of the header `{name}` is not valid.")
+
+
+def invalid_query(name: str) -> StorageError:
+    """400 for a query parameter whose value is wrong."""
+    return StorageError(
+        400, "InvalidQueryParameterValue", f"The value of the parameter `{name}` is not valid."
+    )
+
+
+def unsupported(what: str) -> StorageError:
+    """501, which clients do not repeat."""
+    return StorageError(501, "NotImplemented", f"The local workspace does not support {what}.")

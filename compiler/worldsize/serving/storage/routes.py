@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from email.utils import format_datetime
+from operator import itemgetter
 from pathlib import Path
 
 from starlette.requests import Request
@@ -18,10 +19,13 @@ from starlette.routing import BaseRoute, Route
 
 from worldsize.serving.storage.answers import add_child, empty_answer, xml_answer
 from worldsize.serving.storage.blob_requests import BlobRequest, answer_blob
-from worldsize.serving.storage.blobs import Blob, describe_blobs
-from worldsize.serving.storage.errors import StorageError, container_not_found, invalid_query, unsupported
-from worldsize.serving.storage.files import locate
-from worldsize.serving.storage.listing import MAX_RESULTS, Page, list_blobs
+from worldsize.serving.storage.blobs import MAX_RESULTS, Blob, Page, describe_blobs, list_blobs
+from worldsize.serving.storage.files import (
+    StorageError,
+    invalid_query,
+    locate,
+    unsupported,
+)
 from worldsize.serving.storage.uploads import prepare_folders
 from worldsize.serving.workspace import CONTAINERS, Workspace
 
@@ -100,12 +104,8 @@ async def delete(workspace: Workspace, request: Request, container: str) -> Resp
     return empty_answer(request, 202)
 
 
-async def list_names(workspace: Workspace, request: Request, container: str) -> Response:
-    """List Blobs."""
-    return await asyncio.to_thread(_list_names, workspace, request, container)
-
-
 def _list_names(workspace: Workspace, request: Request, container: str) -> Response:
+    """List Blobs."""
     _existing(workspace, container)
     query = request.query_params
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
@@ -120,15 +120,14 @@ def _list_names(workspace: Workspace, request: Request, container: str) -> Respo
             add_child(root, {"maxresults": "MaxResults"}.get(name, name.title()), query[name])
     wants_metadata = "metadata" in query.get("include", "")
     _add_items(add_child(root, "Blobs"), page, blobs, wants_metadata=wants_metadata)
-    add_child(root, "NextMarker", _encode_marker(page.after))
+    add_child(root, "NextMarker", base64.urlsafe_b64encode(page.after.encode()).decode())
     return xml_answer(request, root)
 
 
 def _add_items(parent: ET.Element, page: Page, blobs: list[Blob], *, wants_metadata: bool) -> None:
     """Add the blobs and the shared beginnings of names, in the order of their names."""
-    items: list[tuple[str, Blob | None]] = [(blob.name, blob) for blob in blobs]
-    items += [(prefix, None) for prefix in page.prefixes]
-    for name, blob in sorted(items, key=lambda item: item[0]):
+    by_name = {**{blob.name: blob for blob in blobs}, **dict.fromkeys(page.prefixes)}
+    for name, blob in sorted(by_name.items(), key=itemgetter(0)):
         if blob is None:
             add_child(add_child(parent, "BlobPrefix"), "Name", name)
         else:
@@ -184,7 +183,7 @@ def _existing(workspace: Workspace, container: str) -> Path:
     if container in CONTAINERS.values():  # those of the workspace always exist
         folder.mkdir(mode=0o700, exist_ok=True)
     if not folder.is_dir():
-        raise container_not_found()
+        raise StorageError(404, "ContainerNotFound", "The specified container does not exist.")
     return folder
 
 
@@ -208,13 +207,8 @@ def _read_limit(text: str | None) -> int:
     return min(int(text), MAX_RESULTS)
 
 
-def _encode_marker(name: str) -> str:
-    """A name as a marker, which clients give back as it is."""
-    return base64.urlsafe_b64encode(name.encode()).decode()
-
-
 def _decode_marker(marker: str) -> str:
-    """The name of a marker."""
+    """The name of a marker, which clients give back as it is."""
     try:
         return base64.b64decode(marker, b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
@@ -228,5 +222,5 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     ("GET", "metadata"): properties,
     ("HEAD", "metadata"): properties,
     ("DELETE", ""): delete,
-    ("GET", "list"): list_names,
+    ("GET", "list"): lambda *call: asyncio.to_thread(_list_names, *call),
 }

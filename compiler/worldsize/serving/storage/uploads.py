@@ -1,4 +1,4 @@
-"""Receives the body of a request as a file, so that no content is ever wholly in memory."""
+"""Receives content: the body of a request as a file, never wholly in memory, and a blob block by block."""
 
 from __future__ import annotations
 
@@ -10,15 +10,24 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+from xml.parsers import expat
 
 from starlette.requests import Request
 
+from worldsize.base import untrusted
 from worldsize.serving.home import Home
-from worldsize.serving.storage.errors import StorageError, invalid_header
+from worldsize.serving.storage.blobs import Blob
+from worldsize.serving.storage.files import (
+    StorageError,
+    blob_name,
+    container_folder,
+    invalid_header,
+    invalid_query,
+)
 
 CHUNK = 1 << 20  # bytes written at once
 BLOCK_LIFE = 7 * 24 * 3600.0  # seconds that Azure keeps blocks that are not committed
@@ -29,7 +38,6 @@ class Received:
     """A body that has arrived whole."""
 
     file: Path
-    size: int  # bytes
     md5: str  # base64
 
 
@@ -83,7 +91,7 @@ async def received_body(home: Home, request: Request) -> AsyncIterator[Received]
         length = request.headers.get("content-length")
         if length is not None and length != str(size):
             raise invalid_header("Content-Length")
-        yield Received(path, size, md5)
+        yield Received(path, md5)
 
 
 async def _write(request: Request, path: Path, digest: hashlib._Hash) -> int:
@@ -115,3 +123,152 @@ def sync(file: BinaryIO) -> None:
     """Wait until everything that was written to a file is on the disk."""
     file.flush()
     os.fsync(file.fileno())
+
+
+MAX_BLOCK_ID = 88  # characters: base64 of 64 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPart:
+    """Where the content of one block lies."""
+
+    block: str
+    file: Path
+    offset: int  # bytes
+    size: int  # bytes
+
+
+def _staging_folder(home: Home, container: str, path: str) -> Path:
+    """The folder of the blocks of one blob that are not committed."""
+    container_folder(home, container)
+    key = hashlib.sha256(f"{container}/{blob_name(path)}".encode()).hexdigest()
+    return blocks_folder(home) / key
+
+
+def stage_block(home: Home, container: str, path: str, block: str, content: Path) -> None:
+    """Keep one block; it replaces an earlier one of the same id.
+
+    Raises:
+        StorageError: 400, for an id that is none.
+    """
+    if not 0 < len(block) <= MAX_BLOCK_ID or not block.isascii():
+        raise invalid_query("blockid")
+    folder = _staging_folder(home, container, path)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    content.replace(folder / block.encode().hex())
+
+
+def staged_blocks(home: Home, container: str, path: str) -> list[tuple[str, int]]:
+    """The ids and sizes in bytes of the blocks that are not committed, in the order of their ids."""
+    folder = _staging_folder(home, container, path)
+    if not folder.is_dir():
+        return []
+    return sorted((bytes.fromhex(file.name).decode(), file.stat().st_size) for file in folder.iterdir())
+
+
+def discard_blocks(home: Home, container: str, path: str) -> None:
+    """Forget the blocks that are not committed, as every write of the blob does."""
+    shutil.rmtree(_staging_folder(home, container, path), ignore_errors=True)
+
+
+def find_parts(
+    home: Home, container: str, path: str, existing: Blob | None, listed: Sequence[tuple[str, str]]
+) -> list[BlockPart]:
+    """Where the content of each listed block lies.
+
+    Raises:
+        StorageError: 400, for a block that does not exist.
+    """
+    folder = _staging_folder(home, container, path)
+    staged = {
+        block: BlockPart(block, folder / block.encode().hex(), 0, size)
+        for block, size in staged_blocks(home, container, path)
+    }
+    committed: dict[str, BlockPart] = {}
+    offset = 0
+    for block, size in existing.properties.blocks if existing is not None else ():
+        assert existing is not None
+        committed[block] = BlockPart(block, existing.file, offset, size)
+        offset += size
+    choices = {"Latest": {**committed, **staged}, "Committed": committed, "Uncommitted": staged}
+    try:
+        return [choices[kind][block] for kind, block in listed]
+    except KeyError:
+        raise StorageError(400, "InvalidBlockList", "The specified block list is invalid.") from None
+
+
+def join_blocks(parts: Sequence[BlockPart], target: Path) -> None:
+    """Write the content of the blocks, one after the other.
+
+    Raises:
+        StorageError: 400, if a block has gone since it was found.
+    """
+    try:
+        with target.open("wb") as output:
+            for part in parts:
+                with untrusted.open_file(part.file) as block:
+                    block.seek(part.offset)
+                    _copy(block, output, part.size)
+            sync(output)
+    except FileNotFoundError:
+        raise StorageError(400, "InvalidBlockList", "The specified block list is invalid.") from None
+
+
+def _copy(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    while size > 0 and (chunk := source.read(min(size, CHUNK))):
+        target.write(chunk)
+        size -= len(chunk)
+
+
+KINDS = frozenset(("Latest", "Committed", "Uncommitted"))
+MAX_BLOCKS = 50_000  # of one blob
+
+
+class _BlockList:
+    """What a parser has read: the kind and the id of each block."""
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[str, str]] = []
+        self._depth = 0
+
+    def start(self, name: str, _: object) -> None:
+        self._depth += 1
+        allowed = {1: frozenset(("BlockList",)), 2: KINDS}.get(self._depth, frozenset())
+        if name not in allowed or len(self.blocks) == MAX_BLOCKS:
+            raise _bad_document()
+        if self._depth == 2:
+            self.blocks.append((name, ""))
+
+    def end(self, _: str) -> None:
+        self._depth -= 1
+
+    def text(self, text: str) -> None:
+        if self._depth == 2:
+            kind, block = self.blocks[-1]
+            self.blocks[-1] = (kind, block + text.strip())
+
+    def refuse(self, *_: object) -> None:
+        """A document type, whose entities could grow without bounds."""
+        raise _bad_document()
+
+
+def read_block_list(text: bytes) -> list[tuple[str, str]]:
+    """The kind and the id of each block of a list.
+
+    Raises:
+        StorageError: 400, for a body that is not a list of blocks.
+    """
+    listed = _BlockList()
+    parser = expat.ParserCreate()
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = listed.start, listed.end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = listed.text, listed.refuse
+    try:
+        parser.Parse(text, True)
+    except expat.ExpatError:
+        raise _bad_document() from None
+    return listed.blocks
+
+
+def _bad_document() -> StorageError:
+    return StorageError(400, "InvalidXmlDocument", "The body is not a list of blocks.")

@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 
 from worldsize.base import untrusted
-from worldsize.serving.artifacts.folders import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.control import assets, paths
-from worldsize.serving.control.paths import AssetName, StorePath
-from worldsize.serving.database import contained, milliseconds_of, time_of
+from worldsize.serving.control.paths import StorePath
+from worldsize.serving.database import contained, milliseconds_of, texts_of, time_of
 from worldsize.serving.errors import ServiceError
+from worldsize.serving.storage.artifacts import find_artifact, parts_below, path_of_file_uri
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Workspace
 from worldsize.tracking.database import DATABASE, open_to_write
 from worldsize.tracking.versions import (
@@ -38,11 +38,11 @@ NUMBER = re.compile(r"[1-9][0-9]{0,8}")  # as MLflow has versions
 Key = tuple[str, str]
 
 
-def find_asset(workspace: Workspace, kind: str, name: AssetName) -> assets.Asset | None:
-    """The version that a reference names, the newest if it names none; models also as MLflow has them."""
-    if kind == KIND:
+def sync_for(workspace: Workspace, reference: str) -> None:
+    """Bring both registries to the same state, where a reference may be that of a model."""
+    name = paths.parse_asset(reference)
+    if name is not None and name.kind in ("", KIND):
         sync_models(workspace)
-    return paths.find_asset(workspace, kind, name)
 
 
 def sync_models(workspace: Workspace) -> None:
@@ -123,7 +123,7 @@ def _words(version: ModelVersion) -> str:
 
 
 def _as_version(asset: assets.Asset, location: str = "") -> ModelVersion:
-    tags = {str(key): str(value) for key, value in (asset.properties.get("tags") or {}).items()}
+    tags = texts_of(asset.properties, "tags")
     description = asset.properties.get("description")
     times = milliseconds_of(asset.created), milliseconds_of(asset.modified)
     return ModelVersion(asset.name, asset.version, location, asset.job, description, tags, *times)
@@ -153,14 +153,15 @@ def _add_asset(workspace: Workspace, version: ModelVersion) -> None:
         "stage": None,
         "provisioningState": "Succeeded",
     }
-    job = _job_of(workspace, version.run)
+    query = "SELECT name FROM jobs WHERE name = ?"
+    job = workspace.database.connection.execute(query, (version.run,)).fetchone()
     assets.put_version(
         workspace.database,
         KIND,
         version.name,
         version.version,
         properties,
-        job=job,
+        job=None if job is None else str(job["name"]),
         created=time_of(version.created),
         modified=time_of(version.modified),
     )
@@ -175,12 +176,6 @@ def _model_uri(workspace: Workspace, location: str, path: Path | None) -> str:
         return StorePath(BLOB_STORE, "/".join(uploaded)).long_form(workspace.scope)
     name = find_artifact(workspace.home, path)
     return location if name is None else StorePath(ARTIFACT_STORE, name).long_form(workspace.scope)
-
-
-def _job_of(workspace: Workspace, run: str | None) -> str | None:
-    query = "SELECT name FROM jobs WHERE name = ?"
-    row = workspace.database.connection.execute(query, (run,)).fetchone()
-    return None if row is None else str(row["name"])
 
 
 def _read_keys(connection: sqlite3.Connection) -> set[Key]:

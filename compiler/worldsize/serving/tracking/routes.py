@@ -11,33 +11,39 @@ import asyncio
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import aiohttp
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.artifacts.folders import (
-    CONTAINER,
-    local_folder_of,
-    prepare_run_folder,
-    run_blob_path,
-    unknown_artifact,
-)
 from worldsize.serving.control.document import read_body
 from worldsize.serving.database import check_values
 from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.home import Home
 from worldsize.serving.jobs import records
 from worldsize.serving.storage.answers import read_chunks
-from worldsize.serving.storage.blobs import BlobProperties, delete_blob, put_blob, read_blob
-from worldsize.serving.storage.files import blob_name
-from worldsize.serving.storage.listing import list_blobs
+from worldsize.serving.storage.artifacts import (
+    CONTAINER,
+    RUN_ID,
+    RunArtifact,
+    find_artifact,
+    local_folder_of,
+    parts_below,
+    path_of_file_uri,
+    prepare_run_folder,
+    run_artifact,
+    run_blob_path,
+    unknown_artifact,
+)
+from worldsize.serving.storage.blobs import BlobProperties, delete_blob, list_blobs, put_blob, read_blob
+from worldsize.serving.storage.files import StorageError, blob_name, is_inside, locate
 from worldsize.serving.storage.uploads import received_body
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
-from worldsize.serving.tracking.uris import ArtifactUris
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.runs import artifact_uri
 from worldsize.tracking.versions import set_source
@@ -52,7 +58,7 @@ ARTIFACTS = re.compile(r"api/2\.0/mlflow-artifacts/artifacts(?:/(.*))?", re.DOTA
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes."""
 
-    async def answer(request: Request) -> Response:
+    async def respond(request: Request) -> Response:
         rest = request.path_params["rest"]
         if rest.startswith("api/"):  # plain MLflow, which names no workspace
             artifact = ARTIFACTS.fullmatch(rest)
@@ -67,8 +73,8 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
         return await forward(workspace, request, match[2], ArtifactUris(workspace.home, base))
 
     return [
-        Route("/mlflow/v1.0/{rest:path}", answer, methods=METHODS),
-        Route("/mlflow/v2.0/{rest:path}", answer, methods=METHODS),
+        Route("/mlflow/v1.0/{rest:path}", respond, methods=METHODS),
+        Route("/mlflow/v2.0/{rest:path}", respond, methods=METHODS),
     ]
 
 
@@ -95,22 +101,15 @@ class MlflowCall:
 
 
 async def forward(workspace: Workspace, request: Request, path: str, uris: ArtifactUris) -> Response:
-    """Answer a client's request to MLflow.
-
-    Args:
-        workspace: The workspace.
-        request: The request.
-        path: What follows the workspace's prefix: ``api/2.0/mlflow/runs/create``.
-        uris: Translates the locations of artifacts for the client.
+    """Answer a client's request to MLflow, by a path such as ``api/2.0/mlflow/runs/create``.
 
     Raises:
         ServiceError: The request is not for MLflow, or its server does not run.
     """
     if not path.startswith("api/") or ".." in path.split("/"):
         raise ServiceError(404, "NotFound", f"There is nothing at `{path[:200]}`.")
-    call = MlflowCall(
-        request.method, path, request.url.query, await read_body(request, MAX_BODY), _headers(request)
-    )
+    headers = {name: request.headers[name] for name in PASSED if name in request.headers}
+    call = MlflowCall(request.method, path, request.url.query, await read_body(request, MAX_BODY), headers)
     await asyncio.to_thread(_check_body, call)
     operation = path.partition("/mlflow/")[2]
     if operation.startswith(REGISTRY):
@@ -118,7 +117,8 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
     if operation == "experiments/list":
         call = _list_experiments(request, call)
     elif operation == "runs/log-batch-async":
-        call = _log_batch(call)
+        # Written before it is answered: the answer names no batch to wait for.
+        call = replace(call, method="POST", path="api/2.0/mlflow/runs/log-batch", query="")
     elif operation == "runs/get-run-data-status":
         return answer({"is_complete": True})
     elif (listed := LISTED.fullmatch(operation)) is not None:
@@ -183,10 +183,6 @@ def _check_body(call: MlflowCall) -> None:
     check_values(document)
 
 
-def _headers(request: Request) -> dict[str, str]:
-    return {name: request.headers[name] for name in PASSED if name in request.headers}
-
-
 def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
     """The search that answers a list of experiments."""
     values: dict[str, Any] = {**request.query_params, **_json_object(call.body)}
@@ -222,11 +218,6 @@ def _list_artifacts(
     return call, {"root_uri": root, "files": [{**file, "path": above + file["path"]} for file in files]}
 
 
-def _log_batch(call: MlflowCall) -> MlflowCall:
-    """The same batch, written before it is answered: the answer names no batch to wait for."""
-    return MlflowCall("POST", "api/2.0/mlflow/runs/log-batch", "", call.body, call.headers)
-
-
 def _json_object(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body or b"{}")
@@ -258,7 +249,8 @@ async def _place_version(workspace: Workspace, uris: ArtifactUris, call: MlflowC
 async def _answer_artifact(workspace: Workspace, request: Request, path: str) -> Response:
     """Answer a request for ``/mlflow-artifacts/artifacts/<run>/<path>``."""
     if request.method == "GET" and not path:
-        return await asyncio.to_thread(_list, workspace, request.query_params.get("path", ""))
+        files = await asyncio.to_thread(list_folder, workspace, request.query_params.get("path", ""))
+        return answer({"files": files})
     name = _blob(workspace, path)
     if request.method == "PUT":
         async with received_body(workspace.home, request) as body:
@@ -275,10 +267,6 @@ async def _answer_artifact(workspace: Workspace, request: Request, path: str) ->
     return StreamingResponse(
         read_chunks(blob, 0, blob.size), headers=headers, media_type="application/octet-stream"
     )
-
-
-def _list(workspace: Workspace, path: str) -> Response:
-    return answer({"files": list_folder(workspace, path)})
 
 
 def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:
@@ -308,3 +296,82 @@ def _blob(workspace: Workspace, path: str) -> str:
     run, _, rest = blob_name(path).partition("/")
     prepare_run_folder(workspace.home, run)
     return run_blob_path(run, rest)
+
+
+KEYS = frozenset(("artifact_uri", "artifact_location", "source", "storage_location"))
+TAG = "mlflow.artifactLocation"  # of a trace
+PLAIN = "mlflow-artifacts:/"
+RUN_URI = re.compile(r"azureml://[^/]*/artifact/[^?#]{0,1000}/runs/([^/?#]+)/artifacts(?:/([^?#]*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactUris:
+    """Translates the locations of one home for one client.
+
+    ``base`` is ``azureml://<host>/artifact/v2.0/<workspace>`` for azureml-mlflow, None for plain MLflow.
+    """
+
+    home: Home
+    base: str | None
+
+    def rewrite(self, document: Any) -> Any:
+        """An answer of MLflow with the locations that the client can reach."""
+        if isinstance(document, list):
+            return [self.rewrite(item) for item in document]
+        if not isinstance(document, dict):
+            return document
+        experiment = str(document.get("experiment_id", "0"))
+        is_tag = document.get("key") == TAG
+        changed = {}
+        for key, value in document.items():
+            if isinstance(value, str):
+                located = key in KEYS or (is_tag and key == "value")
+                changed[key] = self.to_client(value, experiment) if located else value
+            else:
+                changed[key] = self.rewrite(value)
+        return changed
+
+    def to_client(self, location: str, experiment: str) -> str:
+        """The location that the client is told; the same for one that is not in the home."""
+        path = path_of_file_uri(location)
+        if path is None:
+            return location
+        artifact = run_artifact(self.home, path)
+        if artifact is not None:
+            return self._run_location(artifact, experiment)
+        parts = parts_below(self.home.artifacts, path) or ()
+        if self.base is None:
+            return location
+        if len(parts) == 1:
+            return f"{self.base}/experiments/{quote(parts[0])}"
+        name = find_artifact(self.home, path)
+        return location if name is None else f"azureml://artifacts/{name}"
+
+    def to_store(self, location: str) -> str:
+        """The file that a client's location means; the same for any other location."""
+        path = self._client_path(location)
+        if path is None or not is_inside(self.home, path):
+            return location
+        return path.as_uri()
+
+    def _client_path(self, location: str) -> Path | None:
+        match = RUN_URI.fullmatch(location)
+        try:
+            if match is not None and RUN_ID.fullmatch(match[1]):
+                folder = local_folder_of(self.home, match[1])
+                return None if folder is None else folder / blob_name(match[2] or "")
+            if location.startswith("azureml://artifacts/"):
+                return locate(self.home, CONTAINER, location.removeprefix("azureml://artifacts/"))
+            if location.startswith(PLAIN):
+                run, _, rest = unquote(location.removeprefix(PLAIN)).lstrip("/").partition("/")
+                folder = local_folder_of(self.home, run)
+                return None if folder is None else folder / blob_name(rest)
+        except StorageError:
+            return None
+        return None
+
+    def _run_location(self, artifact: RunArtifact, experiment: str) -> str:
+        tail = f"/{artifact.path}" if artifact.path else ""
+        if self.base is None:
+            return f"{PLAIN}{artifact.run}{quote(tail)}"
+        return f"{self.base}/experiments/{quote(experiment, safe='')}/runs/{artifact.run}/artifacts{tail}"

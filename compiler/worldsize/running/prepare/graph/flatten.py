@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from worldsize.azureml import fields
 from worldsize.azureml.graph import find_cycle
@@ -16,14 +15,12 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
-from worldsize.running.model.source import Assets, Output
-from worldsize.running.model.task import Graph, Task
+from worldsize.running.model.assets import AssetMap
+from worldsize.running.model.source import Output
+from worldsize.running.model.task import Graph, SweepPlan, Task
 from worldsize.running.prepare.graph.refusals import Refusals, notice_unwritten_outputs
 from worldsize.running.prepare.graph.step import StepReader
 from worldsize.running.prepare.graph.trace import Scope, Tracer, trace_output
-
-if TYPE_CHECKING:
-    from worldsize.running.model.task import SweepPlan
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
 LONGEST_NAME = 240  # of a folder; the names of trials are longer
@@ -31,7 +28,7 @@ MAX_STEPS = 20_000  # nested pipeline components multiply: ten lines can expand 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
-def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
+def flatten(job: Job, assets: AssetMap) -> tuple[Graph, list[Problem]]:
     """The tasks of a job in its own order, and every reason why they cannot run here."""
     faults, file_start = Refusals(), Span(str(job.path or "pipeline"), 1, 1, 1, 1)
     outer = Scope(job)
@@ -52,10 +49,11 @@ def flatten(job: Job, assets: Assets) -> tuple[Graph, list[Problem]]:
         plan = reader.sweep() if task is not None and task.kind == "sweep" else None
         if plan is not None:
             sweeps[reader.name] = plan
+    outputs = job.outputs if job.type == "pipeline" else {}
     graph = Graph(
         tasks=tasks,
         outputs={} if faults.problems else dict(_trace_outputs(outer)),
-        notices=(*faults.notices, *_notice_unwritten(outer)),
+        notices=(*faults.notices, *notice_unwritten_outputs(outputs, outer.folder, "outputs")),
         sweeps=sweeps,
         # The default is true, by "CLI (v2) pipeline job YAML schema" since 2023, when Microsoft started to
         # write `false` into its own examples (azureml-examples, pull request 2368). Older copies of the page,
@@ -72,9 +70,8 @@ def _list_readers(scope: Scope, at: Span, tracer: Tracer, faults: Refusals) -> I
     for step in scope.job.steps.values():
         reader = StepReader(scope, step, step.span or at, tracer, faults)
         if _NAME.fullmatch(step.name) is None or len(reader.name) > LONGEST_NAME:
-            reader.refuse(
-                f"`{shorten(reader.name)}` cannot be the name of a folder", "use a few letters and digits"
-            )
+            message = f"`{shorten(reader.name)}` cannot be the name of a folder"
+            reader.refuse(message, "use a few letters and digits")
         elif step.type != "pipeline":
             yield reader
         elif (inner := _open_component(reader)) is not None:
@@ -106,7 +103,6 @@ def _open_component(reader: StepReader) -> Scope | None:
 
 
 def _trace_outputs(outer: Scope) -> list[tuple[str, Output]]:
-    """Trace the outputs of the pipeline to the steps that make them."""
     outputs = []
     for step in outer.job.steps.values():
         for name, setting in step.outputs.items():
@@ -115,12 +111,6 @@ def _trace_outputs(outer: Scope) -> list[tuple[str, Output]]:
             if bound is not None and bound.value.port and isinstance(output, Output):
                 outputs.append((bound.value.port, output))
     return outputs
-
-
-def _notice_unwritten(outer: Scope) -> Iterator[str]:
-    """Notices about outputs of the pipeline itself."""
-    if outer.job.type == "pipeline":
-        yield from notice_unwritten_outputs(outer.job.outputs, outer.folder, "outputs")
 
 
 def _count_steps(job: Job, counts: dict[Job, int]) -> int:
@@ -143,16 +133,14 @@ def _read_switch(job: Job, name: str, *, default: bool) -> bool:
 
 
 def _report_cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
-    """Report steps that wait for each other."""
     names_in_cycle = find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if names_in_cycle is None:
         return []
-    order = {name: position for position, name in enumerate(tasks)}
-    first = names_in_cycle.index(min(names_in_cycle, key=order.__getitem__))
+    first = names_in_cycle.index(next(name for name in tasks if name in names_in_cycle))
     names_in_cycle = names_in_cycle[first:] + names_in_cycle[:first]
     names = ", ".join(f"`{name}`" for name in names_in_cycle[:LONGEST_LIST])
     span = tasks[names_in_cycle[0]].span or file_start
-    message = (
-        f"steps {names} wait for each other" if len(names_in_cycle) > 1 else f"step {names} waits for itself"
-    )
+    message = f"step {names} waits for itself"
+    if len(names_in_cycle) > 1:
+        message = f"steps {names} wait for each other"
     return [Problem("run-cycle", span, message, "remove one of these bindings")]

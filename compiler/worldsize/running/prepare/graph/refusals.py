@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
-from worldsize.azureml import literals
+from worldsize.azureml import fields, literals
 from worldsize.azureml.model import Field, OutputSetting, Step
 from worldsize.azureml.references import local_path
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
+from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 
 SUBMIT = "submit the pipeline to Azure ML, or do the same in a `command` step"
 UNSUPPORTED_KINDS = {
@@ -47,12 +48,13 @@ class Refusals(Struct):
         """Report a reason not to run, at a field if one is given."""
         self.add(Problem("run-refused", (at and at.span) or span, message, help_))
 
-    def add(self, problem: Problem) -> None:
-        """Report a problem, once for a component that is used repeatedly."""
-        key = (problem.span, problem.help or problem.message)
-        if key not in self._reported:
-            self._reported.add(key)
-            self.problems.append(problem)
+    def add(self, *problems: Problem) -> None:
+        """Report problems, once for a component that is used repeatedly."""
+        for problem in problems:
+            key = (problem.span, problem.help or problem.message)
+            if key not in self._reported:
+                self._reported.add(key)
+                self.problems.append(problem)
 
 
 def describe_unsupported(name: str, kind: str) -> tuple[str, str]:
@@ -88,6 +90,10 @@ class SettingsReader(Struct):
         """Report a reason not to run, at a field if one is given."""
         span = (at.span if at else None) or self.step.span or Span("pipeline", 1, 1, 1, 1)
         self.problems.append(Problem("run-refused", span, message, help_))
+
+    def read_setting(self, name: str) -> Field[Any] | None:
+        """A setting of the step by its name."""
+        return fields.read_field(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
 
     def whole(self, setting: Field[Any] | None, name: str, default: Default, least: int = 1) -> int | Default:
         """A whole number from ``least``; the default if it is absent or wrong."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,8 +24,9 @@ from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.documents.yaml import Scalar
 from worldsize.running.launch.launchers import LAUNCHERS
 from worldsize.running.model.source import File, Joined, Source, Text, read_default
-from worldsize.running.model.task import KINDS, Task
+from worldsize.running.model.task import KINDS, SweepPlan, Task
 from worldsize.running.prepare.graph import refusals
+from worldsize.running.prepare.graph.kinds import read_parallel, read_sweep
 from worldsize.running.prepare.graph.refusals import Refusals, describe_unsupported, notice_unwritten_outputs
 from worldsize.running.prepare.graph.trace import (
     Absent,
@@ -37,9 +38,6 @@ from worldsize.running.prepare.graph.trace import (
     find_argument,
     list_leaves,
 )
-
-if TYPE_CHECKING:
-    from worldsize.running.model.task import SweepPlan
 
 _REPORTED = Text("")  # replaces a missing source whose problem is reported, so that the task never runs
 
@@ -66,21 +64,20 @@ class StepReader(Struct, frozen=True):
         if component is None:
             return None
         before, searched = len(self.faults.problems), self._list_swept()
-        settings = StepSettings(
-            self.scope, self.step, component, self.name, self.span, self.tracer, self.faults
-        )
+        settings = StepSettings(self, component)
         launcher = settings.launcher()
         # Without `distribution` the command is started once, however many instances are asked for.
         instances = 1 if launcher == "none" else settings.instances()
         workers, servers = settings.workers(launcher, instances)
         inputs = self._read_inputs(component, searched)
         outputs = {name: self._find_output_type(port) for name, port in component.outputs.items()}
-        if len(self.faults.problems) == before:
-            self._check_command(component, inputs, outputs, searched)
+        unfilled = find_unfilled(component, inputs, outputs, searched)
+        if unfilled is not None and len(self.faults.problems) == before:
+            self.refuse(f"step `{self.name}`: {unfilled[0]}", unfilled[1], Field(None, unfilled[2]))
         outputs_folder = f"steps/{self.name}/outputs"
         elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, outputs_folder)
         self.faults.notices += [f"{self.name}: {notice}" for notice in elsewhere]
-        path = component.path or self.scope.job.path
+        path, title = component.path or self.scope.job.path, self.step.display_name
         return Task(
             name=self.name,
             kind=self.step.type,
@@ -94,7 +91,7 @@ class StepReader(Struct, frozen=True):
             inputs=inputs,
             outputs=outputs,
             environment_variables=settings.environment(launcher),
-            display_name=self._read_display_name(),
+            display_name=str(title.value) if title is not None and title.value is not None else None,
             timeout=settings.timeout(),
             step=self.step,
             span=self.span,
@@ -111,17 +108,13 @@ class StepReader(Struct, frozen=True):
             return None
         kind = component.type.lower()
         if component.type == "flow":
-            self.refuse(
-                f"step `{self.name}` is a prompt flow, whose connections only the service has",
-                refusals.SUBMIT,
-            )
+            message = f"step `{self.name}` is a prompt flow, whose connections only the service has"
+            self.refuse(message, refusals.SUBMIT)
             return None
         if kind != step.type and not (step.type == "sweep" and kind == "command"):
             help_ = f"say `type: {kind}`" if kind in KINDS or kind == "pipeline" else refusals.SUBMIT
-            self.refuse(
-                f"step `{self.name}` is of type `{step.type}`, but its component is of type `{kind}`",
-                help_,
-            )
+            message = f"step `{self.name}` is of type `{step.type}`, but its component is of type `{kind}`"
+            self.refuse(message, help_)
             return None
         if kind == "command" and (component.command is None or not isinstance(component.command.value, str)):
             self.refuse(f"step `{self.name}` has no `command`", "write the command as text")
@@ -132,16 +125,13 @@ class StepReader(Struct, frozen=True):
         """Add notices for values without an input of the component, which Azure ML ignores too."""
         for name, field in self.step.inputs.items():
             for leaf in list_leaves(name, field, ports):
-                if (
-                    leaf not in ports
-                    and leaf not in more
-                    and not any(p.startswith(f"{leaf}.") for p in ports)
-                ):
-                    near = closest(leaf, ports)
-                    hint = f"; did you mean `{near}`?" if near else ""
-                    self.faults.notices.append(
-                        f"{self.name}: its component has no input `{leaf}`, which is ignored{hint}"
-                    )
+                if leaf in ports or leaf in more or any(port.startswith(f"{leaf}.") for port in ports):
+                    continue
+                near = closest(leaf, ports)
+                hint = f"; did you mean `{near}`?" if near else ""
+                self.faults.notices.append(
+                    f"{self.name}: its component has no input `{leaf}`, which is ignored{hint}"
+                )
 
     def value(self, port: Port) -> Source | None:
         """The source of an input; None for an optional one without a value."""
@@ -196,40 +186,28 @@ class StepReader(Struct, frozen=True):
         self.refuse(f"step `{self.name}`: {wrong.message}", wrong.help or "correct the value", field)
 
     def _is_ours(self) -> bool:
-        component = self.step.component
-        return (
-            component is not None
-            and component.name is not None
-            and (component.name.value in resources.component_names())
-        )
+        name = self.step.component.name if self.step.component is not None else None
+        return name is not None and name.value in resources.component_names()
 
     def _without_value(self, port: Port, absent: Absent | None = None) -> Source | None:
         if port.default is not None and port.default.value is not None:
             return read_default(port)
         if not port.optional:
             through = f": `{absent.of}` has none" if absent else ""
-            self.refuse(
-                f"input `{port.name}` of step `{self.name}` has no value{through}",
-                f"give one under `inputs:`, such as `{port.name}: …`",
-            )
+            message = f"input `{port.name}` of step `{self.name}` has no value{through}"
+            self.refuse(message, f"give one under `inputs:`, such as `{port.name}: …`")
         return None
 
     def sweep(self) -> SweepPlan | None:
         """The plan of a sweep step; None if it is wrong."""
-        from worldsize.running.prepare.graph.sweep import read_sweep  # few have such steps
-
         plan, problems = read_sweep(self.step, self.setting)
-        for problem in problems:
-            self.faults.add(problem)
+        self.faults.add(*problems)
         return plan
 
     def _read_driver(self) -> Component | None:
         """The command component that runs a parallel step."""
-        from worldsize.running.prepare.graph.parallel import read_parallel  # few have such steps
-
         component, problems = read_parallel(self.step, self.setting)
-        for problem in problems:
-            self.faults.add(problem)
+        self.faults.add(*problems)
         return component
 
     def setting(self, value: Any) -> Any:
@@ -248,10 +226,8 @@ class StepReader(Struct, frozen=True):
 
     def _list_swept(self) -> frozenset[str]:
         """The inputs that a sweep varies, which only its trials have."""
-        raw = self.step.raw
-        space = (
-            raw.get("search_space") if self.step.type == "sweep" and isinstance(raw, YamlMapping) else None
-        )
+        raw = self.step.raw if self.step.type == "sweep" else None
+        space = raw.get("search_space") if isinstance(raw, YamlMapping) else None
         return frozenset(space) if isinstance(space, YamlMapping) else frozenset()
 
     def _find_output_type(self, port: Port) -> str:
@@ -267,18 +243,6 @@ class StepReader(Struct, frozen=True):
         whole = scope.job.outputs.get(name or "")
         return (whole.value.type if whole and whole.value.type else port.type).lower()
 
-    def _check_command(
-        self,
-        component: Component,
-        inputs: dict[str, Source | None],
-        outputs: dict[str, str],
-        searched: frozenset[str],
-    ) -> None:
-        unfilled = find_unfilled(component, inputs, outputs, searched)
-        if unfilled is not None:
-            message, help_, span = unfilled
-            self.refuse(f"step `{self.name}`: {message}", help_, Field(None, span))
-
     def _with_code_here(self, component: Component) -> Component:
         """The component with its code on this machine; other code is refused."""
         code = component.code
@@ -292,9 +256,8 @@ class StepReader(Struct, frozen=True):
             help_ = "clone it and refer to its folder: `code: ./folder`"
         else:
             help_ = self.tracer.assets.missing(text, "code")
-        self.refuse(
-            f"the code of step `{self.name}` is `{shorten(text)}`, which is not on this machine", help_, code
-        )
+        message = f"the code of step `{self.name}` is `{shorten(text)}`, which is not on this machine"
+        self.refuse(message, help_, code)
         return component
 
     def _report_missing_component(self) -> None:
@@ -310,10 +273,6 @@ class StepReader(Struct, frozen=True):
             self.refuse(message, self.tracer.assets.missing(text, "component"), reference)
         else:
             self.refuse(f"step `{self.name}` has nothing to run", "give it a `component` or `command`")
-
-    def _read_display_name(self) -> str | None:
-        name = self.step.display_name
-        return str(name.value) if name is not None and name.value is not None else None
 
     def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
         """Report why the step cannot run, at a field if one is given."""
@@ -332,15 +291,15 @@ _OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")
 
 
 class StepSettings(Struct, frozen=True):
-    """Reads the settings of a step apart from its inputs; problems are added to ``faults``."""
+    """Reads the settings of a step apart from its inputs."""
 
-    scope: Scope
-    step: Step
+    reader: StepReader
     component: Component
-    name: str
-    span: Span
-    tracer: Tracer
-    faults: Refusals
+
+    @property
+    def step(self) -> Step:
+        """The step."""
+        return self.reader.step
 
     def launcher(self) -> str:
         """The launcher of the processes."""
@@ -350,14 +309,15 @@ class StepSettings(Struct, frozen=True):
         if block.kind in LAUNCHERS:
             return block.kind
         names = ", ".join(f"`{name}`" for name in LAUNCHERS if name != "none")
-        message = f"step `{self.name}` is distributed with `{block.kind}`, which is not started here"
+        message = f"step `{self.reader.name}` is distributed with `{block.kind}`, which is not started here"
         help_ = f"use {names}, or a step without `distribution`"
-        self.faults.refuse(self.span, message, help_, block.type)
+        self.reader.refuse(message, help_, block.type)
         return "none"
 
     def instances(self) -> int:
         """The number of instances."""
-        return self._read_count_in("instance_count", self.step.resources or self.component.resources, 1)
+        resources = self.step.resources or self.component.resources
+        return self._read_count("instance_count", fields.read_member(resources, "instance_count"), 1)
 
     def processes(self) -> int:
         """Processes per instance; the default is 1, as in Azure ML."""
@@ -375,14 +335,15 @@ class StepSettings(Struct, frozen=True):
 
     def timeout(self) -> int | None:
         """Seconds after which the step is stopped; sweeps and mini-batches have limits of their own."""
-        return (
-            None if self.step.type == "sweep" else self._read_count_in("timeout", self.step.limits, 0) or None
-        )
+        if self.step.type == "sweep":
+            return None
+        return self._read_count("timeout", fields.read_member(self.step.limits, "timeout"), 0) or None
 
     def environment(self, launcher: str) -> dict[str, str]:
         """The step's own variables. Those without a value are dropped, as the Azure ML client does."""
         rendered = {}
-        for name, value in self._read_variables().items():
+        blocks = [block.value for block in self._list_blocks() if isinstance(block.value, dict)]
+        for name, value in dict(item for block in blocks for item in block.items()).items():
             if name in LAUNCHERS[launcher].variables:
                 self._report_contradiction(launcher, name)
             source = self._trace_value(value)
@@ -396,11 +357,6 @@ class StepSettings(Struct, frozen=True):
 
     def _read_distribution(self) -> fields.Distribution | None:
         return fields.read_distribution(self.step.distribution or self.component.distribution)
-
-    def _read_variables(self) -> dict[Any, Any]:
-        """The variables of the file by name."""
-        blocks = [block.value for block in self._list_blocks() if isinstance(block.value, dict)]
-        return {name: value for block in blocks for name, value in block.items()}
 
     def _find_variable(self, name: str) -> Field[Any] | None:
         settings = [fields.read_member(block, name) for block in self._list_blocks()]
@@ -416,40 +372,35 @@ class StepSettings(Struct, frozen=True):
             if trial is not None:
                 yield trial
 
-    def _read_count_in(self, name: str, block: Field[Any] | None, default: int) -> int:
-        return self._read_count(name, fields.read_member(block, name), default)
-
     def _read_count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
         if setting is None or setting.value is None:
             return default
         source = self._trace_value(setting.value)
         number = literals.parse_number(source.value) if isinstance(source, Text) else None
         if number is None or number < least or number != int(number):
-            resolved = (
-                f", {source.value}" if isinstance(source, Text) and source.value != setting.value else ""
-            )
-            message = f"`{name}` of step `{self.name}` is `{setting.value}`{resolved}"
-            self.faults.refuse(self.span, message, f"give a whole number from {least}", setting)
+            message = f"`{name}` of step `{self.reader.name}` is `{setting.value}`"
+            if isinstance(source, Text) and source.value != setting.value:
+                message += f", {source.value}"
+            self.reader.refuse(message, f"give a whole number from {least}", setting)
             return default
         return int(number)
 
     def _trace_value(self, value: Any) -> Traced:
         expression = binding.parse_expression(value)
         argument: Argument = Literal(value) if expression is None else Binding(expression)
-        return self.tracer.trace(self.scope, argument, is_data=False)
+        return self.reader.tracer.trace(self.reader.scope, argument, is_data=False)
 
     def _report_unresolved(self, name: str, value: Any, source: Traced) -> None:
         """Report a variable whose value is not a text: a path that does not exist yet, or a wrong binding."""
         why = source.message if isinstance(source, Reason) else f"is `{value}`, which is not a literal"
         help_ = "bind it to an input of the pipeline that is a number or a text"
         at = self._find_variable(name)
-        self.faults.refuse(self.span, f"variable `{name}` of step `{self.name}` {why}", help_, at)
+        self.reader.refuse(f"variable `{name}` of step `{self.reader.name}` {why}", help_, at)
 
     def _report_contradiction(self, launcher: str, name: str) -> None:
         """Report a variable that the launcher sets for each process, so that one value is wrong."""
-        self.faults.refuse(
-            self.span,
-            f"`environment_variables` of step `{self.name}` sets `{name}`,"
+        self.reader.refuse(
+            f"`environment_variables` of step `{self.reader.name}` sets `{name}`,"
             f" which `distribution: {{type: {launcher}}}` sets for each process",
             f"remove `{name}`, or remove `distribution` and start the processes yourself",
             self._find_variable(name),
@@ -483,10 +434,9 @@ def find_unfilled(
     for expression in template.expressions:
         fault = _explain_unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
         if fault is not None:
-            node = command.node
-            span = (
-                node.subspan(expression.start, expression.end) if isinstance(node, Scalar) else command.span
-            )
+            node, span = command.node, command.span
+            if isinstance(node, Scalar):
+                span = node.subspan(expression.start, expression.end)
             return *fault, span
     return None
 
@@ -499,21 +449,17 @@ def _explain_unfilled(
     *,
     guarded: bool,
 ) -> tuple[str, str] | None:
-    ports: dict[str, Collection[str]] = {
-        "inputs": {*inputs, *searched},
-        "outputs": outputs,
-        "search_space": searched,
+    scopes: dict[str, tuple[str, Collection[str]]] = {
+        "inputs": ("input", {*inputs, *searched}),
+        "outputs": ("output", outputs),
+        "search_space": ("entry of `search_space`", searched),
     }
-    names, port = ports.get(expression.scope), expression.port
-    if names is None or port is None:
-        return (
-            f"`{expression}` in the command is replaced by nothing",
-            "write `${{inputs.x}}` or `${{outputs.y}}`",
-        )
+    port = expression.port
+    if expression.scope not in scopes or port is None:
+        help_ = "write `${{inputs.x}}` or `${{outputs.y}}`"
+        return f"`{expression}` in the command is replaced by nothing", help_
+    what, names = scopes[expression.scope]
     if port not in names:
-        what = {"inputs": "input", "outputs": "output", "search_space": "entry of `search_space`"}[
-            expression.scope
-        ]
         help_ = did_you_mean(port, names) or f"declare it under `{expression.scope}:`"
         return f"`{expression}` in the command names no {what}", help_
     if expression.scope == "inputs" and port not in searched and inputs.get(port) is None and not guarded:

@@ -20,9 +20,9 @@ from worldsize.azureml.references import classify, exists, local_path
 from worldsize.base.wording import shorten
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.documents.yaml import Mapping as YamlMapping
+from worldsize.running.model.assets import AssetMap, canonical
 from worldsize.running.model.source import (
     ARTIFACTS,
-    Assets,
     File,
     Joined,
     Output,
@@ -33,7 +33,6 @@ from worldsize.running.model.source import (
     list_parts,
     read_default,
 )
-from worldsize.running.prepare.assets import canonical
 
 DEEPEST_TEXT = 20  # nested texts with bindings
 MAX_PARTS = 1000  # of one text
@@ -96,10 +95,8 @@ def list_leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port])
         return [name]
     if not any(port.startswith(f"{name}.") for port in ports):
         return [name]
-    members = graph.read_arguments(node)
-    return [
-        leaf for member, inner in members.items() for leaf in list_leaves(f"{name}.{member}", inner, ports)
-    ]
+    members = graph.read_arguments(node).items()
+    return [leaf for member, inner in members for leaf in list_leaves(f"{name}.{member}", inner, ports)]
 
 
 def _find_member(group: Field[Argument], rest: str) -> Field[Argument] | None:
@@ -143,7 +140,7 @@ _Next = tuple[Scope, Argument]
 class Tracer(Struct):
     """Traces arguments to their sources, each once."""
 
-    assets: Assets
+    assets: AssetMap
     secrets: set[str] = field(default_factory=set)
     _known: dict[tuple[int, str, bool], Traced] = field(default_factory=dict)
 
@@ -192,13 +189,12 @@ class Tracer(Struct):
         if binding.find_expressions(value):
             return self._join_text(scope, value, is_data=is_data, depth=depth)
         type_ = argument.type if isinstance(argument, Data) else None
-        traced = self.data(scope, value, type_) if is_data else self._read_literal(value)
+        if is_data:
+            traced = self.data(scope, value, type_)
+        else:
+            mapped = self.assets.local(value)
+            traced = Text(value) if mapped is None else File(mapped)
         return _add_declared(traced, argument) if isinstance(argument, Data) else traced
-
-    def _read_literal(self, value: str) -> Text | File:
-        """A literal, or the local path of an address that the map contains."""
-        mapped = self.assets.local(value)
-        return Text(value) if mapped is None else File(mapped)
 
     def data(self, scope: Scope, text: str, type_: str | None = None) -> Traced:
         """Data by its path, relative to the file of the graph, and the type that the job gives it."""
@@ -213,13 +209,11 @@ class Tracer(Struct):
             address = text if classify(text) == "web" else None
             return Reason(message, self.assets.missing(text, "data", type_), address=address)
         if not exists(path):
-            return Reason(
-                f"is `{shorten(text)}`, which does not exist", "the path is relative to the job's file"
-            )
+            message = f"is `{shorten(text)}`, which does not exist"
+            return Reason(message, "the path is relative to the job's file")
         return File(path)
 
     def _join_text(self, scope: Scope, text: str, *, is_data: bool, depth: int) -> Traced:
-        """Join a text and the values of the bindings in it."""
         if depth > DEEPEST_TEXT:
             return Reason("is nested in too many texts", "bind it to the value itself")
         parts: list[Part] = []
@@ -253,12 +247,8 @@ class Tracer(Struct):
             return self.data(scope, first.rendered) if is_data and isinstance(first, Text) else first
         if isinstance(first, File) and len(rest) == 1 and isinstance(rest[0], Text):
             path = Path(f"{first.path}{rest[0].rendered}")
-            if not exists(path):
-                return Reason(
-                    f"is `{path.name}` of `{first.path.name}`, which does not exist",
-                    "choose a file of that folder",
-                )
-            return File(path)
+            message = f"is `{path.name}` of `{first.path.name}`, which does not exist"
+            return File(path) if exists(path) else Reason(message, "choose a file of that folder")
         return Joined(tuple(merged))
 
 

@@ -42,7 +42,7 @@ def by_key(names: Sequence[str], keys: Iterable[Sequence[Hashable]]) -> list[Bat
     for position, key in enumerate(keys):
         groups.setdefault(tuple(key), []).append(position)
     return [
-        Batch(index, tuple(positions), {name: key[at] for at, name in enumerate(names)})
+        Batch(index, tuple(positions), dict(zip(names, key, strict=True)))
         for index, (key, positions) in enumerate(groups.items())
     ]
 
@@ -108,9 +108,8 @@ def files_below(path: Path) -> list[str]:
             listed = list(entries)
         looked_at += len(listed)
         if looked_at > MAX_ENTRIES:
-            raise DriverError(
-                f"`{path.name}` holds more than {MAX_ENTRIES:,} files and folders, links followed"
-            )
+            count = f"more than {MAX_ENTRIES:,} files and folders"
+            raise DriverError(f"`{path.name}` holds {count}, links followed")
         for entry in listed:
             if entry.is_file():
                 paths.append(entry.path)

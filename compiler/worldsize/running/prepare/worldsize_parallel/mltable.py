@@ -83,9 +83,8 @@ def _read_file(pd: Any, reader: str, settings: Any, file: Path, types: Any) -> A
     if reader == "read_parquet":
         return pd.read_parquet(file)
     if reader == "read_json_lines":
-        return pd.read_json(
-            file, lines=True, encoding="utf-8-sig", dtype=dict.fromkeys(types, object) or True
-        )
+        dtype = dict.fromkeys(types, object) or True
+        return pd.read_json(file, lines=True, encoding="utf-8-sig", dtype=dtype)
     as_text = dict.fromkeys(types, str) if settings.get("infer_column_types", True) else str
     empty = settings.get("empty_as_string", False)
     return pd.read_csv(file, encoding="utf-8-sig", keep_default_na=not empty, dtype=as_text)

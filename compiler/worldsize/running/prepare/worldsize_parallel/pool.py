@@ -76,9 +76,9 @@ class Tally:
 
     def aggregated(self, *, header: bool) -> str:
         """The results of all mini-batches, in order."""
-        lines = [self.texts[index][0] for index in sorted(self.texts)]
-        first = next((self.texts[index][1] for index in sorted(self.texts)), "") if header else ""
-        return "".join([first, *lines])
+        texts = [self.texts[index] for index in sorted(self.texts)]
+        first = texts[0][1] if header and texts else ""
+        return "".join([first, *(lines for lines, _ in texts)])
 
     def __str__(self) -> str:
         return (
@@ -110,13 +110,8 @@ class Worker:
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "OMP_NUM_THREADS": str(threads)},
             )
-        self._send(
-            {
-                "script": str(settings.entry_script),
-                "arguments": list(settings.arguments),
-                "level": settings.logging_level,
-            }
-        )
+        arguments, level = list(settings.arguments), settings.logging_level
+        send(self._line, {"script": str(settings.entry_script), "arguments": arguments, "level": level})
 
     def fileno(self) -> int:
         """What a selector waits on."""
@@ -126,15 +121,14 @@ class Worker:
         """Assign a mini-batch."""
         batch, _ = self.job = job
         self.deadline = time.monotonic() + settings.timeout
-        self._send(
-            {
-                "index": batch.index,
-                "content": work.content(batch),
-                "key": batch.key,
-                "first": batch.positions[0],
-                "wanted": settings.append_row_to is not None,
-            }
-        )
+        message = {
+            "index": batch.index,
+            "content": work.content(batch),
+            "key": batch.key,
+            "first": batch.positions[0],
+            "wanted": settings.append_row_to is not None,
+        }
+        send(self._line, message)
 
     def hear(self) -> Iterator[dict[str, Any]]:
         """Its messages; the last one is ``{"ended": …}`` when it has ended."""
@@ -164,9 +158,6 @@ class Worker:
         self._process.kill()
         self._process.wait()
         self._line.close()
-
-    def _send(self, message: Any) -> None:
-        send(self._line, message)
 
 
 class Pool:
@@ -266,10 +257,9 @@ class Pool:
 
     def _end_overdue(self) -> None:
         now = time.monotonic()
-        for worker in [
-            worker for worker in self._workers if worker.deadline is not None and worker.deadline <= now
-        ]:
-            self._lost(worker, f"took longer than {self._settings.timeout:g} s")
+        for worker in list(self._workers):
+            if worker.deadline is not None and worker.deadline <= now:
+                self._lost(worker, f"took longer than {self._settings.timeout:g} s")
 
     def _failed(self, job: Job, reason: str) -> None:
         batch, tried = job

@@ -75,20 +75,17 @@ def read(lines: Iterable[str]) -> Settings:
         raise DriverError(f"`program_arguments` cannot be taken apart: {str(error).lower()}") from error
     options = _own(arguments)
     keys = tuple(key for key in values.get("partition_keys", "").split(",") if key)
-    count = int(values["mini_batch_error_threshold"])
-    script = values["entry_script"]
+    failed = _stricter(int(values["mini_batch_error_threshold"]), options.mini_batch_error_threshold)
     return Settings(
         input_data=Path(values["input_data"]),
         input_type=values.get("input_type", "uri_folder"),
-        entry_script=Path(script),
+        entry_script=Path(values["entry_script"]),
         arguments=(*arguments, *_added(values, arguments, keys)),
         workers=int(values["workers"]),
         mini_batch_size=values.get("mini_batch_size", ""),
         partition_keys=keys,
         error_threshold=_stricter(int(values["error_threshold"]), options.error_threshold),
-        mini_batch_error_threshold=_stricter(
-            _stricter(count, options.mini_batch_error_threshold), options.allowed_failed_count
-        ),
+        mini_batch_error_threshold=_stricter(failed, options.allowed_failed_count),
         allowed_failed_percent=options.allowed_failed_percent,
         max_retries=int(values["max_retries"]),
         timeout=float(values["timeout"]),

@@ -99,15 +99,9 @@ def handle(module: ModuleType, task: dict[str, Any]) -> dict[str, Any]:
 
 def invoke(run: Callable[..., Any], batch: Any, context: MiniBatchContext) -> Any:
     """Call ``run`` with one argument or two, and check the type of its result."""
-    parameters = inspect.signature(run).parameters.values()
-    positional = [
-        parameter
-        for parameter in parameters
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    takes_two = len(positional) > 1 or any(
-        parameter.kind == parameter.VAR_POSITIONAL for parameter in parameters
-    )
+    kinds = [parameter.kind for parameter in inspect.signature(run).parameters.values()]
+    positional = [kind for kind in kinds if kind <= inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    takes_two = len(positional) > 1 or inspect.Parameter.VAR_POSITIONAL in kinds
     result = run(batch, context) if takes_two else run(batch)
     if not isinstance(result, (list, tuple)) and not hasattr(result, "__array__"):
         kind = type(result).__name__
@@ -141,12 +135,6 @@ def die_with_the_driver() -> None:
         sys.exit(1)
 
 
-def pack(message: Any) -> bytes:
-    """Encode a message."""
-    body = pickle.dumps(message, protocol=4)
-    return _LENGTH.pack(len(body)) + body
-
-
 def unpack(data: bytearray) -> Any | None:
     """Remove the first message from the received data; None while it is incomplete."""
     if len(data) < _LENGTH.size:
@@ -162,8 +150,9 @@ def unpack(data: bytearray) -> Any | None:
 
 def send(line: socket.socket, message: Any) -> None:
     """Send a message; a closed connection is noticed by :func:`receive`."""
+    body = pickle.dumps(message, protocol=4)
     with contextlib.suppress(OSError):
-        line.sendall(pack(message))
+        line.sendall(_LENGTH.pack(len(body)) + body)
 
 
 def receive(line: socket.socket) -> Any | None:

@@ -109,12 +109,8 @@ MODES = {
 }
 # The type of data by its name without underscores: older versions of the interface write `UriFolder`.
 TYPES = {
-    "urifile": "uri_file",
-    "urifolder": "uri_folder",
-    "mltable": "mltable",
-    "custommodel": "custom_model",
-    "mlflowmodel": "mlflow_model",
-    "tritonmodel": "triton_model",
+    name.replace("_", ""): name
+    for name in ("uri_file", "uri_folder", "mltable", "custom_model", "mlflow_model", "triton_model")
 }
 DEFAULT_TYPE = "uri_folder"
 
@@ -129,7 +125,7 @@ def _read_input(value: Any, where: str, references: References) -> Any:
     if not isinstance(value, Mapping):  # of a pipeline component's definition
         return value
     body = Body(value, where)
-    kind = _plain(body.text("jobInputType") or body.text("type") or "literal")
+    kind = _squash(body.text("jobInputType") or body.text("type") or "literal")
     mode = _read_mode(body)
     if kind == "literal":
         text = body.get("value")
@@ -166,18 +162,14 @@ def _read_output(value: Any, where: str) -> Any:
 
 def output_type(body: Body) -> str:
     """The type of an output; without one it is a folder."""
-    kind = _plain(body.text("jobOutputType") or body.text("type") or DEFAULT_TYPE)
+    kind = _squash(body.text("jobOutputType") or body.text("type") or DEFAULT_TYPE)
     return TYPES.get(kind, DEFAULT_TYPE)
 
 
 def _read_mode(body: Body) -> str | None:
     """How data reaches the job, as YAML writes it; None if the body leaves it open."""
     mode = body.text("mode")
-    return None if mode is None else MODES.get(_plain(mode), mode.lower())
-
-
-def _plain(word: str) -> str:
-    return word.replace("_", "").lower()
+    return None if mode is None else MODES.get(_squash(mode), mode.lower())
 
 
 _COMPUTE = re.compile(r"/computes/([^/]+)\Z|\Aazureml:([^/]+)\Z", re.IGNORECASE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,9 +46,7 @@ def job_type(properties: Mapping[str, Any]) -> str:
 def translate_job(properties: Mapping[str, Any], references: References) -> dict[str, Mapping[str, Any]]:
     """The files of a job by their paths; what they refer to is noted in ``references``.
 
-    Args:
-        properties: The ``properties`` of the body, without the defaults of the service.
-        references: Resolves the ids.
+    ``properties`` are those of the body, without the defaults of the service.
 
     Raises:
         ServiceError: The body is not that of a job which runs here.
@@ -81,13 +78,11 @@ def _read_single(body: Body, writer: GraphWriter) -> dict[str, Any]:
 def _read_sweep(body: Body, writer: GraphWriter) -> dict[str, Any]:
     references = writer.references
     trial = body.body("trial") or Body({}, "properties.trial")
-    command = _read_command(trial, references)
-    resources = read_settings(Body({"resources": body.get("resources") or {}}))
     return {
         "type": "sweep",
         **_read_ports(body, references),
-        **resources,
-        "trial": command,
+        **read_settings(Body({"resources": body.get("resources") or {}})),
+        "trial": _read_command(trial, references),
         **read_sweep(body),
     }
 
@@ -110,28 +105,14 @@ _READERS: Mapping[str, Callable[[Body, GraphWriter], dict[str, Any]]] = {
 
 
 def write_files(files: Mapping[str, Mapping[str, Any]], folder: Path, settings: Mapping[str, Any]) -> Path:
-    """Write the files of a job into a folder of its own.
-
-    Args:
-        files: The documents by their paths.
-        folder: The folder; an earlier one is replaced.
-        settings: What ``worldsize.yml`` says beside them.
-
-    Returns:
-        The path of the job file.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
+    """Write the files of a job into a folder of its own; the path of the job file."""
     for name, document in files.items():
         path = folder / name
         path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         path.write_text(yaml_dump.dump(document), encoding="utf-8")
-    write_settings(folder, settings)
-    return folder / JOB_FILE
-
-
-def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write the ``worldsize.yml`` of a job, which makes its folder a project of its own."""
+    # It makes the folder a project of its own.
     (folder / SETTINGS_FILE).write_text(yaml_dump.dump(drop_empty(settings)), encoding="utf-8")
+    return folder / JOB_FILE
 
 
 FOLDER = "components"
@@ -220,9 +201,7 @@ class GraphWriter:
         document = {name: body.get(name) for name in _COMPONENT_KEYS if body.get(name) is not None}
         document["type"] = kind
         if kind == "pipeline":
-            document.pop(
-                "is_deterministic", None
-            )  # the client adds it, and files of that kind do not have it
+            document.pop("is_deterministic", None)  # the client adds it; files of that kind have none
             document["jobs"] = self.read_nodes(body.object("jobs"), "componentSpec.jobs", "./")
         elif kind == "parallel":
             document |= self._read_parallel(body)
@@ -268,7 +247,7 @@ def _without_limits(value: Any, where: str) -> Body:
     return Body({name: member for name, member in as_object(value, where).items() if name != "limits"}, where)
 
 
-DISTRIBUTIONS = {"pytorch": "pytorch", "mpi": "mpi", "tensorflow": "tensorflow", "ray": "ray"}
+DISTRIBUTIONS = ("pytorch", "mpi", "tensorflow", "ray")
 
 
 def _read_command(body: Body, references: References) -> dict[str, Any]:
@@ -301,15 +280,14 @@ def _read_distribution(body: Body | None) -> dict[str, Any] | None:
     kind = body and (body.text("distributionType") or body.text("type"))
     if body is None or not kind:
         return None
-    word = DISTRIBUTIONS.get(kind.lower())
-    if word is None:
+    if kind.lower() not in DISTRIBUTIONS:
         raise bad_request(f"`{body.where}` is of type `{kind[:40]}`; known are PyTorch, Mpi and TensorFlow.")
     counts = {
         "process_count_per_instance": body.number("processCountPerInstance"),
         "worker_count": body.number("workerCount"),
         "parameter_server_count": body.number("parameterServerCount"),
     }
-    return drop_empty({"type": word, **counts})
+    return drop_empty({"type": kind.lower(), **counts})
 
 
 def _read_resources(body: Body | None) -> dict[str, Any] | None:

@@ -11,10 +11,9 @@ from typing import Any
 from worldsize.serving.control import assets as stored
 from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.paths import local_path
-from worldsize.serving.database import use_each
+from worldsize.serving.database import mapping_of, text_of, texts_of, use_each
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.page.queries.wording import mapping_of, text_of
-from worldsize.serving.tracking.models import find_asset, sync_models
+from worldsize.serving.tracking.models import sync_models
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.versions import read_marks
 
@@ -99,7 +98,7 @@ def local_folder(workspace: Workspace, uri: str) -> Path | None:
     if uri.startswith(("file://", "/")):
         return Path(uri.removeprefix("file://"))
     try:
-        return local_path(workspace, uri, find_asset)
+        return local_path(workspace, uri)
     except ServiceError:  # of a job that is gone, or it leads elsewhere
         return None
 
@@ -118,6 +117,6 @@ def _read_version(asset: Asset, marks: tuple[str, ...]) -> Version:
         uri=text_of(properties, "modelUri") or text_of(properties, "dataUri"),
         job=asset.job or text_of(properties, "jobName") or None,
         marks=marks or tuple(filter(None, [text_of(properties, "stage")])),
-        tags={str(key): str(value) for key, value in mapping_of(properties, "tags").items()},
+        tags=texts_of(properties, "tags"),
         properties=properties,
     )

@@ -1,4 +1,4 @@
-"""The files of jobs and assets: listed, previewed and opened, never outside of the home's folders of data."""
+"""The files and logs of jobs and assets: listed, previewed and opened, only those in folders of data."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import csv
 import io
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
 
 from worldsize.base import untrusted
 from worldsize.documents.diagnostics.snippet import flatten
+from worldsize.running.launch.logs import Decoder
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.record.history import RECORD, RunRecord
+from worldsize.running.record.json_files import is_file_name, read_json
 from worldsize.serving.home import Home
 from worldsize.serving.jobs.job_files import artifacts_folder
 from worldsize.serving.jobs.records import JobRecord
-from worldsize.serving.page.queries.logs import run_folder, step_names
 
 MAX_ENTRIES = 500  # of one folder
 PREVIEW_BYTES = 64 << 10
@@ -61,15 +65,9 @@ def data_folders(home: Home) -> tuple[Path, ...]:
 
 
 def resolve_inside(home: Home, base: Path, path: str) -> Path | None:
-    """The real path of a file below ``base``.
+    """The real path of a file below ``base``; None if it does not exist or lies elsewhere.
 
-    Args:
-        home: The home; links are followed to its folders of data only.
-        base: The folder that is browsed.
-        path: Relative to it, as a browser sends it.
-
-    Returns:
-        None if it does not exist or lies elsewhere.
+    The path is relative to it, as a browser sends it. Links are followed to the home's folders of data only.
     """
     parts = path.split("/")
     if "\0" in path or path.startswith("/") or ".." in parts:
@@ -171,11 +169,10 @@ def _preview_arrow(path: Path) -> Preview:
     import pyarrow.parquet as pq
 
     try:
-        if path.suffix.lower() == ".parquet":
-            with untrusted.open_file(path) as file:
+        with untrusted.open_file(path) as file:
+            if path.suffix.lower() == ".parquet":
                 batch = next(pq.ParquetFile(file).iter_batches(batch_size=ROWS), None)
-        else:
-            with untrusted.open_file(path) as file:
+            else:
                 batch = pa.ipc.open_file(file).get_batch(0).slice(0, ROWS)
     except (pa.ArrowException, OSError, IndexError) as error:
         return Preview("none", f"The table cannot be read: {error}")
@@ -244,7 +241,7 @@ def list_entries(home: Home, job: JobRecord, path: str) -> list[Entry]:
     for root in _roots(home, job):
         if root.key == key:
             entries = list_folder(home, root.folder, rest)
-            return [Entry(entry.name, f"{key}/{entry.path}", entry.folder, entry.size) for entry in entries]
+            return [replace(entry, path=f"{key}/{entry.path}") for entry in entries]
     return []
 
 
@@ -262,3 +259,108 @@ def _log_roots(home: Home, job: JobRecord) -> Iterator[Root]:
     if folder is not None:
         steps = [job.step] if job.step else step_names(home, job)
         yield from (Root(f"log-{step}", f"Logs of {step}", folder.step(step).logs) for step in steps)
+
+
+TAIL_BYTES = 256 << 10  # of a log that is shown when it is opened
+CHUNK_BYTES = 256 << 10  # read at once while it grows
+_NUMBERS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """A log: ``step`` and ``process`` name it."""
+
+    step: str
+    process: str
+    path: Path
+
+    @property
+    def key(self) -> str:
+        """``train/rank-0``."""
+        return f"{self.step}/{self.process}"
+
+
+def run_folder(home: Home, job: JobRecord) -> RunFolder | None:
+    """The folder of the run that a job belongs to, if it has begun."""
+    if not is_file_name(job.root):
+        return None
+    folder = RunFolder(home.runs / job.root)
+    return folder if folder.root.is_dir() else None
+
+
+def step_names(home: Home, job: JobRecord) -> list[str]:
+    """The steps of the run whose folders belong to a job: its own, or all of a job that was submitted."""
+    folder = run_folder(home, job)
+    if folder is None:
+        return []
+    if job.parent is not None:
+        return [job.step] if job.step and is_file_name(job.step) else []
+    try:
+        present = {path.name for path in (folder.root / "steps").iterdir() if path.is_dir()}
+    except OSError:
+        return []
+    planned = [*((read_json(folder.root / RECORD) or {}).get("steps") or {})]  # in the order of the pipeline
+    return [name for name in planned if name in present] + sorted(present.difference(planned), key=_natural)
+
+
+def list_logs(home: Home, job: JobRecord) -> list[Log]:
+    """The logs of a job, by step and rank."""
+    folder = run_folder(home, job)
+    if folder is None:
+        return []
+    return [
+        Log(step, path.stem, path)
+        for step in step_names(home, job)
+        for path in sorted(folder.step(step).logs.glob("*.log"), key=lambda path: _natural(path.stem))
+    ]
+
+
+def choose_log(logs: Sequence[Log], run: RunRecord) -> Log:
+    """The log that a reader wants first: of what failed, else of what runs, else the first."""
+    for state in ("failed", "died", "running"):
+        for log in logs:
+            step = run.steps.get(log.step)
+            if step is not None and step.state == state and step.failed_process in (None, log.process):
+                return log
+    return logs[0]
+
+
+class LogTail:
+    """The end of a growing file: at most ``TAIL_BYTES`` at first, then what is added.
+
+    A file that is replaced, as by another attempt of a step, is read from its beginning.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.skipped = 0  # bytes before the first line that was read
+        self._position = -1
+        self._inode = 0
+        self._decoder = Decoder()
+
+    def read_lines(self, *, final: bool = False) -> list[str]:
+        """The lines that were completed since the last call; ``final`` gives an incomplete last one too."""
+        try:
+            with untrusted.open_file(self.path) as file:
+                status = os.fstat(file.fileno())
+                lines = self._start(status.st_ino, status.st_size)
+                file.seek(self._position)
+                data = file.read(max(CHUNK_BYTES, TAIL_BYTES))
+        except OSError:
+            return []
+        drop = self._position > 0 and self._position == self.skipped
+        self._position += len(data)
+        lines += self._decoder.feed(data, final=final and not data)
+        return lines[1:] if drop and lines else lines  # the first is the end of a line that was skipped
+
+    def _start(self, inode: int, size: int) -> list[str]:
+        if inode == self._inode and size >= self._position >= 0:
+            return []
+        again = self._inode != 0
+        self._inode, self._decoder = inode, Decoder()
+        self._position = self.skipped = max(0, size - TAIL_BYTES)
+        return ["", "— the log begins again —", ""] if again else []
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    return [(len(part) if part.isdigit() else 0, part) for part in _NUMBERS.split(name)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from worldsize.serving.page.queries.wording import mapping_of, text_of
+from worldsize.serving.database import mapping_of, text_of
 
 _LITERALS = ("", "string", "integer", "number", "boolean", "enum")
 
@@ -58,11 +58,11 @@ def _field(name: str, spec: Mapping[str, Any]) -> Field:
     return Field(
         name=name,
         type="enum" if choices else {"float": "number", "bool": "boolean"}.get(kind, kind),
-        default="" if default is None else _text(default),
+        default="" if default is None else value_text(default),
         description=text_of(spec, "description"),
         minimum=_number(spec.get("min")),
         maximum=_number(spec.get("max")),
-        choices=tuple(_text(choice) for choice in choices) if isinstance(choices, list) else (),
+        choices=tuple(value_text(choice) for choice in choices) if isinstance(choices, list) else (),
         optional=str(spec.get("optional", "")).lower() == "true",
     )
 
@@ -75,7 +75,9 @@ def job_fields(properties: Mapping[str, Any]) -> list[Field]:
             continue
         kind = text_of(port, "jobInputType") or "literal"
         value = port.get("value") if kind == "literal" else port.get("uri")
-        fields.append(Field(name, "" if kind == "literal" else kind, "" if value is None else _text(value)))
+        fields.append(
+            Field(name, "" if kind == "literal" else kind, "" if value is None else value_text(value))
+        )
     return fields
 
 
@@ -109,7 +111,8 @@ def change_inputs(properties: Mapping[str, Any], values: Mapping[str, str]) -> d
     return changed
 
 
-def _text(value: object) -> str:
+def value_text(value: object) -> str:
+    """A value as a form holds it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,13 +1,19 @@
-"""Jobs: a filtered list by pages, and where one job stands among the others."""
+"""Jobs: a filtered list by pages, and where one job stands among the others, and what MLflow knows of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
+from worldsize.running.model.folder import RunFolder
+from worldsize.running.reuse.store import read_original
 from worldsize.serving.database import Database, use_each
-from worldsize.serving.jobs.records import JobRecord, descendants, get_job, read_job_row
+from worldsize.serving.jobs.records import JobRecord, child_name, descendants, get_job, read_job_row
+from worldsize.serving.page.queries.files import run_folder
+from worldsize.serving.workspace import Workspace
+from worldsize.showing.curves import Curve, prepare_curves
+from worldsize.tracking import runs
 
 PAGE_SIZE = 25
 MAX_TEXT = 200  # characters of a filter
@@ -28,11 +34,7 @@ _COUNT = f"SELECT COUNT(*) {_FOUND}"
 _COLUMNS = ", ".join(name for name in JobRecord.__slots__ if name != "properties")
 _PAGE = f"SELECT {_COLUMNS}, '{{}}' AS properties {_FOUND} ORDER BY id DESC LIMIT :limit OFFSET :skip"
 MOST_STEPS = 500  # whose states and metrics one page shows
-_CHOICES = {
-    "status": "SELECT DISTINCT status FROM jobs WHERE parent IS NULL ORDER BY status LIMIT ?",
-    "experiment": "SELECT DISTINCT experiment FROM jobs WHERE parent IS NULL ORDER BY experiment LIMIT ?",
-    "type": "SELECT DISTINCT type FROM jobs WHERE parent IS NULL ORDER BY type LIMIT ?",
-}
+_CHOICES = "SELECT DISTINCT {0} FROM jobs WHERE parent IS NULL ORDER BY {0} LIMIT ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,26 +111,69 @@ def get_ancestors(database: Database, job: JobRecord) -> list[JobRecord]:
 
 def list_choices(database: Database) -> dict[str, list[str]]:
     """The states, experiments and types that jobs have, for the lists of the filter."""
-    return {
-        column: [row[0] for row in database.connection.execute(query, (MAX_CHOICES,))]
-        for column, query in _CHOICES.items()
+    columns = ("status", "experiment", "type")
+    rows = {name: database.connection.execute(_CHOICES.format(name), (MAX_CHOICES,)) for name in columns}
+    return {name: [row[0] for row in selected] for name, selected in rows.items()}
+
+
+MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and of one chart
+_INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """What MLflow knows of one run; metrics by their last values."""
+
+    params: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_run(home: Path, run: str) -> Tracked:
+    """The parameters, last metrics and tags of a run; empty if MLflow does not know it."""
+    tags = {
+        name: value for name, value in runs.read_tags(home, run).items() if not name.startswith(_INTERNAL)
     }
+    return Tracked(runs.read_params(home, run), runs.read_latest_metrics(home, run), tags)
 
 
-def job_seconds(job: JobRecord, now: datetime | None = None) -> float | None:
-    """How long a job has run, in seconds; None before it starts."""
-    started, ended = parse_time(job.started), parse_time(job.ended)
-    if ended is None and not job.has_ended:
-        ended = now or datetime.now(timezone.utc)
-    if started is None or ended is None:
-        return None
-    return max(0.0, (ended - started).total_seconds())
+def read_runs(home: Path, ids: Mapping[str, str]) -> dict[str, Tracked]:
+    """What MLflow knows of several jobs, by their names; ``ids`` has the run of each."""
+    return {job: read_run(home, run) for job, run in ids.items()}
 
 
-def parse_time(text: str | None) -> datetime | None:
-    """A time as the service writes it."""
-    try:
-        time = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+def read_curves(home: Path, shown: Mapping[str, str], ids: Mapping[str, str]) -> dict[str, dict[str, Curve]]:
+    """The curves of all metrics of some jobs: by metric, and by the texts to show of the jobs.
+
+    ``shown`` has the text of each job by its name, ``ids`` its run in MLflow. Values are finite and more than
+    one, thinned to ``MAX_POINTS``.
+    """
+    most = max(50, MOST_DRAWN // max(1, len(shown)))
+    curves: dict[str, dict[str, Curve]] = {}
+    for job, text in shown.items():
+        logged = runs.read_curves(home, ids[job])
+        for metric, points in prepare_curves(logged, min(most, MAX_POINTS)).items():
+            curves.setdefault(metric, {})[text] = points
+    return curves
+
+
+MAX_HOPS = 20  # a step may reuse one that reused another
+
+
+def tracked_ids(workspace: Workspace, jobs: Iterable[JobRecord]) -> dict[str, str]:
+    """The id of the run in MLflow that shows each job, by the name of the job."""
+    return {job.name: _tracked_id(workspace, job) for job in jobs}
+
+
+def _tracked_id(workspace: Workspace, job: JobRecord) -> str:
+    folder = run_folder(workspace.home, job)
+    if folder is None or job.step is None or job.parent is None:
+        return job.name
+    root, step = job.root, job.step
+    for _ in range(MAX_HOPS):
+        original = read_original(RunFolder(workspace.home.runs / root).step(step))
+        if original is None:
+            break
+        root, step = original.run, original.step
+    name = child_name(root, step)
+    return name if get_job(workspace.database, name) is not None else root  # of a job that is no pipeline

@@ -16,14 +16,12 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.events import scan_events
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.json_files import read_json
-from worldsize.serving.control import assets
 from worldsize.serving.control.assets import Asset
-from worldsize.serving.control.paths import parse_asset
-from worldsize.serving.database import Database
+from worldsize.serving.control.paths import find_asset, parse_asset
+from worldsize.serving.database import Database, mapping_of, text_of
 from worldsize.serving.jobs.execution import STATES
 from worldsize.serving.jobs.records import JobRecord, get_job
-from worldsize.serving.page.queries.forms import Field, component_fields
-from worldsize.serving.page.queries.wording import mapping_of, text_of
+from worldsize.serving.page.queries.forms import Field, component_fields, value_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,17 +140,12 @@ def read_graph(job: JobRecord, steps: Mapping[str, JobRecord], run: RunRecord | 
     """The steps of a pipeline job.
 
     Before a job runs they are those of its body; then those of its run, where nested pipelines are steps of
-    their own.
-
-    Args:
-        job: A pipeline.
-        steps: All children below the submitted job, by the names of their steps.
-        run: The record of its run, if there is one.
+    their own. ``steps`` has all children below the submitted job, by the names of their steps.
     """
     prefix = f"{job.step}." if job.parent is not None and job.step else ""
     if run is not None and run.steps:
         names = {
-            name: tuple(_inside(step.needs, prefix))
+            name: tuple(need for need in step.needs if need.startswith(prefix))
             for name, step in run.steps.items()
             if name.startswith(prefix)
         }
@@ -175,10 +168,6 @@ def _node(
         job=child,
         reused=record is not None and record.state == "reused",
     )
-
-
-def _inside(needs: tuple[str, ...], prefix: str) -> Iterator[str]:
-    return (need for need in needs if need.startswith(prefix))
 
 
 def _bound_steps(nodes: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -206,9 +195,7 @@ def find_component(database: Database, reference: str) -> Asset | None:
     name = parse_asset(reference)
     if name is None or name.kind not in ("", KIND):
         return None
-    if name.version is None:
-        return assets.get_latest(database, KIND, name.name)
-    return assets.get_version(database, KIND, name.name, name.version)
+    return find_asset(database, KIND, name)
 
 
 def step_body(database: Database, job: JobRecord) -> dict[str, Any]:
@@ -254,4 +241,4 @@ def _values(node: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, port in mapping_of(node, "inputs").items():
         value = port.get("value") if isinstance(port, Mapping) else None
         if isinstance(value, str | int | float) and "${{" not in str(value):
-            yield name, str(value).lower() if isinstance(value, bool) else str(value)
+            yield name, value_text(value)

@@ -9,8 +9,8 @@ from itertools import islice, product
 from typing import Any
 
 from worldsize.base.wording import format_duration, join_words, plural
-from worldsize.serving.jobs.records import JobRecord
-from worldsize.serving.page.queries.jobs import job_seconds, parse_time
+from worldsize.serving.database import mapping_of, text_of
+from worldsize.serving.jobs.records import JobRecord, parse_time
 
 NONE = "–"
 SHORT, LONG = 300, 100_000  # characters of a text in a line, and of a whole document
@@ -65,7 +65,7 @@ def type_words(kind: str) -> str:
 
 def duration_words(job: JobRecord, now: datetime | None = None) -> str:
     """How long a job has run."""
-    seconds = job_seconds(job, now)
+    seconds = job.seconds(now)
     return NONE if seconds is None else format_duration(seconds)
 
 
@@ -89,18 +89,6 @@ def number_words(value: float | None) -> str:
     if value is None:
         return NONE
     return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
-
-
-def text_of(document: Mapping[str, Any], key: str) -> str:
-    """The text under a key; empty where there is none."""
-    value = document.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def mapping_of(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The object under a key; empty where there is none."""
-    value = document.get(key)
-    return value if isinstance(value, Mapping) else {}
 
 
 def trigger_words(trigger: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Models, data, components and environments: the names, and the versions of one."""
+"""Models, data, components and environments: the names, and the versions of one; and clusters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from pathlib import Path
 from nicegui import ui
 
 from worldsize.base.wording import plural
-from worldsize.serving.database import collect_unreadable
+from worldsize.serving.control.assets import Resource
+from worldsize.serving.control.computes import list_computes
+from worldsize.serving.database import collect_unreadable, mapping_of, text_of
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import (
     Listed,
@@ -23,7 +25,13 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
-from worldsize.serving.page.queries.wording import LONG, cut, document_words, mapping_of, text_of, time_words
+from worldsize.serving.page.queries.wording import (
+    LONG,
+    cut,
+    document_words,
+    time_words,
+    value_words,
+)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
 from worldsize.serving.page.views.frame import Form
@@ -95,7 +103,7 @@ def _asset_row(kind: str, listed: Listed) -> Row:
     }
 
 
-async def draw_asset(workspace: Workspace, kind: str, name: str, version: str) -> None:
+async def draw_asset(workspace: Workspace, kind: str, name: str, version: str = "") -> None:
     """The versions of a name, and one of them: the newest, or that of the address."""
     with collect_unreadable() as faults:
         versions = await asyncio.to_thread(list_versions, workspace, kind, name)
@@ -232,3 +240,44 @@ _DETAILS: dict[str, Callable[[Workspace, Version], Awaitable[None]]] = {
     "components": _show_component,
     "environments": _show_environment,
 }
+
+
+_CLUSTERS = (
+    Column("name", "Name"),
+    Column("type", "Type", "ws-keep"),
+    Column("size", "VM size"),
+    Column("nodes", "Instances", "ws-right"),
+    Column("priority", "Priority"),
+)
+
+
+async def draw_compute(workspace: Workspace) -> None:
+    """The page of clusters."""
+    with frame.frame(workspace, "Compute", "Compute"):
+        frame.heading("Compute", 1)
+        frame.tagged(
+            "p",
+            "Jobs are planned for these clusters and run on this machine. Pipelines that Worldsize compiled"
+            " run as many processes as fit, with more accumulation, so that the global batch stays the same;"
+            " other jobs run those that they ask for.",
+            "ws-soft",
+        )
+        nothing = "No clusters. Describe them in worldsize.yml, or create one with `az ml compute create`."
+        await Listing(
+            "Clusters", _CLUSTERS, partial(list_computes, workspace), _cluster_row, nothing
+        ).refresh()
+
+
+def _cluster_row(compute: Resource) -> Row:
+    outer = mapping_of(compute.body, "properties")
+    inner = mapping_of(outer, "properties")
+    scale = mapping_of(inner, "scaleSettings")
+    low, high = scale.get("minNodeCount"), scale.get("maxNodeCount")
+    return {
+        "id": compute.name,
+        "name": text_cell(compute.name, text_of(outer, "description")),
+        "type": text_cell(text_of(outer, "computeType")),
+        "size": text_cell(text_of(inner, "vmSize")),
+        "nodes": text_cell("" if high is None else f"{value_words(low or 0)} to {value_words(high)}"),
+        "priority": text_cell(text_of(inner, "vmPriority")),
+    }

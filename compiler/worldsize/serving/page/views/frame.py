@@ -12,7 +12,7 @@ from nicegui import Client, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.value_element import ValueElement
 
-from worldsize.serving.page.queries.forms import Field, check_value
+from worldsize.serving.page.queries.forms import Field, check_value, value_text
 from worldsize.serving.page.queries.wording import LONG, cut, status_tone, status_words
 from worldsize.serving.workspace import Workspace
 
@@ -36,11 +36,8 @@ def frame(
 ) -> Iterator[None]:
     """One page: its header, the way to it, and its heading; what follows is its content.
 
-    Args:
-        workspace: Whose page it is.
-        title: The heading, and the title of the browser's window.
-        section: The entry of the navigation that it belongs to.
-        crumbs: Titles and addresses of the pages above it.
+    ``section`` is the entry of the navigation that it belongs to, ``crumbs`` are titles and addresses of the
+    pages above it.
     """
     unseen = [client for client in Client.instances.values() if not client.has_socket_connection]
     for client in unseen[:-MOST_UNSEEN]:  # a browser opens its connection at once; NiceGUI waits a minute
@@ -101,11 +98,9 @@ def panel(title: str = "") -> Iterator[None]:
 
 
 def facts(pairs: Iterable[tuple[str, object]], style: str = "ws-facts") -> None:
-    """A list of names and values.
+    """A list of names and values: texts, or functions that draw them.
 
-    Args:
-        pairs: A value is a text, or a function that draws it.
-        style: ``ws-facts`` for a column, ``ws-many`` for several, ``ws-flow`` for a line that wraps.
+    The style is ``ws-facts`` for a column, ``ws-many`` for several, ``ws-flow`` for a line that wraps.
     """
     first = [*itertools.islice(pairs, MOST_FACTS + 1)]
     if len(first) > MOST_FACTS:
@@ -114,15 +109,11 @@ def facts(pairs: Iterable[tuple[str, object]], style: str = "ws-facts") -> None:
         for name, value in first[:MOST_FACTS]:
             with ui.element("div"):
                 tagged("dt", name)
-                _fact(value)
-
-
-def _fact(value: object) -> None:
-    with ui.element("dd"):
-        if callable(value):
-            value()
-        else:
-            ui.label(cut(value, MOST_TEXT)).classes("ws-text")
+                with ui.element("dd"):
+                    if callable(value):
+                        value()
+                    else:
+                        ui.label(cut(value, MOST_TEXT)).classes("ws-text")
 
 
 def fact_panel(title: str, values: Mapping[str, object]) -> None:
@@ -210,7 +201,8 @@ class Form:
     @property
     def values(self) -> dict[str, str]:
         """What the fields hold, as text."""
-        return {name: _text(element.value) for name, element in self._elements.items()}
+        values = {name: element.value for name, element in self._elements.items()}
+        return {name: "" if value is None else value_text(value) for name, value in values.items()}
 
     @property
     def faults(self) -> dict[str, str]:
@@ -235,9 +227,3 @@ def _draw(field: Field) -> ValueElement[Any]:
     if field.type in ("integer", "number"):
         element.props(f"inputmode={'numeric' if field.type == 'integer' else 'decimal'}")
     return element
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)

@@ -1,20 +1,32 @@
-"""Jobs: a filtered list by pages as it changes, and several compared."""
+"""Jobs: a filtered list by pages as it changes, several compared, and one submitted again."""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from nicegui import ui
 
 from worldsize.base.wording import plural
 from worldsize.serving.database import collect_unreadable, use_each
+from worldsize.serving.errors import ServiceError
 from worldsize.serving.jobs.records import JobRecord, get_job
-from worldsize.serving.page.queries.jobs import JobFilter, find_jobs, jobs_below, list_choices, read_filter
-from worldsize.serving.page.queries.tracking import read_runs, tracked_ids
+from worldsize.serving.jobs.submit import submit
+from worldsize.serving.page.queries.forms import Field, change_inputs, job_fields
+from worldsize.serving.page.queries.jobs import (
+    JobFilter,
+    find_jobs,
+    jobs_below,
+    list_choices,
+    read_filter,
+    read_runs,
+    tracked_ids,
+)
+from worldsize.serving.page.queries.steps import change_steps, step_fields
 from worldsize.serving.page.queries.wording import (
     NONE,
     cut,
@@ -25,6 +37,7 @@ from worldsize.serving.page.queries.wording import (
     type_words,
 )
 from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.frame import Form
 from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.page.views.tables import (
     LIVE_SECONDS,
@@ -157,8 +170,9 @@ class JobList:
         ui.navigate.to(frame.address("compare", jobs=",".join(names)))
 
 
-async def draw_jobs(workspace: Workspace, query: Mapping[str, str]) -> None:
-    """The page of all jobs."""
+async def draw_jobs(workspace: Workspace) -> None:
+    """The page of all jobs, narrowed to what the query of its address says."""
+    query = ui.context.client.request.query_params
     choices = await asyncio.to_thread(list_choices, workspace.database)
     with frame.frame(workspace, "Jobs", "Jobs"):
         frame.heading("Jobs", 1)
@@ -170,18 +184,19 @@ Value = TypeVar("Value")
 MAX_JOBS, MAX_STEPS = 12, 50  # and of each
 
 
-async def draw_comparison(workspace: Workspace, names: Sequence[str]) -> None:
-    """The page that compares jobs."""
-    records = [*use_each("job", [*dict.fromkeys(names)][:100], partial(get_job, workspace.database), str)]
-    jobs = [job for job in records if job is not None][:MAX_JOBS]
+async def draw_comparison(workspace: Workspace, jobs: str = "") -> None:
+    """The page that compares jobs, whose names have commas between them."""
+    names = [*dict.fromkeys(jobs.split(","))][:100]
+    records = [*use_each("job", names, partial(get_job, workspace.database), str)]
+    compared = [job for job in records if job is not None][:MAX_JOBS]
     with frame.frame(workspace, "Compare jobs", "Jobs", [("Jobs", "/")]):
         frame.heading("Compare jobs", 1)
-        if not jobs:
+        if not compared:
             frame.empty("Choose two jobs or more in the list of jobs.")
             return
         if len(records) > MAX_JOBS:
             ui.label(f"The first {MAX_JOBS} of {len(records)} jobs are compared.").classes("ws-soft")
-        await _show_comparison(workspace, jobs)
+        await _show_comparison(workspace, compared)
 
 
 async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> None:
@@ -259,3 +274,78 @@ def differing(rows: Mapping[str, Mapping[str, Value]], titles: Sequence[str]) ->
     """The rows that do not have one value in all jobs that have any."""
     filled = [title for title in titles if any(title in values for values in rows.values())]
     return sorted(name for name, values in rows.items() if len({values.get(title) for title in filled}) > 1)
+
+
+MAX_NAME = 120  # characters that the name of a job takes over of the one before
+
+
+class InputForms:
+    """The inputs of a job, and for a pipeline those that its body sets at the steps."""
+
+    def __init__(self, workspace: Workspace, job: JobRecord) -> None:
+        fields, steps = job_fields(job.properties), step_fields(workspace.database, job.properties)
+        self._steps: dict[str, Form] = {}
+        if fields or not steps:
+            with frame.panel("Inputs"):
+                if not fields:
+                    ui.label("This job has no inputs.").classes("ws-soft")
+                self._form = Form(fields)
+        else:
+            self._form = Form([])
+        for name, values in steps.items():
+            with frame.panel(f"Inputs of the step {name}"):
+                self._steps[name] = Form(values)
+
+    @property
+    def faults(self) -> list[str]:
+        """Why values cannot be submitted."""
+        faults = [f"{key}: {fault}" for key, fault in self._form.faults.items()]
+        for step, form in self._steps.items():
+            faults += [f"{step}, {key}: {fault}" for key, fault in form.faults.items()]
+        return faults
+
+    def change(self, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """The body of the job with the values of the forms."""
+        changed = change_inputs(properties, self._form.values)
+        return change_steps(changed, {step: form.values for step, form in self._steps.items()})
+
+
+def draw_resubmit(workspace: Workspace, name: str) -> None:
+    """The form of a job's inputs."""
+    job = get_job(workspace.database, name)
+    if job is None or job.parent is not None:
+        frame.not_found(workspace, f"Job {name}", "Jobs")
+        return
+    crumbs = [("Jobs", "/"), (job.display_name, frame.address("jobs", name))]
+    with frame.frame(workspace, f"Resubmit {job.display_name}", "Jobs", crumbs):
+        frame.heading(f"Resubmit {job.display_name}", 1)
+        ui.label("A new job runs with these values. Everything else is as it was submitted.").classes(
+            "ws-soft"
+        )
+        title = Form([Field("Display name", "", job.display_name)])
+        inputs = InputForms(workspace, job)
+        message = frame.error("")
+        message.set_visibility(False)
+
+        async def send() -> None:
+            if faults := inputs.faults:
+                message.set_text("\n".join(faults))
+                message.set_visibility(True)
+                return
+            properties = inputs.change(job.properties)
+            properties["displayName"] = title.values["Display name"] or job.display_name
+            submitting.disable()
+            try:
+                made = await asyncio.shield(
+                    submit(workspace, f"{name[:MAX_NAME]}-{uuid.uuid4().hex[:8]}", properties)
+                )
+            except ServiceError as error:
+                message.set_text(str(error))
+                message.set_visibility(True)
+                submitting.enable()
+                return
+            ui.navigate.to(frame.address("jobs", made.name))
+
+        with ui.element("div").classes("ws-row"):
+            submitting = frame.button("Submit", send, "ws-primary")
+            frame.link("Back to the job", frame.address("jobs", name))

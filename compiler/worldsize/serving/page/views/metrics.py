@@ -11,11 +11,10 @@ from nicegui import ui
 
 from worldsize.base.wording import plural
 from worldsize.serving.jobs.records import JobRecord
-from worldsize.serving.page.queries.jobs import jobs_below
-from worldsize.serving.page.queries.tracking import Tracked, read_curves, read_runs, tracked_ids
+from worldsize.serving.page.queries.jobs import Tracked, jobs_below, read_curves, read_runs, tracked_ids
 from worldsize.serving.page.queries.wording import number_words
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_cell
+from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_row
 from worldsize.serving.workspace import Workspace
 from worldsize.showing.curves import Curve
 from wsmetrics.names import choose_headline
@@ -109,12 +108,7 @@ class MetricsView:
 
 def _rows(tracked: Mapping[str, Tracked], shown: Mapping[str, str]) -> list[Row]:
     return [
-        {
-            "id": f"{job} {name}",
-            "metric": text_cell(name),
-            "step": text_cell(shown[job]),
-            "value": text_cell(number_words(run.metrics[name])),
-        }
+        text_row(f"{job} {name}", metric=name, step=shown[job], value=number_words(run.metrics[name]))
         for job, run in tracked.items()
         for name in dict.fromkeys([*choose_headline(run.metrics), *order_metrics(list(run.metrics))])
     ]

@@ -8,13 +8,12 @@ from functools import partial
 
 from nicegui import ui
 
-from worldsize.serving.control.resources import put_resource
+from worldsize.serving.control.assets import put_resource
+from worldsize.serving.database import mapping_of, text_of
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.wording import (
     NONE,
     document_words,
-    mapping_of,
-    text_of,
     time_words,
     trigger_words,
 )

@@ -50,6 +50,11 @@ def text_cell(text: object, sub: str = "") -> Cell:
     return {"text": cut(text), "sub": cut(sub)}
 
 
+def text_row(key: str, **texts: object) -> Row:
+    """A row of texts, by the names of their columns."""
+    return {"id": key, **{name: text_cell(text) for name, text in texts.items()}}
+
+
 def link_cell(text: str, href: str, sub: str = "") -> Cell:
     """A link to a page of this server."""
     return {"text": cut(text), "href": href, "sub": cut(sub)}
@@ -65,12 +70,8 @@ def show_table(
 ) -> ui.table:
     """A table with its first rows, and a line that says of how many.
 
-    Args:
-        label: What it lists, for readers of the screen.
-        columns: Its columns.
-        rows: Each with an ``id`` and a cell for each column.
-        empty: What is said if there is no row.
-        choose: Whether rows can be chosen.
+    A row has an ``id`` and a cell for each column. ``label`` is for readers of the screen; ``empty`` is said
+    if there is no row; with ``choose`` rows can be chosen.
     """
     described = [
         {
@@ -110,12 +111,7 @@ def set_rows(table: ui.table, rows: list[Row]) -> None:
 class Listing(Generic[Item]):
     """A table of records, which are read again in a thread every other second.
 
-    Args:
-        label: What it lists, for readers of the screen.
-        columns: Its columns.
-        read: The records, of which the first :data:`MOST_ROWS` are shown.
-        row: The row of a record; one that has none is named below the table, with the reason.
-        empty: What is said if there is no record.
+    The first :data:`MOST_ROWS` are shown. A record that has no row is named below the table, with the reason.
     """
 
     def __init__(

@@ -1,0 +1,206 @@
+"""Files that the script, its logs or a module beside it writes: by one process, into the output folder."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from worldsize.adopting.options.parsers import Parser, find_place
+from worldsize.adopting.source.header import Header
+from worldsize.adopting.source.reading import find_function_beside, list_classes_beside
+from worldsize.adopting.source.script import Script
+from worldsize.adopting.training.epoch_counter import list_assigned
+from worldsize.facts.library_calls import list_last_names
+from worldsize.scripts.module import Module, constant_value, keyword_argument
+
+_OPENERS = ("gzip", "bz2", "lzma", "codecs", "io", "jsonlines")
+_ARCHIVES = ("ZipFile", "File")  # of `zipfile` and `h5py`
+FILE = "one process writes the file; the others would write over it"
+
+
+def opens_to_write(node: ast.expr) -> bool:
+    """Whether an expression opens a file to write it."""
+    return bool(set(mode_of_opened(node)) & set("wax"))
+
+
+def mode_of_opened(node: ast.expr) -> str:
+    """The mode in which an expression opens a file, or nothing."""
+    if not isinstance(node, ast.Call):
+        return ""
+    func = node.func
+    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if last != "open" and last not in _ARCHIVES:
+        return ""
+    of_path = isinstance(func, ast.Attribute) and not is_opener(node)
+    given = node.args[0 if of_path else 1 :][:1]
+    values = [constant_value(part) for part in (*given, keyword_argument(node, "mode"))]
+    return next((value for value in values if isinstance(value, str) and set(value) <= set("rwaxbt+")), "")
+
+
+def is_opener(node: ast.Call) -> bool:
+    """Whether a call is of a module that opens files as `open` does, or writes archives."""
+    func = node.func
+    base = getattr(func.value, "id", "") if isinstance(func, ast.Attribute) else ""
+    return base in _OPENERS or getattr(func, "attr", getattr(func, "id", "")) in _ARCHIVES
+
+
+def open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
+    """Let the other processes write into nothing what goes to a file that is opened for a while."""
+    opening = [statement.value for statement in script.nodes(ast.Assign)]
+    opening += [item.context_expr for block in shared for item in block.items]
+    for call in opening:
+        if not isinstance(call, ast.Call) or not opens_to_write(call):
+            continue
+        of_path = isinstance(call.func, ast.Attribute) and not is_opener(call)
+        named = keyword_argument(call, "file")
+        first = next(iter(call.args), named)
+        opened = call.func.value if of_path and isinstance(call.func, ast.Attribute) else first
+        if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
+            continue
+        archive = script.module.name_of(call.func).rpartition(".")[2] in _ARCHIVES
+        if archive or (of_path and getattr(opened, "id", "") in script.module.names):
+            help_ = f"open it only where `{header.names.is_first}`, and `os.devnull` elsewhere"
+            script.leave(call, "every process writes this file", help_)
+            continue  # of a module that is not known
+        header.imports["import os"] = None
+        other, bare = "os.devnull", True
+        if of_path:
+            header.imports["import pathlib"] = None
+            other, bare = "pathlib.Path(os.devnull)", isinstance(opened, ast.BinOp)  # which has its own
+        if not bare:
+            script.insert_front(opened, "(", "WS904", FILE)
+        text = f" if {header.names.is_first} else {other}"
+        script.insert_behind(opened, text if bare else f"{text})", "WS904", FILE)
+
+
+SINK = "loguru.logger.add"
+_HANDLER = re.compile(r"logging\.(?:handlers\.)?(?:Rotating|TimedRotating|Watched)?FileHandler")
+
+
+def list_log_files(module: Module) -> Iterator[tuple[str, ast.expr]]:
+    """What each such call is, and the expression of its file."""
+    for name, call in module.calls:
+        handles = _HANDLER.fullmatch(name) is not None
+        given = keyword_argument(call, "sink" if name == SINK else "filename")
+        if (handles or name == SINK) and call.args:
+            given = call.args[0]
+        if given is not None and (handles or name in (SINK, "logging.basicConfig")):
+            yield name, given
+
+
+def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.expr]:
+    """Report the files that stay beside the script; they are not the others' concern.
+
+    ``placed`` says whether the output folder takes those that an option reaches.
+    """
+    left = set()
+    help_ = "write it into a folder that an option names"
+    for node in (*_list_configured(script.module), *(each for _, each in list_log_files(script.module))):
+        value = script.value(node)
+        path = read_path(value)
+        is_key = isinstance(script.module.parents.get(node), ast.Dict)
+        if path is not None and (is_key or not placed or find_place(script, parser, value) is None):
+            script.leave(node, f"`{path}` is written beside the script, where a job loses it", help_)
+            left.add(node)
+    return left
+
+
+def read_path(value: ast.expr) -> str | None:
+    """A relative path of the text, or how one starts that is filled in."""
+    if isinstance(value, ast.JoinedStr) and value.values:
+        value = value.values[0]
+    path = constant_value(value)
+    is_own = isinstance(path, str) and not path.startswith(("/", "~")) and "://" not in path
+    return path if isinstance(path, str) and path and is_own else None
+
+
+def log_on_first_rank(script: Script, header: Header) -> None:
+    """Let the other processes log into nothing; the sinks of loguru are under a test of the rank."""
+    for name, node in list_log_files(script.module):
+        if name == SINK or isinstance(node, ast.IfExp | ast.Lambda):
+            continue
+        header.imports["import os"] = None
+        script.insert_behind(node, f" if {header.names.is_first} else os.devnull", "WS904", FILE)
+
+
+def _list_configured(module: Module) -> Iterator[ast.expr]:
+    """The files of `logging.config.dictConfig`: ``{"class": "logging.FileHandler", "filename": "x.log"}``."""
+    for node in module.kinds.get(ast.Dict, ()):
+        held = {constant_value(key): value for key, value in zip(node.keys, node.values, strict=True)}
+        if _HANDLER.fullmatch(str(constant_value(held.get("class")))) and "filename" in held:
+            yield held["filename"]
+
+
+_SAVES = re.compile(r"save|checkpoint|ckpt|plot|dump|export|write|log", re.IGNORECASE)
+# Their functions are for all processes: they set up loggers.
+_LOGS = frozenset(
+    {"FileHandler", "RotatingFileHandler", "TimedRotatingFileHandler", "WatchedFileHandler"} | {"basicConfig"}
+)
+
+
+def saves_beside(script: Script, call: ast.Call) -> bool:
+    """Whether a call is of such a function, by its name and what it does."""
+    return _find_saver(script, call) is not None
+
+
+def leave_paths_beside(script: Script) -> None:
+    """Report what such a function, or a setting beside the script, lets a job write into its folder."""
+    _leave_settings_beside(script)
+    for name, call in script.module.calls:
+        found = _find_saver(script, call, or_logs=True) if _SAVES.search(name) else None
+        path = next(_list_paths(found, call), None) if found is not None else None
+        if path is not None:
+            help_ = "let the function take a folder, and pass the one that an option names"
+            script.leave(call, f"`{path}` is written beside the script, where a job loses it", help_)
+
+
+def _leave_settings_beside(script: Script) -> None:
+    """Report a file that a class of settings beside the script names: ``torch.save(model, config.path)``."""
+    texts = {
+        target: value.value
+        for class_ in dict(list_classes_beside(script.module)).values()
+        for statement in class_.body
+        for target, value in ((ast.unparse(each), held) for each, held in list_assigned(statement))
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
+    for call in script.module.called("torch.save") if texts else ():
+        for argument in call.args[1:2]:
+            path = texts.get(getattr(argument, "attr", ""))
+            if path is not None:
+                help_ = "let an option set it"
+                script.leave(argument, f"`{path}` is written beside the script, where a job loses it", help_)
+
+
+def _find_saver(script: Script, call: ast.Call, *, or_logs: bool = False) -> ast.FunctionDef | None:
+    name = script.module.name_of(call.func)
+    if not _SAVES.search(name.rpartition(".")[2]):
+        return None
+    found = find_function_beside(script.module, name)
+    return found[1] if found is not None and any(_list_written(found[1], or_logs=or_logs)) else None
+
+
+def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.Call]:
+    """The calls of a function that write files, or set up logs in them."""
+    words = list_last_names("writes", "copies") | (_LOGS if or_logs else frozenset())
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call):
+            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            mode = constant_value(node.args[1]) if last == "open" and len(node.args) > 1 else None
+            if last in words or (isinstance(mode, str) and set(mode) & set("wax")):
+                yield node
+
+
+def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
+    """The files that a function writes by names of its own: in its text, or by a default."""
+    parts = function.args
+    names = [argument.arg for argument in parts.args]
+    given = {*names[: len(call.args)], *(keyword.arg for keyword in call.keywords)}
+    kept = dict(zip(names[len(names) - len(parts.defaults) :], parts.defaults, strict=True))
+    texts = [value for name, value in kept.items() if name not in given]
+    for written in _list_written(function, or_logs=True):
+        texts += [*written.args, *(each.value for each in written.keywords if each.arg == "filename")]
+    for each in texts:
+        value = constant_value(each)
+        if isinstance(value, str) and "." in value[1:] and not value.startswith("/") and " " not in value:
+            yield value

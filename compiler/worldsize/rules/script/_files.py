@@ -1,0 +1,151 @@
+"""What a script saves and loads, and in which processes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+from worldsize.base.problem import Finding
+from worldsize.facts.library_calls import find_call
+from worldsize.rules.context import Context
+from worldsize.rules.script._group import is_without_group
+from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.edits import add_argument, guard_by_rank
+from worldsize.scripts.guards import is_guarded_by_rank
+from worldsize.scripts.interface.read import read_reached
+from worldsize.scripts.module import Module, find_mentions, keyword_argument
+from worldsize.scripts.program import Program
+from worldsize.scripts.ranks import mentions_rank
+from worldsize.scripts.values import evaluate
+
+_SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
+
+
+def check_saves_on_every_rank(context: Context, program: Program) -> Iterator[Finding]:
+    if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDED):
+        return
+    if is_without_group(program):
+        return  # that is the cause
+    keras = (("saves its checkpoints here", _checkpoints),) if program.imports("horovod") else ()
+    for what, chosen in (("saves this file", _saves), ("logs this", _logs), *keras):
+        saves = program.entry.once(_unguarded, program.modules, chosen)
+        if saves:
+            module, call = saves[0]
+            more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
+            message = f"every rank {what}{more}"
+            help_ = "put it under `if rank == 0:`"
+            fix = guard_by_rank(program, module, call)
+            yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+
+
+def _unguarded(
+    _entry: Module, modules: tuple[Module, ...], chosen: Callable[[str], bool]
+) -> list[tuple[Module, ast.Call]]:
+    """The calls of some names that every rank reaches."""
+    return [
+        (module, call)
+        for module in modules
+        for name, call in module.calls
+        if chosen(name) and not _apart(module, name, call) and not is_guarded_by_rank(modules, module, call)
+    ]
+
+
+def _saves(name: str) -> bool:
+    return find_call(name, "saves_once") is not None
+
+
+def _checkpoints(name: str) -> bool:
+    return name.endswith("keras.callbacks.ModelCheckpoint")
+
+
+def _logs(name: str) -> bool:
+    return name.startswith("mlflow.") and name.rpartition(".")[2].startswith(("log_", "save_model"))
+
+
+def _apart(module: Module, name: str, call: ast.Call) -> bool:
+    """Whether the path that a call writes to contains the rank."""
+    parts: list[ast.AST] = [*call.args[_saves(name) :], *(one.value for one in call.keywords)]
+    return any(mentions_rank(module, part) for part in parts)
+
+
+def check_load_without_map_location(context: Context, program: Program) -> Iterator[Finding]:
+    if program.kind != "pytorch" or program.per_instance < 2 or not program.is_own_loop:
+        return
+    # A default device, copies on the CPU, and weights of another script may lie anywhere.
+    if program.says("set_default_device", ".cpu(") or not program.says("cuda"):
+        return
+    if not any(module.once(_saves_weights) for module in program.modules):
+        return
+    for module, call in program.find(_loads):
+        if is_guarded_by_rank(program.modules, module, call):
+            continue
+        message = "every process loads these weights onto the GPU that they were saved from"
+        help_ = 'write `map_location="cpu"`: `load_state_dict` copies the weights to the right GPU'
+        fix = add_argument(module, call, 'map_location="cpu"')
+        yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+
+
+def _saves_weights(module: Module) -> bool:
+    return any("state_dict" in find_mentions(call) for call in module.called("torch.save"))
+
+
+def _loads(module: Module) -> list[ast.Call]:
+    """The calls of ``torch.load`` that leave the device open and whose result a model takes."""
+    taking = [call for name, call in module.calls if name.endswith("load_state_dict")]
+    taken = {word for call in taking for argument in call.args for word in find_mentions(argument)}
+    inside = {id(node) for call in taking for argument in call.args for node in ast.walk(argument)}
+    loads = []
+    for call in module.called("torch.load"):
+        if len(call.args) != 1 or any(keyword.arg in (None, "map_location") for keyword in call.keywords):
+            continue
+        above = module.parents.get(call)
+        names = above.targets if isinstance(above, ast.Assign) else []
+        if id(call) in inside or any(isinstance(name, ast.Name) and name.id in taken for name in names):
+            loads.append(call)
+    return loads
+
+
+_LOST = re.compile(r"/(?:tmp|var/tmp|root|home|workspace|opt|scratch)/.+")
+_MOST_SAVES = 50  # saves of a program whose paths are looked for in all of its text
+# What may take it from there, or says that something else is kept.
+_TAKES = re.compile(
+    r"outputs\b|mlflow|azureml|azure\.|upload|copy|shutil|\.move\(|rename|subprocess|os\.system|wandb|push_to_hub|boto|"
+    r"register|sys\.argv|onnx|export|tar\b|zipfile|blob"
+)
+
+
+def check_saved_outside_outputs(context: Context, program: Program) -> Iterator[Finding]:
+    if any(_TAKES.search(module.text) for module in program.modules):
+        return
+    saves = [(module, call, path) for module in program.modules for call, path in module.once(_list_saves)]
+    text = program.launch.step.component.command if program.launch.step.component else None
+    if not 0 < len(saves) <= _MOST_SAVES or not all(
+        isinstance(path, str) and _LOST.fullmatch(path) for _, _, path in saves
+    ):
+        return
+    for module, call, path in saves:
+        assert isinstance(path, str)
+        folder = path.rpartition("/")[0]
+        around = str(text.value) if text is not None else ""
+        read = sum(folder in other.text for other in program.modules) > 1 or module.text.count(path) > 1
+        if folder in around or read or not read_reached(program).runs(module, call):
+            return
+    module, call, path = saves[-1]
+    message = f"`{path}` is deleted with the node: nothing keeps what is saved here"
+    help_ = "save it below `./outputs`, or in an output that the job declares"
+    yield Finding(module.span(call), message, help_, related=program.related)
+
+
+def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
+    """The calls that save a model, each with the path, where it is known."""
+    saves = ((call, find_call(name, "saves_model")) for name, call in module.calls)
+    return [
+        (call, evaluate(define_alone(module), module, _find_path(call, row.argument or 0)))
+        for call, row in saves
+        if row is not None
+    ]
+
+
+def _find_path(call: ast.Call, position: int) -> ast.AST | None:
+    return call.args[position] if len(call.args) > position else keyword_argument(call, "f")

@@ -1,0 +1,342 @@
+"""The run history, with a run for each job and each part of one, and what the data service says of assets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from worldsize.serving.control.call import answer_beside
+from worldsize.serving.control.document import LONGEST_NAME, read_object, take_about
+from worldsize.serving.control.paths import find_asset, parse_asset
+from worldsize.serving.database import EPOCH, text_of, texts_of, use_each
+from worldsize.serving.errors import answer, bad_request, encode, not_found
+from worldsize.serving.front.guard import sign_path
+from worldsize.serving.jobs import job_files, records
+from worldsize.serving.jobs.control import page_address, run_properties
+from worldsize.serving.jobs.job_files import list_outputs, output_uri
+from worldsize.serving.jobs.queue import cancel
+from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.jobs.translate.body import as_object
+from worldsize.serving.storage.artifacts import run_blob_path
+from worldsize.serving.tracking.models import sync_for
+from worldsize.serving.workspace import ARTIFACT_STORE, CONTAINERS, LOCATION, Scope, Workspace
+
+_PREFIX = "/subscriptions/{subscription}/{groups}/{group}/providers/{provider}/workspaces/{workspace}"
+MAX_RUNS, MAX_CHILDREN = 500, 10_000  # of one answer
+Handler = Callable[["RunRequest"], object]
+
+
+class RunRequest:
+    """A request to the run history, with the JSON object of its body."""
+
+    def __init__(self, workspace: Workspace, request: Request, body: Mapping[str, Any]) -> None:
+        self.workspace, self.request, self.body = workspace, request, body
+        values = request.path_params
+        self.scope = Scope(values["subscription"], values["group"], values["workspace"])
+
+    def job(self) -> JobRecord:
+        """The job of the run that the path names.
+
+        Raises:
+            ServiceError: There is none.
+        """
+        return self.find(self.request.path_params["run"])
+
+    def find(self, name: str) -> JobRecord:
+        """The job of a run."""
+        job = records.get_job(self.workspace.database, name)
+        if job is None:
+            raise not_found(f"Run `{name}`")
+        return job
+
+    def show(self, job: JobRecord) -> dict[str, Any]:
+        """The run of a job."""
+        return show_run(self.workspace, self.scope, job)
+
+    def show_all(self, jobs: Iterable[JobRecord]) -> object:
+        """The answer with those runs that can be shown."""
+        shown = use_each("run", jobs, lambda job: encode(self.show(job)))
+        return {"value": [msgspec.Raw(text) for text in shown]}
+
+
+def _get_children(call: RunRequest) -> object:
+    return call.show_all(records.children(call.workspace.database, call.job().name, MAX_CHILDREN))
+
+
+def _list_runs(call: RunRequest) -> object:
+    experiment = call.request.path_params.get("experiment")
+    rows = records.select_jobs(
+        call.workspace.database, archived=(False, True), experiment=experiment, limit=MAX_RUNS
+    )
+    return call.show_all(use_each("run", rows, records.read_job_row))
+
+
+def _modify(call: RunRequest) -> object:
+    job, body = call.job(), call.body
+    properties = dict(job.properties)
+    for name in ("tags", "properties"):
+        if body.get(name) is not None:
+            properties[name] = {**(properties.get(name) or {}), **as_object(body[name], name)}
+    if isinstance(body.get("description"), str):
+        properties["description"] = body["description"]
+    take_about({**properties, "displayName": body.get("displayName")}, "")
+    title, hidden = body.get("displayName") or body.get("name"), body.get("hidden")
+    records.update_job(
+        call.workspace.database,
+        job.name,
+        properties=properties,
+        archived=None if hidden is None else bool(hidden),
+        display_name=str(title)[:LONGEST_NAME] if title else None,
+    )
+    return call.show(call.job())
+
+
+async def _cancel(call: RunRequest) -> object:
+    job = await cancel(call.workspace, call.request.path_params["run"])
+    return await asyncio.to_thread(call.show, job)
+
+
+def _get_data(call: RunRequest) -> object:
+    run = call.show(call.find(str(call.body.get("runId"))))
+    return {"runMetadata": run, "runDefinition": {}, "jobSpecification": None}
+
+
+def _resolve(call: RunRequest) -> dict[str, dict[str, Any]]:
+    return _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
+
+
+def _resolve_models(call: RunRequest) -> object:
+    return {"values": {name: {"path": asset["uri"], **asset} for name, asset in _resolve(call).items()}}
+
+
+_RUN_PATHS: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "", lambda call: call.show(call.job())),
+    ("PATCH", "", _modify),
+    ("GET", "/details", lambda call: show_details(call.workspace, call.scope, call.job())),
+    ("GET", "/children", _get_children),
+    ("POST", "/cancel", _cancel),
+    # What clients tell of their own runs, such as a heartbeat; the states are known here.
+    ("POST", "/events", lambda call: call.job() and {}),
+    # The services of a job's node, such as a debugger that the cluster lets in: there is none here.
+    ("GET", "/serviceinstances/{node}", lambda call: call.job() and {"instances": {}}),
+)
+_HOLDERS = ("", "/experiments/{experiment}", "/experimentids/{experiment}")
+
+
+def routes(workspace: Workspace) -> list[BaseRoute]:
+    """The routes of the run history of jobs."""
+    history = f"/history/v1.0{_PREFIX}"
+    all_routes: list[BaseRoute] = []
+    for holder in _HOLDERS:
+        all_routes.append(_route(workspace, "GET", f"{history}{holder}/runs", _list_runs))
+        for method, action, handler in _RUN_PATHS:
+            all_routes.append(_route(workspace, method, f"{history}{holder}/runs/{{run}}{action}", handler))
+    all_routes.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
+    data = f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris"
+    models = f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris"
+    all_routes.append(_route(workspace, "POST", data, lambda call: {"values": _resolve(call)}))
+    all_routes.append(_route(workspace, "POST", models, _resolve_models))
+    all_routes.append(_make_store_route(workspace))
+    return all_routes
+
+
+def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
+    async def respond(request: Request) -> Response:
+        body = await read_object(request) if method != "GET" else {}
+        return await answer_beside(workspace, method, partial(handler, RunRequest(workspace, request, body)))
+
+    return Route(path, respond, methods=[method])
+
+
+MAX_IDS = 1000  # of one request
+# The id of an output: `…/data/azureml_{job}_output_{name}/versions/1`.
+_BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
+
+
+def _resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
+    """The address and type of each asset by its id; ids that name nothing are left out."""
+    resolved = use_each(
+        "asset", ids, lambda asset_id: (asset_id, _resolve_asset(workspace, scope, asset_id)), str
+    )
+    return {asset_id: asset for asset_id, asset in resolved if asset is not None}
+
+
+def _resolve_asset(workspace: Workspace, scope: Scope, asset_id: str) -> dict[str, Any] | None:
+    job_name, name_of_output = _parse_output(asset_id)
+    job = records.get_job(workspace.database, job_name) if job_name else None
+    if job is not None:
+        output = next((declared for declared in list_outputs(job) if declared.name == name_of_output), None)
+        if output is None:
+            return None
+        uri = output_uri(scope, job.name, output.name, output.type)
+        return {"uri": uri, "type": ASSET_TYPES.get(output.type, output.type)}
+    name = parse_asset(asset_id)
+    sync_for(workspace, asset_id)
+    for kind, key, type_key in (("data", "dataUri", "dataType"), ("models", "modelUri", "modelType")):
+        asset = find_asset(workspace.database, kind, name) if name is not None else None
+        if asset is not None and name is not None and name.kind in ("", kind):
+            return {"uri": asset.properties.get(key), "type": asset.properties.get(type_key)}
+    return None
+
+
+def _parse_output(asset_id: str) -> tuple[str, str]:
+    """The job and the output that an id names; empty where it is the id of another asset."""
+    name = asset_id.removesuffix(_AFTER).rpartition(_BEFORE)[2] if asset_id.endswith(_AFTER) else ""
+    job, _, output = name.rpartition(_BETWEEN)
+    return job, output
+
+
+def _read_ids(body: Mapping[str, Any]) -> list[str]:
+    """The ids in the body of a request."""
+    values = body.get("values")
+    if isinstance(values, list) and len(values) > MAX_IDS:
+        raise bad_request(f"`values` has {len(values):,} ids, of which {MAX_IDS:,} are allowed.")
+    return [str(value) for value in values] if isinstance(values, list) else []
+
+
+def _make_store_route(workspace: Workspace) -> BaseRoute:
+    """The route of one datastore, as azureml-fsspec and mltable ask for it."""
+
+    async def show(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in CONTAINERS:
+            raise not_found(f"Datastore `{name}`")
+        return answer(_describe_store(workspace, name))
+
+    return Route(f"/datastore/v1.0{_PREFIX}/datastores/{{name}}", show)
+
+
+def _describe_store(workspace: Workspace, name: str) -> dict[str, object]:
+    """A datastore, with a signature that opens it."""
+    container = CONTAINERS[name]
+    section = {
+        "accountName": workspace.endpoints.account,
+        "containerName": container,
+        "endpoint": "core.windows.net",
+        "protocol": "https",
+        "credentialType": "Sas",
+        "credential": sign_path(workspace, container),
+        "isSas": True,
+        "blobCacheTimeout": 0,
+    }
+    return {
+        "name": name,
+        "dataStoreType": "AzureBlob",
+        "hasBeenValidated": True,
+        "tags": {},
+        "azureStorageSection": section,
+    }
+
+
+RUN_TYPES = {"Pipeline": "azureml.PipelineRun", "Sweep": "hyperdrive"}
+# The types of assets in the words of the run history, which differ for models.
+ASSET_TYPES = {"mlflow_model": "MLFlowModel", "custom_model": "CustomModel", "triton_model": "TritonModel"}
+
+
+def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+    """The run of a job."""
+    return {
+        "runNumber": job.id,
+        "rootRunId": job.root,
+        "rootRunUuid": job.root,
+        "runUuid": job.name,
+        "runId": job.name,
+        "parentRunId": job.parent,
+        "parentRunUuid": job.parent,
+        "experimentId": job.experiment,
+        "experimentName": job.experiment,
+        "status": job.status,
+        "createdUtc": job.created,
+        "startTimeUtc": job.started,
+        "endTimeUtc": job.ended,
+        "lastModifiedUtc": job.ended or job.started or job.created,
+        "duration": _duration(job),
+        "error": _show_error(job),
+        "warnings": None,
+        "displayName": job.display_name,
+        "name": job.display_name,
+        "description": text_of(job.properties, "description") or None,
+        "dataContainerId": f"dcid.{job.name}",
+        "hidden": job.archived,
+        "runType": RUN_TYPES.get(job.type, "azureml.StepRun" if job.parent else "azureml.commandjob"),
+        "runTypeV2": {"orchestrator": None, "traits": [], "attribution": None, "computeType": None},
+        "properties": run_properties(job),
+        "tags": texts_of(job.properties, "tags"),
+        "inputs": {},
+        "outputs": show_outputs(scope, job),
+        "target": text_of(job.properties, "computeId") or None,
+        "createdBy": {"userName": "worldsize"},
+        "services": {"Studio": {"endpoint": page_address(workspace, scope, job)}},
+    }
+
+
+def show_details(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+    """The details of a run, which clients ask for again and again while they stream its logs."""
+    run = show_run(workspace, scope, job)
+    run["createdTimeUtc"] = job.created
+    run["logFiles"] = _show_logs(workspace, job)
+    run["runDefinition"] = {}
+    run["submittedBy"] = "worldsize"
+    return run
+
+
+def _show_logs(workspace: Workspace, job: JobRecord) -> dict[str, str]:
+    """The signed addresses of a run's logs by their paths."""
+    container = CONTAINERS[ARTIFACT_STORE]
+    signature = sign_path(workspace, container)
+    prefix = f"{workspace.endpoints.blob}/{container}/{run_blob_path(job.name, '')}"
+    logs = job_files.list_logs(workspace.home, job.name)
+    return {log: f"{prefix}/{quote(log)}?{signature}" for log in logs}
+
+
+def _show_error(job: JobRecord) -> dict[str, Any] | None:
+    if job.error_message is None:
+        return None
+    error = {
+        "code": job.error_code or "UserError",
+        "message": job.error_message,
+        "messageParameters": {},
+        "details": [],
+    }
+    return {"error": error, "time": job.ended, "componentName": "worldsize"}
+
+
+def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
+    """The ids of a run's outputs, under which their addresses are asked for.
+
+    A model is said to be the folder that it is: azure-ai-ml 1.35 fails to ask for the address of a model
+    (`BatchGetResolvedUrisDto` does not take the argument that it gives).
+    """
+    return {
+        output.name: {
+            "assetId": _output_id(scope, job.name, output.name),
+            "type": "uri_folder" if output.type in ASSET_TYPES else output.type,
+        }
+        for output in list_outputs(job)
+    }
+
+
+def _output_id(scope: Scope, job: str, output: str) -> str:
+    """The id of the asset that the service makes of an output."""
+    return (
+        f"azureml://locations/{LOCATION}/workspaces/{scope.workspace}"
+        f"/data/azureml_{job}_output_{output}/versions/1"
+    )
+
+
+def _duration(job: JobRecord) -> str | None:
+    seconds = job.seconds()
+    if seconds is None:
+        return None
+    length = timedelta(seconds=seconds)
+    clock = f"{EPOCH + length:%H:%M:%S.%f}"
+    return f"{length.days}.{clock}" if length.days else clock

@@ -1,1 +1,0 @@
-"""The run history of jobs: what clients stream, download and list."""

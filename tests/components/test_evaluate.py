@@ -312,3 +312,44 @@ def test_numbers_that_are_not_finite_are_refused(scores: Any) -> None:
         scores.make_scores(_manifest(terms.LANGUAGE_MODEL), 1).add(
             np.zeros((1, 5), np.float32), np.array([[1, 2]])
         )
+
+
+def test_decisions_from_a_threshold_on_stand_beside_those_from_one_half(scores: Any) -> None:
+    import numpy as np
+
+    targets = np.array([0] * 9 + [1])
+    answers = np.full((10, 2), [0.9, 0.1])
+    answers[8:] = [[0.7, 0.3], [0.6, 0.4]]
+    for shaped in (answers, answers[:, 1]):
+        made = scores.ClassifierScores(["no", "yes"])
+        made.threshold = 0.25
+        made.add(shaped, targets)
+        summary, details = made.metrics()
+        assert summary["constant_accuracy_no"] == summary["accuracy"] == 0.9
+        assert summary["average_precision"] == 1.0
+        assert (details["recall_yes"], details["f1_yes"]) == (0.0, 0.0)
+        assert details["decision_threshold"] == 0.25
+        assert details["precision_at_threshold"] == 0.5
+        assert details["recall_at_threshold"] == 1.0
+        assert details["f1_at_threshold"] == pytest.approx(2 / 3)
+    made = scores.ClassifierScores(["no", "yes"])
+    made.threshold = 0.25
+    made.add(targets, targets)  # classes, not probabilities
+    assert "decision_threshold" not in made.metrics()[1]
+
+
+def test_what_says_most_is_printed_first() -> None:
+    sys.path.insert(0, str(SOURCE))
+    try:
+        evaluate = importlib.import_module("evaluate")
+    finally:
+        sys.path.remove(str(SOURCE))
+    summary = {"accuracy": 0.93, "average_precision": 0.6, "rows": 100.0, "constant_accuracy_no": 0.93}
+    details = {"recall_no": 1.0, "recall_yes": 0.0, "decision_threshold": 0.2}
+    details |= {"precision_at_threshold": 0.5, "recall_at_threshold": 0.75, "f1_at_threshold": 0.6}
+    assert list(evaluate.describe(summary, details)) == [
+        "average_precision: 0.6",
+        "accuracy: 0.93; the constant answer `no` gets 0.93",
+        "rows: 100",
+        "from the decision threshold 0.2 on: precision 0.5, recall 0.75, f1 0.6",
+    ]

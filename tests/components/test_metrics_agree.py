@@ -38,9 +38,12 @@ def test_classification(classes: int, form: str) -> None:
     predicted = shares.argmax(1)
     macro: dict[str, Any] = {"average": "macro", "zero_division": 0}
     if classes == 2:
-        area = sk.roc_auc_score(targets, logits[:, 1] - logits[:, 0] if form == "logits" else shares[:, 1])
+        scores = logits[:, 1] - logits[:, 0] if form == "logits" else shares[:, 1]
+        area = sk.roc_auc_score(targets, scores)
+        precision = sk.average_precision_score(targets, scores)
     else:
         area = sk.roc_auc_score(targets, shares, multi_class="ovr")
+        precision = sk.average_precision_score(np.eye(classes)[targets], shares, average="macro")
     expected = {
         "loss": sk.log_loss(targets, shares),
         "accuracy": sk.accuracy_score(targets, predicted),
@@ -48,6 +51,8 @@ def test_classification(classes: int, form: str) -> None:
         "recall": sk.recall_score(targets, predicted, **macro),
         "f1": sk.f1_score(targets, predicted, **macro),
         "auroc": area,
+        "balanced_accuracy": sk.balanced_accuracy_score(targets, predicted),
+        "average_precision": precision,
         "rows": 500.0,
     }
     assert ours == pytest.approx(expected, rel=RELATIVE)
@@ -60,6 +65,8 @@ def test_class_without_rows() -> None:
     targets = np.array([0, 1, 1, 0, 0])
     ours = _measure(terms.CLASSIFICATION, 4, answers, targets)
     assert ours["f1"] == pytest.approx(sk.f1_score(targets, answers.argmax(1), average="macro"), rel=RELATIVE)
+    balanced = np.mean([2 / 3, 1 / 2])  # of the two classes that have rows
+    assert ours["balanced_accuracy"] == pytest.approx(balanced, rel=RELATIVE)
 
 
 @pytest.mark.parametrize("targets", [1, 3])
@@ -98,6 +105,7 @@ def test_multi_label(form: str) -> None:
         "f1": sk.f1_score(wanted, predicted, average="macro"),
         "f1_micro": sk.f1_score(wanted, predicted, average="micro"),
         "auroc": sk.roc_auc_score(wanted, answers, average="macro"),
+        "average_precision": sk.average_precision_score(wanted, answers, average="macro"),
         "rows": 500.0,
     }
     assert _measure(terms.MULTI_LABEL, 4, answers, wanted) == pytest.approx(expected, rel=RELATIVE)

@@ -87,7 +87,7 @@ def test_options_walk_the_same_curve_and_resume_exactly(
     train: Callable[..., Any], component: Callable[..., Any], blobs: Path, tmp_path: Path
 ) -> None:
     plan = {"model": "mlp", "mixup_alpha": 0.4, "label_smoothing": 0.1, "lr_schedule": "warmup_stable_decay"}
-    plan |= {"export": "last"}
+    plan |= {"export": "last", "class_weights": "{a: 4, c: 0.5}"}
     alone = train(1, **plan)
     first = train(2, stop_after_steps=3, **plan)
     resumed = train(1, resume_from=first.folder / "checkpoints", **plan)

@@ -208,3 +208,31 @@ def test_a_fault_names_the_table_and_not_the_spec_that_is_not_written(folder: Pa
     assert done.exit_code == 1
     assert "nothing is written: " in done.output
     assert "data.yml" not in done.output
+
+
+def train(folder: Path) -> dict[str, object]:
+    spec = yaml.safe_load((folder / "data.yml").read_text(encoding="utf-8"))
+    inputs: dict[str, object] = spec["steps"]["train"]["with"]
+    return inputs
+
+
+def test_the_classes_of_an_imbalanced_label_are_weighed(folder: Path) -> None:
+    visits = [n % 7 for n in range(100)]
+    done = table(folder, {"visits": visits, "label": ["yes" if n % 10 == 0 else "no" for n in range(100)]})
+    said = "90 % of the rows have the label `no`: `class_weights: balanced` lets the others count as much"
+    assert said in done["said"].replace("\n", " ")
+    assert train(folder)["class_weights"] == "balanced"
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        ["yes" if n % 4 == 0 else "no" for n in range(100)],  # three quarters
+        ["yes" if n < 3 else "no" for n in range(100)],  # too few to be sure that one is trained on
+        [n if n % 5 == 0 else 0 for n in range(500)],  # a number
+    ],
+)
+def test_other_labels_get_no_weights(folder: Path, label: list[object]) -> None:
+    done = table(folder, {"visits": [n % 7 for n in range(len(label))], "label": label})
+    assert "class_weights" not in train(folder)
+    assert "class_weights" not in done["said"]

@@ -156,6 +156,18 @@ def test_the_head_of_a_regression_has_its_scores(home: Path) -> None:
     assert re.findall(r"<dt>(.*?)</dt>", cards) == ["steps done", "r2", "rmse", "mae", "loss"]
 
 
+def test_the_head_of_imbalanced_classes_has_what_a_constant_answer_gets(home: Path) -> None:
+    run = trained(home)
+    metrics = run.step("evaluate") / "outputs" / "metrics"
+    metrics.mkdir(parents=True)
+    shares = {"accuracy": 0.94, "recall_no": 1.0, "recall_<b>": 0.14, "constant_accuracy_no": 0.93}
+    (metrics / "metrics.json").write_text(json.dumps({**shares, "average_precision": 0.4, "loss": 0.2}))
+    cards = render(run.finish()).partition('class="cards"')[2].partition("</dl>")[0]
+    first, leading, accuracy, *_ = re.findall(r"<dt>(.*?)</dt>", cards)
+    assert (first, leading) == ("steps done", "average_precision")
+    assert accuracy == "accuracy; the constant answer `no` gets 0.93"
+
+
 def test_a_job_of_the_local_workspace_has_its_own_title(home: Path) -> None:
     run = trained(home, pipeline="/w/.worldsize/serve/jobs/calm_sky/pipeline.yml")
     assert "<h1>Rents &amp; &lt;b&gt;more&lt;/b&gt; <span" in render(run.finish(title="Rents & <b>more</b>"))

@@ -126,6 +126,15 @@ def test_the_summary_of_a_good_run() -> None:
     assert " ui --host 127.0.0.1 --backend-store-uri sqlite:///home/mlflow.db\n" in text
 
 
+def test_the_summary_leads_with_what_a_constant_answer_does_not_get() -> None:
+    done = StepResult("evaluate", "succeeded", 1.0, Path("x"), {})
+    shares = {"accuracy": 0.94, "recall_no": 1.0, "recall_yes": 0.14, "constant_accuracy_no": 0.93}
+    more = {"precision_no": 0.9, "precision_yes": 0.8, "f1": 0.6, "rows": 100.0, "average_precision": 0.4}
+    text = render_summary(result(done, metrics=shares | more))
+    said = "average_precision 0.4, accuracy 0.94 (the constant answer `no` gets 0.93) and 7 more"
+    assert f"  metrics  {said}\n" in text
+
+
 def test_a_training_that_ends_before_its_last_step_says_so(tmp_path: Path) -> None:
     done, early = Progress(step=140, total_steps=140), Progress(step=60, total_steps=140)
     assert [describe_early_end(each, tmp_path) for each in (None, Progress(step=3), done)] == [None] * 3

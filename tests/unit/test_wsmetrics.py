@@ -12,7 +12,14 @@ import pytest
 from wsmetrics import rank_scores
 from wsmetrics.exact_sum import ExactSum, square_exactly
 from wsmetrics.metrics import make_metrics
-from wsmetrics.names import METRICS, goal, is_better, metrics_with_goal
+from wsmetrics.names import (
+    METRICS,
+    choose_headline,
+    describe_constant,
+    goal,
+    is_better,
+    metrics_with_goal,
+)
 from wsmetrics.rank_scores import RankScores
 from wsshards import terms
 
@@ -186,7 +193,9 @@ def test_undefined_areas_are_left_out() -> None:
 def test_decisions_have_neither_loss_nor_area() -> None:
     metrics: Any = make_metrics(terms.CLASSIFICATION, 3)
     metrics.add_decisions([0, 1, 1], [0, 1, 2])
-    assert set(metrics.compute()) == {"accuracy", "precision", "recall", "f1", "rows"}
+    assert set(metrics.compute()) == {
+        "accuracy", "balanced_accuracy", "precision", "recall", "f1", "rows",
+    }  # fmt: skip
     labels: Any = make_metrics(terms.MULTI_LABEL, 2)
     labels.add_decisions([[0, 1], [1, 1]], [[0, 1], [1, 0]])
     assert labels.compute() == {"accuracy": 0.5, "f1": pytest.approx(5 / 6), "f1_micro": 0.8, "rows": 2.0}
@@ -199,7 +208,7 @@ def test_certain_scores_keep_their_order() -> None:
     assert metrics.compute()["auroc"] == 1.0
     ranks = RankScores(1)
     ranks.add(np.array([[0.1], [0.4], [0.4], [0.9]]), np.array([[0], [1], [0], [1]]))
-    assert ranks.areas() == [0.875]
+    assert ranks.means()["auroc"] == 0.875
 
 
 def test_curve_of_ranks() -> None:
@@ -209,6 +218,49 @@ def test_curve_of_ranks() -> None:
     assert list(zip(false.tolist(), true.tolist(), strict=True)) == [
         (1.0, 1.0), (0.5, 1.0), (0.5, 0.5), (0.0, 0.5), (0.0, 0.0),
     ]  # fmt: skip
+
+
+def _rank(scores: list[float], positive: list[int]) -> RankScores:
+    ranks = RankScores(1)
+    ranks.add(np.array(scores, np.float32)[:, None], np.array(positive)[:, None])
+    return ranks
+
+
+def _f1(threshold: float, scores: Any, positive: Any) -> float:
+    answers = scores >= threshold
+    return float(2 * (answers & positive).sum() / (answers.sum() + positive.sum()))
+
+
+@pytest.mark.parametrize("kept", [1 << 24, 100])
+def test_threshold_has_the_largest_f1_of_all(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_scores, "MAX_SCORES", kept)
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        scores = np.round(random.beta(1, 6, 300), 2).astype(np.float32)
+        positive = random.random(300) < 0.3 * scores + 0.02
+        chosen = _rank(scores.tolist(), positive.tolist()).best_threshold()
+        assert chosen is not None
+        best = max(_f1(each, scores, positive) for each in [0.5, *np.unique(scores)])
+        assert _f1(chosen, scores, positive) == pytest.approx(best, rel=1e-12)
+
+
+def test_of_equally_good_thresholds_the_nearest_to_one_half_is_chosen() -> None:
+    assert _rank([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1]).best_threshold() == 0.5
+    assert _rank([0.125, 0.25, 0.375], [0, 1, 1]).best_threshold() == 0.1875
+    # Above 0.25, above 0.875 and at 0.5 alike; the last is one half itself.
+    assert _rank([0.25, 0.75, 0.875], [1, 1, 1]).best_threshold() is None
+    assert _rank([0.25, 0.625, 0.75, 0.875], [0, 1, 0, 0]).best_threshold() == 0.5
+    assert _rank([], []).best_threshold() is None
+    assert _rank([math.nan, 0.5], [0, 1]).best_threshold() is None
+
+
+def test_threshold_is_of_the_second_of_two_classes() -> None:
+    two: Any = make_metrics(terms.CLASSIFICATION, 2, logits=True)
+    two.add(np.array([[0, -4], [0, -2], [0, -1]], np.float32), [0, 1, 1])
+    assert 1 / (1 + math.exp(4)) < two.best_threshold() < 1 / (1 + math.exp(2))
+    three: Any = make_metrics(terms.CLASSIFICATION, 3)
+    three.add(np.eye(3), [0, 1, 2])
+    assert three.best_threshold() is None
 
 
 def test_goals() -> None:
@@ -226,3 +278,21 @@ def test_goals() -> None:
     assert better("accuracy", 0.1, None)
     assert better("accuracy", 0.1, math.nan)
     assert not better("accuracy", math.nan, None)
+
+
+def _evaluated(share: float, classes: int) -> dict[str, float]:
+    measured = dict.fromkeys(METRICS[terms.CLASSIFICATION], 0.5) | {
+        f"recall_{n}": 0.5 for n in range(classes)
+    }
+    return measured | {"recall_at_threshold": 0.5, "constant_accuracy_no": share}
+
+
+def test_the_headline_follows_from_the_share_of_the_largest_class() -> None:
+    assert choose_headline(_evaluated(0.93, 2)) == ["average_precision", "accuracy", "loss"]
+    assert choose_headline(_evaluated(0.8, 3)) == ["balanced_accuracy", "accuracy", "loss"]
+    assert choose_headline(_evaluated(0.79, 2)) == ["accuracy", "loss"]
+    decisions = {name: value for name, value in _evaluated(0.93, 2).items() if name != "average_precision"}
+    assert choose_headline(decisions)[0] == "balanced_accuracy"
+    assert choose_headline({"rmse": 2.0, "r2": 0.5}) == ["r2", "rmse"]
+    assert describe_constant(_evaluated(0.93, 2)) == "the constant answer `no` gets 0.93"
+    assert describe_constant(_evaluated(0.79, 2)) == describe_constant({}) == ""

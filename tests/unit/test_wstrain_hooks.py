@@ -146,8 +146,17 @@ def test_options_that_a_task_lacks_are_refused() -> None:
     numbers = make_sample_spec("regression", (3,), "float32", 1)
     classes = make_sample_spec("classification", (3,), "float32", 3)
     text = make_sample_spec("language_model", (9,), "uint8", 256)
+    labels = make_sample_spec("multi_label", (3,), "float32", 3)
     smooth, mixed = settings(label_smoothing=0.1), settings(mixup_alpha=0.2)
-    for fitting, task in ((smooth, classes), (smooth, text), (mixed, numbers), (mixed, classes)):
+    weighted, named = settings(class_weights="balanced"), settings(class_weights={"yes": 5.0})
+    fitting_pairs = (
+        (smooth, classes),
+        (smooth, text),
+        (mixed, numbers),
+        (mixed, classes),
+        (weighted, classes),
+    )
+    for fitting, task in fitting_pairs:
         expect_task_fits(fitting, task, None)
     with pytest.raises(UserError, match="the task regression has no cross-entropy"):
         expect_task_fits(smooth, numbers, None)
@@ -155,5 +164,12 @@ def test_options_that_a_task_lacks_are_refused() -> None:
         expect_task_fits(mixed, text, None)
     with pytest.raises(UserError, match="replaces the loss"):
         expect_task_fits(smooth, classes, Hooks("net.py", loss=len))
+    for task in (numbers, labels, text):
+        with pytest.raises(UserError, match=f"`class_weights` is balanced, but in the task {task.name}"):
+            expect_task_fits(weighted, task, None)
+    with pytest.raises(
+        UserError, match=r'`class_weights` is \{"yes": 5.0\}, but `loss` in `net.py` replaces'
+    ):
+        expect_task_fits(named, classes, Hooks("net.py", loss=len))
     with pytest.raises(UserError, match="the scores of every token"):
         expect_task_fits(settings(), text, Hooks("net.py", metrics=len))

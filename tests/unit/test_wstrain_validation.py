@@ -18,6 +18,7 @@ from wstrain.validation import (
     ValidationController,
     ValidationSchedule,
     cut_blocks,
+    decision_facts,
     make_controller,
     make_validation_schedule,
     share_blocks,
@@ -99,6 +100,26 @@ def test_what_is_not_a_number_is_never_the_best(value: float) -> None:
     controller = ValidationController(EVERY_STEP, patience=2)
     assert follow(controller, [value, value, 0.1]) == [1, 2]
     assert controller.best_step is None
+
+
+def test_the_threshold_of_the_exported_step_is_kept() -> None:
+    controller = ValidationController(EVERY_STEP)
+    for step, loss, threshold in ((1, 0.5, 0.3), (2, 0.1, 0.4), (3, 0.2, None), (4, 0.3, 0.6)):
+        controller.note(step, {"loss": loss}, threshold)
+    resumed = ValidationController(EVERY_STEP)
+    resumed.restore(json.loads(json.dumps(controller.state())))
+    for known in (controller, resumed):
+        assert decision_facts(known, 2) == {"decision_threshold": 0.4}  # the best
+        assert decision_facts(known, 4) == {"decision_threshold": 0.6}  # the last
+        assert decision_facts(known, 3) == {}
+    assert decision_facts(None, 4) == {}
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_threshold() -> None:
+    controller = ValidationController(EVERY_STEP)
+    controller.note(1, {"loss": 0.5})
+    state = {name: value for name, value in controller.state().items() if not name.endswith("threshold")}
+    assert ValidationController(EVERY_STEP).restore(state)
 
 
 def test_a_metric_that_is_not_there_is_named() -> None:

@@ -17,8 +17,8 @@ from worldsize.reporting.read_run import read_run
 from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
-from worldsize.running.show.views import HEADLINE
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
+from wsmetrics.names import choose_headline, describe_constant
 
 FILE = "report.html"
 MAX_CHARTS = 40  # of all steps
@@ -82,7 +82,10 @@ def _render_cards(facts: RunFacts) -> str:
     """The headline: steps done, the metrics that people look for first, and the registered model."""
     rows = [("steps done", f"{facts.record.done} of {len(facts.steps)}")]
     metrics = {name: value for step in facts.steps.values() for name, value in step.metrics.items()}
-    rows += [(escape(name), f"{metrics[name]:.4g}") for name in HEADLINE if name in metrics][:4]
+    constant = describe_constant(metrics)
+    beside = {"accuracy": f"; {escape(constant, 80)}"} if constant else {}
+    names = choose_headline(metrics)[:4]
+    rows += [(escape(name) + beside.get(name, ""), f"{metrics[name]:.4g}") for name in names]
     for model in facts.registered[:2]:
         name = escape(model.name, 40)
         rows.append(

@@ -13,13 +13,12 @@ from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory.workload import is_sharding
 from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located
-from wsmetrics.names import METRICS
+from wsmetrics.names import METRICS, SHARES
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources.media_options import BYTES_TOKENIZER
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE, default_source
 
 _OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
-_AT_MOST_ONE = ("accuracy", "precision", "recall", "f1", "auroc", "r2")
 _AT_LEAST = re.compile(r"\s*(>=?)\s*([0-9]+(?:\.[0-9]+)?)\s*")
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it
 
@@ -69,7 +68,7 @@ def check_metrics(state: ResolveState, step: str) -> None:
 def _check_reachable(state: ResolveState, metric: str, condition: Located[str]) -> None:
     """Report a condition that no model meets, such as an accuracy in percent."""
     bound = _AT_LEAST.fullmatch(condition.value)
-    if metric.partition("_")[0] not in _AT_MOST_ONE or bound is None or float(bound[2]) <= 1:
+    if not {metric, metric.partition("_")[0]} & {*SHARES} or bound is None or float(bound[2]) <= 1:
         return
     message = f"`{metric}` is at most 1, so no model has `{metric} {condition.value}`"
     share = f"{float(bound[2]) / 100:.6g}"

@@ -47,6 +47,11 @@ class ClassCounts:
             "f1": 2 * self.right / np.maximum(self.predicted + self.rows, 1),
         }
 
+    def balanced_accuracy(self) -> float:
+        """Return the mean recall of the classes with rows, as scikit-learn's `balanced_accuracy_score`."""
+        has_rows = self.rows > 0
+        return float((self.right[has_rows] / self.rows[has_rows]).mean())
+
     def micro_f1(self) -> float:
         """Return F1 of the counts of all classes together."""
         return float(2 * self.right.sum() / max(int(self.predicted.sum() + self.rows.sum()), 1))

@@ -17,12 +17,13 @@ Array = npt.NDArray[Any]
 
 
 class ClassificationMetrics:
-    """`loss`, `accuracy`, `precision`, `recall`, `f1` and `auroc` of rows that have one class each.
+    """The metrics of rows that have one class each: `wsmetrics.names.METRICS` lists them.
 
     The loss is the mean negative log-likelihood in nats. Precision, recall and F1 are means over the classes
-    that a row has or is predicted to have, as scikit-learn's with `average="macro"`. AUROC is that of the
-    second of two classes, else the mean over classes of one against the rest; it is left out where no class
-    has rows inside and outside, or for more than 100 classes.
+    that a row has or is predicted to have, as scikit-learn's with `average="macro"`; the balanced accuracy is
+    the mean recall of the classes that a row has. AUROC and average precision are those of the second of two
+    classes, else the mean over classes of one against the rest; they are left out where no class has rows
+    inside and outside, or for more than 100 classes.
 
     Args:
         classes: number of classes.
@@ -47,7 +48,7 @@ class ClassificationMetrics:
             self.counts.add_classes(values.argmax(axis=1), classes)
 
     def add_decisions(self, predicted: Any, targets: Any) -> None:
-        """Add predicted classes `[n]`, which have no probability: loss and AUROC are left out."""
+        """Add predicted classes `[n]`, which have no probability: what needs one is left out."""
         self._scores = {}
         self.counts.add_classes(np.asarray(predicted, np.int64), np.asarray(targets, np.int64))
 
@@ -69,16 +70,20 @@ class ClassificationMetrics:
         if not rows:
             return {"rows": 0.0}
         metrics = {"accuracy": float(self.counts.right.sum() / rows)}
+        metrics["balanced_accuracy"] = self.counts.balanced_accuracy()
         seen = (self.counts.rows > 0) | (self.counts.predicted > 0)
         for name, values in self.counts.of_each_class().items():
             metrics[name] = float(values[seen].mean())
         scores = self.scores
         if scores is not None:
             metrics = {"loss": scores.loss.divided(rows), **metrics}
-            areas = scores.ranks.areas() if scores.ranks else []
-            if areas:
-                metrics["auroc"] = float(np.mean(areas))
+            metrics |= scores.ranks.means() if scores.ranks else {}
         return metrics | {"rows": float(rows)}
+
+    def best_threshold(self) -> float | None:
+        """Return the probability of the second of two classes from which on its F1 is largest, if any is."""
+        scores = self.scores
+        return scores.ranks.best_threshold() if self._classes == 2 and scores and scores.ranks else None
 
     @property
     def scores(self) -> _Scores | None:

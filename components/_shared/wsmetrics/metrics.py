@@ -17,14 +17,14 @@ class Metrics(Protocol):
     """Metrics of rows that arrive block by block, on any number of ranks.
 
     Every sum is exact, so the metrics have the same bits however the rows are cut and in whatever order the
-    blocks are merged. What is not defined, such as the AUROC of one class, is left out.
+    blocks are merged. What is not defined, such as the AUROC of rows of one class, is left out.
     """
 
     def add(self, outputs: Any, targets: Any) -> None:
         """Add a model's outputs for some rows, and the targets of these rows as the shards hold them."""
 
     def state(self) -> Any:
-        """Return what ranks exchange: small, except that the AUROC needs every score."""
+        """Return what ranks exchange: small, except that AUROC and average precision need every score."""
 
     def merge(self, states: Iterable[Any]) -> None:
         """Add the rows of other objects of the same arguments."""
@@ -62,6 +62,11 @@ def make_metrics(
         return MultiLabelMetrics(outputs, logits=logits)
     is_bytes = outputs == 256 if byte_tokens is None else byte_tokens
     return LanguageModelMetrics(outputs, padding=padding, byte_tokens=is_bytes, logits=logits)
+
+
+def best_threshold(metrics: Metrics) -> float | None:
+    """Return the probability of the second of two classes from which on its F1 is largest, if any is."""
+    return metrics.best_threshold() if isinstance(metrics, ClassificationMetrics) else None
 
 
 def make_shard_metrics(manifest: Manifest, *, logits: bool | None = None) -> Metrics:

@@ -17,12 +17,13 @@ Array = npt.NDArray[Any]
 
 
 class MultiLabelMetrics:
-    """`loss`, `accuracy`, `f1`, `f1_micro` and `auroc` of rows with one 0 or 1 for each class.
+    """The metrics of rows with one 0 or 1 for each class: `wsmetrics.names.METRICS` lists them.
 
     The loss is the binary cross-entropy in nats, the mean over rows and classes. A label is predicted from a
     probability of 0.5. The accuracy counts rows of which every label is right (scikit-learn's
-    `accuracy_score`), F1 is the mean over classes, and `f1_micro` that of all labels together. AUROC is the
-    mean over the classes that have rows with and without the label; it is left out for more than 100.
+    `accuracy_score`), F1 is the mean over classes, and `f1_micro` that of all labels together. AUROC and
+    average precision are means over the classes that have rows with and without the label; they are left out
+    for more than 100.
 
     Args:
         classes: number of classes.
@@ -46,7 +47,7 @@ class MultiLabelMetrics:
                 form.add(values, labels)
 
     def add_decisions(self, predicted: Any, targets: Any) -> None:
-        """Add predicted labels, 0 or 1, `[n, classes]`: loss and AUROC are left out."""
+        """Add predicted labels, 0 or 1, `[n, classes]`: what needs a probability is left out."""
         self._has_scores = False
         predicted, targets = np.asarray(predicted, np.uint8), np.asarray(targets, np.uint8)
         for form in self._forms.values():
@@ -76,9 +77,7 @@ class MultiLabelMetrics:
         }
         if self._has_scores:
             metrics = {"loss": sums.loss.divided(sums.rows * self._classes), **metrics}
-            areas = sums.ranks.areas() if sums.ranks else []
-            if areas:
-                metrics["auroc"] = float(np.mean(areas))
+            metrics |= sums.ranks.means() if sums.ranks else {}
         return metrics | {"rows": float(sums.rows)}
 
     @property

@@ -92,6 +92,19 @@ class ShardReader:
             raise IndexError(f"row numbers of `{self.split}` go from 0 to {len(self) - 1}")
         return self._take(indices)
 
+    def labels(self) -> Array:
+        """Return the labels of all rows, as :meth:`gather` does; no features are read.
+
+        Raises:
+            UserError: a shard is missing or of another size, or the rows have no labels.
+        """
+        if not self._pieces:
+            self._open()
+        labels = [piece.labels for piece in self._pieces if piece.labels is not None]
+        if not labels:
+            raise UserError(f"the rows of `{self.folder}` have no labels")
+        return np.concatenate(labels)
+
     def _take(self, indices: npt.NDArray[np.int64]) -> tuple[Array | list[bytes], Array | None]:
         spec = self.manifest.features
         if len(self._pieces) == 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from wsshards.errors import UserError
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
+from wstrain.class_weights import NONE, describe_weights
 from wstrain.data.sample_spec import SampleSpec
 from wstrain.hooks import Hooks
 from wstrain.plan_inputs import COMPILED
@@ -50,13 +51,23 @@ def expect_task_fits(settings: Settings, samples: SampleSpec, hooks: Hooks | Non
         UserError: the task has no such option, or the user's own loss replaces it.
     """
     own_loss = hooks is not None and hooks.loss is not None
-    for name, value in (("label_smoothing", settings.label_smoothing), ("mixup_alpha", settings.mixup_alpha)):
-        if value and own_loss:
+    for name, value, off in (
+        ("label_smoothing", f"{settings.label_smoothing:g}", "0"),
+        ("mixup_alpha", f"{settings.mixup_alpha:g}", "0"),
+        ("class_weights", describe_weights(settings.class_weights), NONE),
+    ):
+        if value != off and own_loss:
             assert hooks is not None
             raise UserError(
-                f"`{name}` is {value:g}, but `loss` in `{hooks.file}` replaces the loss that it changes",
-                f"set `{name}` to 0, or do it in your own `loss`",
+                f"`{name}` is {value}, but `loss` in `{hooks.file}` replaces the loss that it changes",
+                f"set `{name}` to {off}, or do it in your own `loss`",
             )
+    if settings.class_weights != NONE and samples.name != CLASSIFICATION:
+        said = f"`class_weights` is {describe_weights(settings.class_weights)}"
+        raise UserError(
+            f"{said}, but in the task {samples.name} a row does not have one class",
+            "set `class_weights` to none",
+        )
     if settings.label_smoothing and samples.name not in (CLASSIFICATION, LANGUAGE_MODEL):
         raise UserError(
             f"`label_smoothing` is {settings.label_smoothing:g}, but the task {samples.name} has no"

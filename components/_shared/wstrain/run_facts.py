@@ -10,6 +10,7 @@ from typing import Any
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest
 from wstrain.checkpoint.save_policy import SavePolicy
+from wstrain.class_weights import NONE, describe_weights
 from wstrain.data import step_counts
 from wstrain.fine_tuning import DEFAULTS
 from wstrain.lr_schedule import LearningRateSchedule
@@ -43,6 +44,7 @@ def collect_facts(settings: Settings, manifest: Manifest, steps: Mapping[str, in
     facts = {
         name: value for name, value in inputs.items() if value is not None and not isinstance(value, Path)
     }
+    facts["class_weights"] = describe_weights(settings.class_weights)
     facts["lr_decay_epochs"] = ",".join(f"{epoch:g}" for epoch in settings.lr_decay_epochs)
     return {**facts, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
 
@@ -72,12 +74,13 @@ def training_identity(settings: Settings, facts: Mapping[str, Any]) -> dict[str,
     same = ("model", "task", "source", "rows", "seed", "global_batch_size", "optimizer")
     sizes = ("gpt_layers", "gpt_heads", "gpt_width") if settings.model == "gpt" else ()
     # What is trained, and by which factor of the rate, has its place in the state of the optimizer. The value
-    # is None for the default, as in checkpoints of versions that had no such input.
+    # is None for the default, as in checkpoints of versions that had no such input; so are the weights.
     trained = {
         name: None if facts[name] == DEFAULTS[name] else facts[name]
         for name in ("freeze", "layer_learning_rate_decay", "lora_rank", "lora_alpha", "lora_targets")
     }
-    return {name: facts[name] for name in (*same, *sizes)} | trained
+    weights = None if facts["class_weights"] == NONE else facts["class_weights"]
+    return {name: facts[name] for name in (*same, *sizes)} | trained | {"class_weights": weights}
 
 
 def make_save_policy(settings: Settings, steps: Mapping[str, int]) -> SavePolicy:

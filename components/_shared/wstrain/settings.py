@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from wsshards.errors import UserError
 from wstrain import fine_tuning
+from wstrain.class_weights import NONE, class_weights
 from wstrain.input_types import boolean, integer, number
 from wstrain.lr_schedule import DECAYS, Decay
 from wstrain.plan_inputs import add_plan, complete_plan
@@ -52,6 +53,7 @@ class Settings:
     lr_decay_epochs: tuple[float, ...]
     lr_decay_factor: float
     lr_decay_fraction: float
+    class_weights: str | Mapping[str, float]  # none, balanced, or the weight of some classes
     label_smoothing: float
     mixup_alpha: float
     ema_decay: float
@@ -229,6 +231,7 @@ def _add_optimizer(parser: argparse.ArgumentParser) -> None:
     add("--lr_decay_epochs", type=_milestones, default=(30.0, 60.0, 80.0))
     add("--lr_decay_factor", type=number(0, above=True, below=1), default=0.1)
     add("--lr_decay_fraction", type=number(0, above=True, below=1), default=0.2)
+    add("--class_weights", type=class_weights, default=NONE)
     add("--label_smoothing", type=number(0, below=1), default=0.0)
     add("--mixup_alpha", type=number(0), default=0.0)
 

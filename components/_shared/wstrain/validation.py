@@ -95,6 +95,8 @@ class ValidationController:
     best_step: int | None = field(default=None, init=False)
     last_step: int = field(default=0, init=False)  # of the last validation
     without_improvement: int = field(default=0, init=False)
+    best_threshold: float | None = field(default=None, init=False)  # of the decision between two classes
+    last_threshold: float | None = field(default=None, init=False)
     _reference: float | None = field(default=None, init=False)
 
     @property
@@ -106,12 +108,13 @@ class ValidationController:
         """Whether to validate after ``done`` steps; not twice after the same ones."""
         return self.schedule.is_due(done) and self.last_step < done
 
-    def note(self, done: int, metrics: Mapping[str, float]) -> bool:
+    def note(self, done: int, metrics: Mapping[str, float], threshold: float | None = None) -> bool:
         """Take in a validation.
 
         Args:
             done: finished optimizer steps.
             metrics: what it measured; the same on every rank.
+            threshold: the probability from which on the second of two classes is best said.
 
         Returns:
             Whether this is the best step so far. A value that is not a number never is.
@@ -126,10 +129,10 @@ class ValidationController:
                 f"use one of {known}, or shard more validation rows",
             )
         value = float(metrics[self.metric])
-        self.last_step = done
+        self.last_step, self.last_threshold = done, threshold
         best = self._is_better(value, self.best_value, 0.0)
         if best:
-            self.best_value, self.best_step = value, done
+            self.best_value, self.best_step, self.best_threshold = value, done, threshold
         if self._is_better(value, self._reference, self.min_delta):
             self._reference, self.without_improvement = value, 0
         else:
@@ -145,6 +148,8 @@ class ValidationController:
             "last_step": self.last_step,
             "without_improvement": self.without_improvement,
             "reference": self._reference,
+            "best_threshold": self.best_threshold,
+            "last_threshold": self.last_threshold,
         }
 
     def restore(self, state: Mapping[str, Any]) -> bool:
@@ -154,6 +159,8 @@ class ValidationController:
         self.best_value, self.best_step = state["best_value"], state["best_step"]
         self.last_step, self.without_improvement = state["last_step"], state["without_improvement"]
         self._reference = state["reference"]
+        # Cards of earlier versions have none.
+        self.best_threshold, self.last_threshold = state.get("best_threshold"), state.get("last_threshold")
         return True
 
     def forget_best(self) -> None:
@@ -170,6 +177,16 @@ class ValidationController:
         if than is None:
             return True
         return than - value > margin if self.goal == MINIMIZE else value - than > margin
+
+
+def decision_facts(controller: ValidationController | None, exported: int) -> dict[str, float]:
+    """Return the decision threshold of two classes at the exported step, as a model keeps it."""
+    threshold = None
+    if controller is not None and controller.last_step == exported:
+        threshold = controller.last_threshold
+    elif controller is not None and controller.best_step == exported:
+        threshold = controller.best_threshold
+    return {} if threshold is None else {"decision_threshold": threshold}
 
 
 def cut_blocks(rows: int, size: int) -> list[range]:

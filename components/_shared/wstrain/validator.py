@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wsmetrics.metrics import Metrics, best_threshold
 from wsshards.reader import ShardReader
 from wstrain.checkpoint.saver import CheckpointSaver, Ranks
 from wstrain.data.sample_spec import SampleSpec
@@ -137,10 +138,11 @@ class Validator(ABC):
         self.recorder.report_held()
         began = time.perf_counter()
         own = OwnMeasures(self.hooks, self.samples.name)
-        metrics = self._measure(own)
+        measured = self._measure(own)
+        metrics = measured.compute()
         if own.wants_loss or own.wants_outputs:
             metrics |= self._compute_own(own)
-        is_best = self.controller.note(done, metrics)
+        is_best = self.controller.note(done, metrics, best_threshold(measured))
         shown = {f"validation_{name}": value for name, value in metrics.items() if name != "rows"}
         self.recorder.note_validation(done, shown, time.perf_counter() - began)
         if is_best and self.saver.keep.best:
@@ -165,8 +167,8 @@ class Validator(ABC):
         return first
 
     @abstractmethod
-    def _measure(self, own: OwnMeasures) -> dict[str, float]:
-        """Return the metrics of all validation rows, the same on every process; fill ``own``."""
+    def _measure(self, own: OwnMeasures) -> Metrics:
+        """Return what measured all validation rows, the same on every process; fill ``own``."""
 
     @abstractmethod
     def _gather(self, value: Any) -> list[Any]:

@@ -30,10 +30,12 @@ class Task(SampleSpec):
     Attributes:
         hooks: the user's own functions.
         label_smoothing: share of a target's probability that all classes have in equal parts.
+        class_weights: of each class in the loss; empty for none.
     """
 
     hooks: Hooks | None = None
     label_smoothing: float = 0.0
+    class_weights: tuple[float, ...] = ()
 
 
 def make_task(samples: SampleSpec, hooks: Hooks | None = None, label_smoothing: float = 0.0) -> Task:
@@ -78,6 +80,12 @@ def compute_loss(samples: Task, scores: Any, targets: Any) -> Any:
     if samples.name == MULTI_LABEL:
         return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, scores))
     smoothing = samples.label_smoothing  # Szegedy et al. 2016, section 7
+    if samples.class_weights:
+        shares = targets if targets.dtype.is_floating else tf.one_hot(targets, samples.outputs)
+        weights = np.array(samples.class_weights, np.float32)
+        shares = ((1.0 - smoothing) * shares + smoothing / samples.outputs) * weights
+        # Not `softmax_cross_entropy_with_logits`, whose gradient is right only where shares have the sum 1.
+        return -tf.reduce_mean(tf.reduce_sum(shares * tf.nn.log_softmax(scores), -1))
     if targets.dtype.is_floating:  # probabilities
         targets = (1.0 - smoothing) * targets + smoothing / samples.outputs
         return tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(targets, scores))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from wsshards.verify import verify_shards
 from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
+from wstrain.class_weights import NONE, weigh_classes
 from wstrain.data.augmentation import make_augmentation
 from wstrain.data.mixup import make_mixup
 from wstrain.data.sample_spec import read_sample_spec
@@ -28,7 +29,7 @@ from wstrain.hooks import load_hooks
 from wstrain.option_checks import expect_options_fit, expect_task_fits
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import Progress, StepRecorder
-from wstrain.validation import describe_export, make_controller
+from wstrain.validation import decision_facts, describe_export, make_controller
 from wstrain_tensorflow import export
 from wstrain_tensorflow.checkpoint import NAMES, CheckpointSaver, Named
 from wstrain_tensorflow.data import BatchLoader
@@ -113,6 +114,9 @@ class Job:
             splits = ("train", "validation") if self.controller.schedule.intervals else ("train",)
             verify_shards(settings.shards, manifest, splits=splits, part=part)
             self.reader = ShardReader(settings.shards, "train", checksums=False)
+            if settings.class_weights != NONE:
+                weights = weigh_classes(settings.class_weights, self.samples.names, self.reader.labels())
+                self.samples = replace(self.samples, class_weights=weights)
             self.augmentation = make_augmentation(settings.augmentation, manifest.features, settings.seed)
             self.sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
             self.models = Models(settings, self.samples, self._sample())
@@ -240,7 +244,7 @@ class Job:
                 model = self.models.make()
                 assign_weights(model, values)
                 card = {**run_facts.model_facts(self.facts), "steps_done": done, "final": dict(final)}
-                card |= {"exported_step": exported}
+                card |= {"exported_step": exported, **decision_facts(self.controller, exported)}
                 program = export.Program(model, self.samples)
                 folder, shards = self.settings.trained_model, self.settings.shards
                 export.save_model(program, self.samples, folder, card, shards)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from wsmetrics.metrics import make_shard_metrics
+from wsmetrics.metrics import Metrics, make_shard_metrics
 from wsshards.terms import LANGUAGE_MODEL, REGRESSION
 from wstrain import validator
 from wstrain.health.heartbeat import Phase
@@ -55,7 +55,7 @@ class Validator(validator.Validator):
     def _gather(self, value: Any) -> list[Any]:
         return gather_states(self.group, value)
 
-    def _measure(self, own: OwnMeasures) -> dict[str, float]:
+    def _measure(self, own: OwnMeasures) -> Metrics:
         assign_weights(self.model, read_weights(self.network, self.averages))
         metrics = make_shard_metrics(self.reader.manifest, logits=True)
         blocks = cut_blocks(len(self.reader), self.rows_at_once)
@@ -67,7 +67,7 @@ class Validator(validator.Validator):
         self.heartbeat.mark(Phase.VALIDATING, len(blocks))
         total = make_shard_metrics(self.reader.manifest, logits=True)
         total.merge(gather_states(self.group, metrics.state()))
-        return total.compute()
+        return total
 
     def _add(self, metrics: Any, own: OwnMeasures, number: int, rows: range) -> None:
         # A short block repeats its rows, so that every block has the shape that was traced.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -39,11 +39,13 @@ class Task(SampleSpec):
         encoder: the layer that encodes the rows of a table; None if they are read as they are stored.
         hooks: the user's own functions.
         label_smoothing: share of a target's probability that all classes have in equal parts.
+        class_weights: of each class in the loss, ``[classes]``, on the device that computes it.
     """
 
     encoder: ColumnEncoder | None = None
     hooks: Hooks | None = None
     label_smoothing: float = 0.0
+    class_weights: Tensor | None = field(default=None, compare=False)
 
     def inputs(self, features: Features) -> Tensor:
         """Return what the model is called with for rows as stored, ``[n, …]``, on the CPU.
@@ -125,6 +127,7 @@ class Task(SampleSpec):
 
         Cross-entropy in nats, binary cross-entropy for labels of which several apply, and for a regression
         the mean squared error of targets in standard deviations. A loss of the user's own stands for these.
+        Weights of classes do not change what the loss is divided by.
         """
         if self.hooks is not None and self.hooks.loss is not None:
             own: Tensor = self.hooks.call("loss", outputs.float(), targets)
@@ -134,8 +137,11 @@ class Task(SampleSpec):
         if self.name == MULTI_LABEL:
             return functional.binary_cross_entropy_with_logits(outputs.float(), targets)
         smoothing = self.label_smoothing  # Szegedy et al. 2016, section 7
-        if targets.is_floating_point():  # probabilities
-            return functional.cross_entropy(outputs.float(), targets, label_smoothing=smoothing)
+        if targets.is_floating_point() or self.class_weights is not None:  # shares, or weighted classes
+            total = functional.cross_entropy(
+                outputs.float(), targets, self.class_weights, reduction="sum", label_smoothing=smoothing
+            )
+            return total / len(targets)
         scores, wanted = outputs.float().flatten(0, -2), targets.flatten()
         padding = self.tokenizer.padding if self.tokenizer and self.name == LANGUAGE_MODEL else None
         if padding is None:

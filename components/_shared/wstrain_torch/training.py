@@ -21,6 +21,7 @@ from wsshards.verify import verify_shards
 from wstrain import run_facts
 from wstrain.checkpoint.checkpoint_folder import Retention
 from wstrain.checkpoint.saver import BackgroundWriter
+from wstrain.class_weights import NONE, weigh_classes
 from wstrain.data.augmentation import make_augmentation
 from wstrain.data.mixup import make_mixup
 from wstrain.data.sampler import GlobalBatchSampler
@@ -35,7 +36,7 @@ from wstrain.launch.mesh import Mesh
 from wstrain.option_checks import expect_options_fit, expect_task_fits
 from wstrain.settings import Settings
 from wstrain.tracking.step_recorder import GPU_WINDOW_SECONDS, WINDOW_SECONDS, Progress, StepRecorder
-from wstrain.validation import ValidationController, describe_export, make_controller
+from wstrain.validation import ValidationController, decision_facts, describe_export, make_controller
 from wstrain_torch import (
     compilation,
     compute_clock,
@@ -105,6 +106,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, modules: Modules, hea
         part = (group.local_rank, group.local_size)
         verify_shards(settings.shards, manifest, splits=_splits(controller), part=part)
         reader = ShardReader(settings.shards, "train", checksums=False)
+        task = _weigh_classes(settings, task, reader, group.device)
         make_augmentation(settings.augmentation, manifest.features, settings.seed)  # fails now, if it does
         sampler = GlobalBatchSampler(manifest.train.rows, settings.global_batch_size, settings.seed)
         model = _build_model(settings, task, reader, sampler, main=group.is_main)
@@ -183,7 +185,7 @@ def _export(
                 merge_adapters(network.cpu()),
                 task,
                 settings.trained_model,
-                {**card, "exported_step": exported},
+                {**card, "exported_step": exported, **decision_facts(saver.controller, exported)},
                 settings.shards,
             )
 
@@ -193,6 +195,13 @@ def _read_task(settings: Settings, manifest: Manifest) -> Task:
     task = replace(read_task(manifest), hooks=hooks, label_smoothing=settings.label_smoothing)
     expect_task_fits(settings, task, hooks)
     return task
+
+
+def _weigh_classes(settings: Settings, task: Task, reader: ShardReader, device: torch.device) -> Task:
+    if settings.class_weights == NONE:
+        return task
+    weights = weigh_classes(settings.class_weights, task.names, reader.labels())
+    return replace(task, class_weights=torch.tensor(weights, dtype=torch.float32, device=device))
 
 
 def _splits(controller: ValidationController) -> tuple[str, ...]:

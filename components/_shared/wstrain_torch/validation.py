@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from wsmetrics.metrics import make_shard_metrics
+from wsmetrics.metrics import Metrics, make_shard_metrics
 from wsshards.terms import LANGUAGE_MODEL, REGRESSION
 from wstrain import validator
 from wstrain.data.prefetch import prefetch
@@ -55,7 +55,7 @@ class Validator(validator.Validator):
     def _gather(self, value: Any) -> list[Any]:
         return self.group.gather(value)
 
-    def _measure(self, own: OwnMeasures) -> dict[str, float]:
+    def _measure(self, own: OwnMeasures) -> Metrics:
         metrics = make_shard_metrics(self.reader.manifest, logits=True)
         blocks = cut_blocks(len(self.reader), self.rows_at_once)
         shares = list(share_blocks(len(blocks), self.group.replica, self.group.mesh.data))
@@ -74,7 +74,7 @@ class Validator(validator.Validator):
         total = make_shard_metrics(self.reader.manifest, logits=True)
         states = self.group.gather(metrics.state() if speaks else None)
         total.merge(state for state in states if state is not None)
-        return total.compute()
+        return total
 
     def _load(self, rows: range) -> _Block:
         """Return a full block; a short one repeats its rows."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from scores import make_scores
+from scores import ClassifierScores, make_scores
 
+from wsmetrics.names import AT_THRESHOLD, CONSTANT, choose_headline, describe_constant
 from wsshards.errors import UserError, describe_error, run_main
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
@@ -26,6 +28,8 @@ def main() -> None:
 
     print(f"evaluate on {len(reader):,} rows of the {split} split")
     predictor = Predictor(options.model, manifest)
+    if isinstance(scores, ClassifierScores):
+        scores.threshold = predictor.threshold
     for inputs, targets in predictor.batches(reader, options.batch_size):
         scores.add(predictor.predict(inputs), targets)
     summary, details = scores.metrics()
@@ -34,8 +38,23 @@ def main() -> None:
     pictures = scores.draw(folder)
     publish(folder / "metrics.json", summary | details)
     log(summary, details, pictures)
-    for name, value in summary.items():
-        print(f"{name}: {value:.6g}")
+    for line in describe(summary, details):
+        print(line)
+
+
+def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[str]:
+    """Yield a line for each overall metric, what says most first, and one for the decision threshold."""
+    both = summary | details
+    constant = describe_constant(both)
+    for name in dict.fromkeys([*choose_headline(both), *summary]):
+        if not name.startswith(CONSTANT):
+            more = f"; {constant}" if name == "accuracy" and constant else ""
+            yield f"{name}: {summary[name]:.6g}{more}"
+    if "decision_threshold" in details:
+        shares = ", ".join(
+            f"{name} {details[name + AT_THRESHOLD]:.6g}" for name in ("precision", "recall", "f1")
+        )
+        yield f"from the decision threshold {details['decision_threshold']:.6g} on: {shares}"
 
 
 def choose_split(manifest: Manifest, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import mlflow
@@ -21,6 +21,9 @@ Array = npt.NDArray[Any]
 class Predictor:
     """An MLflow model and the rows that it accepts.
 
+    Attributes:
+        threshold: the decision threshold of two classes that the model has in its metadata.
+
     Raises:
         UserError: the model cannot be loaded, or its signature does not fit the rows.
     """
@@ -30,7 +33,7 @@ class Predictor:
         label = manifest.label
         self._names = list(label.classes or label.names) if label else []
         try:
-            read_mlmodel(path)  # MLflow opens any kind of file in the folder
+            self.threshold = find_threshold(read_mlmodel(path))  # before MLflow opens any kind of file
             self._model = mlflow.pyfunc.load_model(path)
         except Exception as error:
             raise UserError(
@@ -81,6 +84,14 @@ class Predictor:
             more = ", …" if len(columns) > 8 else ""
             raise UserError(f"the model answers the columns {shown}{more} without `{missing[0]}`", FIT)
         return answer
+
+
+def find_threshold(card: Mapping[str, Any]) -> float | None:
+    """Return the decision threshold of two classes that a trainer has kept with its model, if it has."""
+    value: Any = card
+    for key in ("metadata", "worldsize", "decision_threshold"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, float) and 0 < value < 1 else None
 
 
 def _plain(answer: Any) -> Array:

@@ -11,9 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import plots
 
+from wsmetrics.class_counts import ClassCounts
 from wsmetrics.classification import ClassificationMetrics
 from wsmetrics.metrics import make_shard_metrics
 from wsmetrics.multi_label import MultiLabelMetrics
+from wsmetrics.names import AT_THRESHOLD, CONSTANT
 from wsmetrics.regression import RegressionMetrics
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest
@@ -61,6 +63,8 @@ class ClassifierScores:
         self._metrics = ClassificationMetrics(len(self.classes))
         # Of two classes one number may be a probability or a class; it is a class if all are 0 or 1.
         self._single = self._between = False
+        self.threshold: float | None = None  # of the probability of the second of two classes
+        self._at_threshold = ClassCounts(2)
         size = len(self.classes)
         self._confusion = np.zeros((size, size), np.int64) if size <= MAX_CONFUSION_CLASSES else None
 
@@ -74,6 +78,7 @@ class ClassifierScores:
             self._check_columns(answers)
             self._metrics.add(answers, targets)
             predicted = answers.argmax(axis=1)
+            self._decide(answers[:, -1], targets)
         elif answers.ndim == 1:
             predicted = self._add_single(answers, targets)
         else:
@@ -92,10 +97,18 @@ class ClassifierScores:
 
     def metrics(self) -> tuple[MetricValues, MetricValues]:
         """Return the overall metrics and those of each class."""
-        summary = self._metrics.compute()
-        if self._single and not self._between:
+        summary, counts = self._metrics.compute(), self._metrics.counts
+        is_decided = self._single and not self._between
+        if is_decided:
             summary = _without_scores(summary)
-        return summary, _of_each(self._metrics.counts.of_each_class(), self.classes)
+        largest = int(counts.rows.argmax())
+        summary[CONSTANT + _safe(self.classes[largest])] = float(counts.rows[largest] / counts.rows.sum())
+        details = _of_each(counts.of_each_class(), self.classes)
+        if self.threshold is not None and self._at_threshold.rows.any() and not is_decided:
+            decided = self._at_threshold.of_each_class().items()
+            details |= {"decision_threshold": self.threshold}
+            details |= {name + AT_THRESHOLD: float(values[1]) for name, values in decided}
+        return summary, details
 
     def draw(self, folder: Path) -> list[Path]:
         """Draw the confusion matrix and, of two classes, the ROC curve."""
@@ -108,6 +121,11 @@ class ClassifierScores:
             paths.append(folder / "roc_curve.png")
             plots.draw_roc({self.classes[1]: scores.ranks.curve()}, paths[-1])
         return paths
+
+    def _decide(self, answers: Array, targets: Array) -> None:
+        """Count the decisions from the threshold on, given the probability of the second of two classes."""
+        if self.threshold is not None and len(self.classes) == 2:
+            self._at_threshold.add_classes((answers >= self.threshold).astype(np.int64), targets)
 
     def _check_columns(self, answers: Array) -> None:
         if answers.dtype.kind not in "fiub" or answers.shape[1] != len(self.classes):
@@ -132,6 +150,7 @@ class ClassifierScores:
         self._single = True
         self._between |= not _are_whole(answers)
         self._metrics.add(np.stack([1 - answers, answers], axis=1), targets)
+        self._decide(answers, targets)
         return (answers >= 0.5).astype(np.int64)
 
     def _named(self, answers: Array) -> Array:
@@ -278,7 +297,8 @@ def _are_class_numbers(answers: Array, classes: int) -> bool:
 
 
 def _without_scores(summary: MetricValues) -> MetricValues:
-    return {name: value for name, value in summary.items() if name not in ("loss", "auroc")}
+    ranked = ("loss", "auroc", "average_precision")
+    return {name: value for name, value in summary.items() if name not in ranked}
 
 
 def _of_each(values: dict[str, Any], names: Sequence[str]) -> MetricValues:

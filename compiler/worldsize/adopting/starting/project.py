@@ -31,7 +31,7 @@ from worldsize.adopting.starting.pipeline import (
     find_clusters,
     find_code,
 )
-from worldsize.adopting.starting.table import find_labels, find_settings
+from worldsize.adopting.starting.table import find_imbalance, find_labels, find_settings
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
@@ -325,6 +325,10 @@ def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | Non
     assert answers.label is not None
     settings, rows = find_settings(table, answers.label), len(table.head.rows)
     start = start_table(answers.name, path, answers.label, answers.why, settings.inputs, rows=rows)
+    imbalance = find_imbalance(table, answers.label)
+    if imbalance:
+        weighted = {**start.train, "class_weights": "balanced"}
+        return replace(start, train=weighted, said=(*settings.said, imbalance))
     return replace(start, said=settings.said)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from msgspec import Struct
 from worldsize.azureml.model import Field
 from worldsize.base.wording import quoted_list
 from worldsize.data.tables import Table
+from wsmetrics.names import LARGE_SHARE
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
 from wssources.column_kinds import (
@@ -25,7 +27,7 @@ from wssources.column_kinds import (
 from wssources.head_faults import check_has_values, check_notation
 from wssources.name_lists import join_names
 from wssources.table_plan import Head
-from wssources.tasks import FEW_VALUES, LabelValues
+from wssources.tasks import FEW_VALUES, LabelValues, name_class
 
 LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "outcome", "response")
 
@@ -117,6 +119,29 @@ def _find_task(table: Table, label: str) -> dict[str, Field[str]]:
     return {"task": Field("regression", comment=f"more than {FEW_VALUES} {which}")}
 
 
+def find_imbalance(table: Table, label: str) -> str:
+    """What to say of a label that is one class in most rows, whose classes are to be weighed; else nothing.
+
+    A class of very few rows may have none left to train on, and no weight then.
+    """
+    cells, given = table.head.cells, table.head.values(label)
+    kind = find_kind(given, cells=cells)
+    values, counts = LabelValues(label), Counter[str]()
+    for value in given:
+        if not is_missing(value, kind, cells=cells):
+            values.add(value)
+            counts[name_class(value)] += 1
+    numbers = kind == NUMBER and (values.fractions > 0 or len(counts) > FEW_VALUES)
+    if numbers or values.lists or len(counts) < 2 or min(counts.values()) < _FEW_ROWS:
+        return ""
+    [(name, rows)] = counts.most_common(1)
+    if rows < LARGE_SHARE * values.rows:
+        return ""
+    share = f"{100 * rows / values.rows:.0f} %"
+    what = f"{share} of the rows have the label `{clip_text(name)}`"
+    return f"{what}: `class_weights: balanced` lets the others count as much"
+
+
 def _find_missing(table: Table, label: str, chosen: Sequence[Feature]) -> str:
     """What is missing, with the number of rows that are left out; nothing if all is there."""
     head, values = table.head, table.head.values(label)
@@ -150,6 +175,7 @@ def _say_choices(judged: Sequence[Feature], chosen: Sequence[Feature]) -> Iterat
             yield f"{each.fault}: it is {'read as a category' if each.kept else 'left out'}"
 
 
+_FEW_ROWS = 5  # of a class, so that some of them are trained on
 _LONG_TEXT = 40  # characters on average, above which a text is read, not sorted into categories
 _MISFITS = {NUMBER: "not a number", BOOLEAN: "neither true nor false", DATE: "not a date"}
 

@@ -116,4 +116,6 @@ RULES = (
               "several instances for Ray Train that nothing joins to one cluster"),
     _ray_rule("WS957", "ray-model-not-prepared", "warning",
               "workers of Ray Train whose gradients nothing averages"),
+    _late_rule("WS958", "loss-divided-by-weights", "warning",
+               "a weighted mean that depends on how the global batch is divided"),
 )

@@ -26,6 +26,7 @@ from worldsize.running.model.results import (
     Status,
     View,
 )
+from wsmetrics.names import choose_headline, describe_constant
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -163,9 +164,7 @@ def format_progress(progress: Progress) -> str:
     return ", ".join(parts) or "running"
 
 
-# Shown first, and alone if there are many metrics.
-HEADLINE = ("accuracy", "r2", "rmse", "mae", "loss", "perplexity", "bits_per_byte")
-MAX_METRICS = 8
+MAX_METRICS = 8  # of more, only those that say most are shown
 
 
 def render_summary(result: RunResult, *, steps: bool = True, report: Path | None = None) -> str:
@@ -212,10 +211,12 @@ def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:
 def _list_metrics(result: RunResult) -> Iterator[str]:
     names = list(result.metrics)
     if len(names) > MAX_METRICS:
-        names = [name for name in HEADLINE if name in result.metrics] or names[:MAX_METRICS]
+        names = choose_headline(result.metrics) or names[:MAX_METRICS]
     if names:
         more = len(result.metrics) - len(names)
-        listed = ", ".join(f"{name} {result.metrics[name]:.4g}" for name in names)
+        constant = describe_constant(result.metrics)
+        beside = {"accuracy": f" ({flatten(constant)})"} if constant else {}
+        listed = ", ".join(f"{name} {result.metrics[name]:.4g}{beside.get(name, '')}" for name in names)
         yield listed + (f" and {more} more" if more else "")
 
 

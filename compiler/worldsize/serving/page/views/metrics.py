@@ -17,6 +17,7 @@ from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.tables import Column, Row, set_rows, show_table, text_row
 from worldsize.serving.workspace import Workspace
 from worldsize.showing.curves import Curve
+from wsmetrics.names import choose_headline
 
 MAX_CHARTS = 12  # of metrics that are plotted before one chooses others
 MAX_JOBS = 100  # whose metrics are read
@@ -109,7 +110,7 @@ def _rows(tracked: Mapping[str, Tracked], shown: Mapping[str, str]) -> list[Row]
     return [
         text_row(f"{job} {name}", metric=name, step=shown[job], value=number_words(run.metrics[name]))
         for job, run in tracked.items()
-        for name in order_metrics(list(run.metrics))
+        for name in dict.fromkeys([*choose_headline(run.metrics), *order_metrics(list(run.metrics))])
     ]
 
 

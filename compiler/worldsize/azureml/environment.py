@@ -14,7 +14,7 @@ from worldsize.azureml.model import Field
 from worldsize.azureml.references import classify, local_path
 from worldsize.base.patterns import compile_later
 from worldsize.base.span import Span
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_items
 
 
 class Reference(NamedTuple):
@@ -140,18 +140,27 @@ def _read_image(name: str, span: Span | None) -> Iterator[Installed]:
         yield Installed("torch", version, tag, name, span, name)
 
 
+class Package(NamedTuple):
+    """A line of a conda file."""
+
+    line: Scalar
+    by_pip: bool  # whether pip installs it, not conda
+
+
+def list_packages(root: Node | None) -> list[Package]:
+    """The packages of a conda file, in its order."""
+    packages: list[Package] = []
+    for item in list_items(find_node(root, "dependencies")):
+        lines = [item, *list_items(find_node(item, "pip"))]
+        packages += [Package(line, line is not item) for line in lines if isinstance(line, Scalar)]
+    return packages
+
+
 def _read_conda_file(root: Node | None) -> list[Installed]:
-    dependencies = root.get("dependencies") if isinstance(root, Mapping) else None
-    conda_items: list[Scalar] = []
-    installed: list[Installed] = []
-    for item in dependencies.items if isinstance(dependencies, Sequence) else ():
-        if isinstance(item, Scalar):
-            conda_items.append(item)
-        inner = item.get("pip") if isinstance(item, Mapping) else None
-        if isinstance(inner, Sequence):
-            lines = [line for line in inner.items if isinstance(line, Scalar)]
-            installed += _read_requirements([(line.text, line.span) for line in lines])
-    return installed or list(_read_conda_packages(conda_items))
+    packages = list_packages(root)
+    requirements = [(line.text, line.span) for line, by_pip in packages if by_pip]
+    conda_items = [item for item, by_pip in packages if not by_pip]
+    return _read_requirements(requirements) or list(_read_conda_packages(conda_items))
 
 
 def _read_conda_packages(items: list[Scalar]) -> Iterator[Installed]:

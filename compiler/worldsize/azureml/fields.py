@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from worldsize.azureml.model import Field
+from worldsize.azureml.model import Component, Field
 from worldsize.documents.yaml import to_python
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 
@@ -50,6 +50,12 @@ def read_text(mapping: Mapping, key: str) -> str | None:
     """The value under a key if it is text, else None."""
     node = mapping.get(key)
     return node.value if isinstance(node, Scalar) and isinstance(node.value, str) else None
+
+
+def read_command(component: Component | None) -> str:
+    """The command of a component; empty if it has none."""
+    command = component.command.value if component is not None and component.command is not None else None
+    return command if isinstance(command, str) else ""
 
 
 def read_mapping(mapping: Mapping, key: str) -> Mapping | None:

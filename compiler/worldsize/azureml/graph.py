@@ -232,6 +232,18 @@ def _resolve_type(
     return _remember_type(passed, (argument.type or "uri_folder").lower(), types)
 
 
+def follow_binding(job: Job, argument: Field[Argument] | None) -> Field[Argument] | None:
+    """What a step is given: its argument, or the input of the pipeline that this is bound to.
+
+    None for a binding that has no value before the job runs.
+    """
+    if argument is None or not isinstance(argument.value, Binding):
+        return argument
+    expression = argument.value.expression
+    is_input = expression.scope == "parent.inputs" and job.interface is None
+    return job.inputs.get(expression.port or "") if is_input else None
+
+
 def _follow_expression(
     expression: Expression, inputs: MappingType[str, Field[Argument]], steps: MappingType[str, Step]
 ) -> Field[Argument] | str | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, command_line, fields, literals
-from worldsize.azureml.command_launchers import count_processes, read_launcher_call
+from worldsize.azureml.command_launchers import MPI, count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
@@ -41,6 +41,15 @@ class Count(Struct, frozen=True):
     def span(self) -> Span | None:
         """Where it is written; None where it is a default."""
         return self.field.span if self.field is not None else None
+
+
+class Variable(NamedTuple):
+    """An environment variable of the processes of a step."""
+
+    name: str
+    value: str
+    span: Span | None
+    command: Command | None  # that sets it; None for the job
 
 
 class Launch(Struct, frozen=True, eq=False):
@@ -105,6 +114,14 @@ class Launch(Struct, frozen=True, eq=False):
             return None
         place = map_to_written(command.node.text, command.value, word.start, word.end)
         return command.node.subspan(*place) if place is not None else None
+
+    def list_variables(self) -> Iterator[Variable]:
+        """The variables of all processes: those of the job, then those that the command sets."""
+        for name, entry in fields.read_entries(self.step.environment_variables).items():
+            yield Variable(name, str(entry.value), entry.span, None)
+        for command in self.commands:
+            for name, value, word in command.assignments:
+                yield Variable(name, value, self.span(word), command)
 
     def flags(self, *names: str) -> list[Flag]:
         """The flags of these names (``batch_size``) that have a value."""
@@ -294,6 +311,11 @@ def read_inner_launchers(tree: Tree, launch: Launch) -> list[Launcher]:
 
 def _list_inner_launchers(_tree: Tree, launch: Launch) -> list[Launcher]:
     return list(find_inner_launchers(launch))
+
+
+def find_gpu_launcher(tree: Tree, launch: Launch) -> Launcher | None:
+    """The first launcher of the command that starts a process for each GPU; MPI's starts ranks itself."""
+    return next((inner for inner in read_inner_launchers(tree, launch) if inner.name not in MPI), None)
 
 
 def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:

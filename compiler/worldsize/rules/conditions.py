@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Binding
 
 if TYPE_CHECKING:
@@ -65,13 +66,12 @@ def deepspeed(context: Context, subjects: Subjects) -> bool:
 
 
 def _names_deepspeed(component: Component | None) -> bool:
-    command = component.command.value if component is not None and component.command is not None else None
-    return isinstance(command, str) and ("deepspeed" in command or "ds_config" in command)
+    command = read_command(component)
+    return "deepspeed" in command or "ds_config" in command
 
 
 def _starts_python(component: Component | None) -> bool:
-    command = component.command.value if component is not None and component.command is not None else None
-    return isinstance(command, str) and _STARTS_PYTHON.search(command) is not None
+    return _STARTS_PYTHON.search(read_command(component)) is not None
 
 
 CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {

@@ -142,6 +142,37 @@ class Mapping(Struct, eq=False):
 Node = Scalar | Sequence | Mapping
 
 
+def find_node(node: Node | None, *keys: str) -> Node | None:
+    """The node under keys of mappings, one inside the other; None if one is missing."""
+    for key in keys:
+        node = node.get(key) if isinstance(node, Mapping) else None
+    return node
+
+
+def list_items(node: Node | None) -> list[Node]:
+    """The items of a list; empty for another node."""
+    return node.items if isinstance(node, Sequence) else []
+
+
+def list_entries(node: Node | None) -> list[tuple[Scalar, Node]]:
+    """The keys and values of a mapping, each key once; empty for another node."""
+    return list(node.items()) if isinstance(node, Mapping) else []
+
+
+def list_scalars(root: Node | None) -> Iterator[Scalar]:
+    """Every key and value below a node once, in its order, however often aliases repeat it."""
+    waiting, met = [root], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if node is None or id(node) in met:
+            continue
+        met.add(id(node))
+        if isinstance(node, Scalar):
+            yield node
+        parts = [part for entry in node.entries for part in entry] if isinstance(node, Mapping) else []
+        waiting += reversed(parts or list_items(node))
+
+
 # A value differs from its source by quotes, escapes, indentation and folded lines. The way back is a list of
 # runs (offset in value, offset in source, length in value, length in source): where the lengths are equal the
 # two advance together, and every other run, such as an escape or a fold, is one indivisible piece.

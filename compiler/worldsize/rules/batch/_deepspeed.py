@@ -14,7 +14,7 @@ from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.documents import yaml
 from worldsize.documents.yaml import json_text
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence, find_node
 from worldsize.rules.context import Context
 from worldsize.rules.shared import deepspeed as _deepspeed
 from worldsize.rules.shared.deepspeed import INPUT, ConfigUse, find_config_uses, find_input_file
@@ -149,15 +149,16 @@ def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -
 def check_zero_stage_disagrees(context: Context, job: Job) -> Iterator[Finding]:
     for use in _deepspeed.find_config_uses(context, job):
         requested = _input(use) if use.known.pinned else _flag(use.launch)
-        zero = use.root.get("zero_optimization") if use.root is not None else None
-        stage = _deepspeed.read_whole_number(zero, "stage") if isinstance(zero, Mapping) else None
-        if requested is not None and stage is not None and stage[0] != requested[0]:
+        stage = find_node(use.root, "zero_optimization", "stage")
+        if requested is None or not isinstance(stage, Scalar) or type(stage.value) is not int:
+            continue
+        if stage.value != requested[0]:
             asked_stage, span, who, other = requested
             message = (
-                f"{who} sets ZeRO stage {asked_stage:g}, but the DeepSpeed configuration sets {stage[0]}"
+                f"{who} sets ZeRO stage {asked_stage:g}, but the DeepSpeed configuration sets {stage.value}"
             )
-            related = (Related(stage[1].span, "the stage of the configuration"),)
-            yield Finding(span, message, f"write {stage[0]}, or remove {other}", related=related)
+            related = (Related(stage.span, "the stage of the configuration"),)
+            yield Finding(span, message, f"write {stage.value}, or remove {other}", related=related)
 
 
 def _flag(launch: Launch) -> tuple[float, Span, str, str] | None:

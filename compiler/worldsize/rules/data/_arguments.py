@@ -16,8 +16,7 @@ from worldsize.azureml.references import describe_missing, exists, folder_of, is
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
-from worldsize.documents.yaml import Sequence
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries, list_items
 from worldsize.rules.context import Context
 from worldsize.rules.data import _data_path
 from wsshards.regular_files import list_files
@@ -198,12 +197,9 @@ def _judge_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
     root = context.document(path / "MLTable").root
     unknown = list(_check_step_names(root, span))
     yield from unknown
-    paths = root.get("paths") if isinstance(root, Mapping) else None
-    if unknown or not isinstance(root, Mapping) or not isinstance(paths, Sequence):
-        return
     files: list[Path | None] = []  # None for what lies elsewhere
-    for item in paths.items:
-        for key, value in item.items() if isinstance(item, Mapping) else ():
+    for item in list_items(find_node(root, "paths")) if not unknown else ():
+        for key, value in list_entries(item):
             text = value.text if isinstance(value, Scalar) and "{" not in value.text else "azureml:"
             local = local_path(text, path)
             matches: list[Path] | None = [local] if local is not None and exists(local) else []
@@ -223,9 +219,8 @@ def _judge_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
 
 def _check_step_names(root: Node | None, span: Span) -> Iterator[Problem]:
     """Report a transformation whose name is misspelt."""
-    steps = root.get("transformations") if isinstance(root, Mapping) else None
-    for step in steps.items if isinstance(steps, Sequence) else ():
-        keys = [key for key, _ in step.items()] if isinstance(step, Mapping) else [step]
+    for step in list_items(find_node(root, "transformations")):
+        keys: list[Node] = [key for key, _ in list_entries(step)] or [step]
         for key in keys:
             name = key.text if isinstance(key, Scalar) else ""
             help_ = did_you_mean(name, _STEPS) if name and name not in _STEPS else None
@@ -256,17 +251,17 @@ def _match(folder: Path, pattern: str) -> list[Path] | None:
     return sorted(matches)
 
 
-def _check_columns(root: Mapping, file: Path, span: Span) -> Iterator[Problem]:
+def _check_columns(root: Node | None, file: Path, span: Span) -> Iterator[Problem]:
     """Columns that the first transformations name, in a table of comma-separated text with a header."""
     from worldsize.data import tables  # few checks find an `MLTable` with its file
 
-    steps, columns = root.get("transformations"), list[str]()
-    for step in steps.items if isinstance(steps, Sequence) else ():
-        for key, value in step.items() if isinstance(step, Mapping) else ():
+    columns = list[str]()
+    for step in list_items(find_node(root, "transformations")):
+        for key, value in list_entries(step):
             if key.text == "read_delimited":
                 columns = tables.read_header(file) if _has_plain_header(value) else []
             elif key.text in _COLUMN_STEPS and columns:
-                items = value.items if isinstance(value, Sequence) else [value]
+                items = list_items(value) or [value]
                 names = [item.value for item in items if isinstance(item, Scalar)]
                 missing = next(
                     (name for name in names if isinstance(name, str) and name not in columns), None

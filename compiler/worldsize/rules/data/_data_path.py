@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
+from worldsize.azureml.graph import follow_binding
+from worldsize.azureml.model import Data, Field, Job, Literal, Step
 from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
@@ -22,10 +23,7 @@ def may_read_data(job: Job, step: Step) -> bool:
 
 def find_data_path(job: Job, step: Step) -> Field[Any] | None:
     """The path of the step's data, also where the pipeline has it as an input."""
-    argument = step.inputs.get("data")
-    if argument is not None and isinstance(argument.value, Binding) and job.interface is None:
-        expression = argument.value.expression
-        argument = job.inputs.get(expression.port or "") if expression.scope == "parent.inputs" else None
+    argument = follow_binding(job, step.inputs.get("data"))
     if argument is None:
         return None
     if isinstance(argument.value, Data):

@@ -6,13 +6,22 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.azureml.environment import list_packages
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, folder_of, is_file, is_folder, list_names, local_path
 from worldsize.base.problem import Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml import Document
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import (
+    Mapping,
+    Node,
+    Scalar,
+    Sequence,
+    find_node,
+    list_entries,
+    list_items,
+)
 from worldsize.rules.context import Context
 
 # `COPY requirements.txt setup.py /app/`: what lies on one line, and is neither a list nor of another stage.
@@ -30,22 +39,17 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 
 
 def _check_build_folder(context: Context, build: Node | None) -> Iterator[Problem]:
-    path = build.get("path") if isinstance(build, Mapping) else None
-    if not isinstance(build, Mapping) or not isinstance(path, Scalar) or not isinstance(path.value, str):
+    path, named = find_node(build, "path"), find_node(build, "dockerfile_path")
+    if not isinstance(path, Scalar) or not isinstance(path.value, str):
         return
     folder = local_path(path.value, folder_of(path))
     if folder is None or not context.exists(folder):
         return
     if is_file(folder):
         message = f"`{path.text}` is a file, but `build.path` names the folder of the Dockerfile"
-        help_ = (
-            f"write `path: {folder_name}`"
-            if (folder_name := path.text.rpartition("/")[0])
-            else "write `path: .`"
-        )
+        help_ = f"write `path: {path.text.rpartition('/')[0] or '.'}`"
         yield Problem("dockerfile-missing", path.span, message, help_)
         return
-    named = build.get("dockerfile_path")
     name = named.value if isinstance(named, Scalar) and isinstance(named.value, str) else "Dockerfile"
     place = named if isinstance(named, Scalar) else path
     if not context.exists(folder / name):
@@ -111,7 +115,7 @@ def _check_file(named: Scalar, document: Document) -> Iterator[Problem]:
             "conda-file-invalid", named.span, message, fault.help or "correct the file", related=related
         )
     root = document.root
-    wanted = root.get("dependencies") if isinstance(root, Mapping) else None
+    wanted = find_node(root, "dependencies")
     if root is not None and wanted is None:
         near = closest("dependencies", list(root)) if isinstance(root, Mapping) else None
         key = root.key(near) if isinstance(root, Mapping) and near is not None else None
@@ -132,9 +136,8 @@ def _check_file(named: Scalar, document: Document) -> Iterator[Problem]:
 
 def _check_packages(root: Node, related: tuple[Related, ...]) -> Iterator[Problem]:
     """Report a package that is a mapping, such as `python: 3.10`: only `pip` has a list of its own."""
-    listed = root.get("dependencies") if isinstance(root, Mapping) else None
-    for item in listed.items if isinstance(listed, Sequence) else ():
-        for key, value in item.items() if isinstance(item, Mapping) else ():
+    for item in list_items(find_node(root, "dependencies")):
+        for key, value in list_entries(item):
             if key.text != "pip":
                 message = f"`{key.text}:` is a mapping, and conda takes a package as one text"
                 version = f"{key.text}={value.text}" if isinstance(value, Scalar) and value.text else ""
@@ -144,13 +147,10 @@ def _check_packages(root: Node, related: tuple[Related, ...]) -> Iterator[Proble
 
 def _check_lines(root: Node, related: tuple[Related, ...]) -> Iterator[Problem]:
     """Report pip lines that read a file: it is not there when the image is built."""
-    listed = root.get("dependencies") if isinstance(root, Mapping) else None
-    for item in listed.items if isinstance(listed, Sequence) else ():
-        lines = item.get("pip") if isinstance(item, Mapping) else None
-        for line in lines.items if isinstance(lines, Sequence) else ():
-            match = _READS.match(line.text) if isinstance(line, Scalar) else None
-            name = (match["file"] or match["folder"]) if match is not None else ""
-            if name and classify(name) == "local":
-                message = f"`{name}` is not there when the image is built: Azure ML sends only the conda file"
-                help_ = "list the packages here, or build from a Dockerfile, with `build: {path: …}`"
-                yield Problem("conda-line-reads-file", line.span, message, help_, related=related)
+    for line, by_pip in list_packages(root):
+        match = _READS.match(line.text) if by_pip else None
+        name = (match["file"] or match["folder"]) if match is not None else ""
+        if name and classify(name) == "local":
+            message = f"`{name}` is not there when the image is built: Azure ML sends only the conda file"
+            help_ = "list the packages here, or build from a Dockerfile, with `build: {path: …}`"
+            yield Problem("conda-line-reads-file", line.span, message, help_, related=related)

@@ -15,7 +15,7 @@ from worldsize.azureml.references import classify, exists, folder_of, is_file, i
 from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.rules.context import Context
 
 
@@ -225,11 +225,9 @@ _ENTRIES = {"spark": ("entry", "file"), "deployment": ("code_configuration", "sc
 
 def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
     """The entry of a parallel task, Spark job or deployment, its code and the folder of the code's path."""
-    raw = component.raw if isinstance(component.raw, Mapping) else None
     kind, key = _ENTRIES.get(component.type.lower(), ("task", "entry_script"))
-    block = raw.get(kind) if raw is not None else None
-    entry = block.get(key) if isinstance(block, Mapping) else None
-    code = (block.get("code") if isinstance(block, Mapping) else None) or (raw.get("code") if raw else None)
+    entry = find_node(component.raw, kind, key)
+    code = find_node(component.raw, kind, "code") or find_node(component.raw, "code")
     if isinstance(entry, Scalar) and isinstance(entry.value, str) and "${{" not in entry.text:
         yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(entry)
 

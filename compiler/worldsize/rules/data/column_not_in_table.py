@@ -10,8 +10,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from worldsize.azureml import binding
+from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.launch import Launch
-from worldsize.azureml.model import Binding, Data
+from worldsize.azureml.model import Data
 from worldsize.azureml.references import folder_of, is_file, local_path
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
@@ -202,10 +203,7 @@ def _find_data(context: Context, launch: Launch, written: str, below: str) -> tu
         or not written.startswith("${{")
     ):
         return None
-    field = launch.step.inputs.get(expressions[0].port or "")
-    if field is not None and isinstance(field.value, Binding) and launch.job.interface is None:
-        expression = field.value.expression
-        field = launch.job.inputs.get(expression.port or "") if expression.scope == "parent.inputs" else None
+    field = follow_binding(launch.job, launch.step.inputs.get(expressions[0].port or ""))
     path = field.value.path if field is not None and isinstance(field.value, Data) else None
     if path is None or not isinstance(path.node, Scalar) or not isinstance(path.value, str):
         return None

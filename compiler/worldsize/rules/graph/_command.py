@@ -11,7 +11,7 @@ from worldsize.azureml.binding import Expression, Template
 from worldsize.azureml.model import Component, Job
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node
 from worldsize.rules.context import Context
 
 
@@ -38,14 +38,11 @@ def find_texts(context: Context, component: Component) -> list[CommandText]:
 
 
 def _texts(_context: Context, component: Component) -> Iterator[CommandText]:
-    raw = component.raw if isinstance(component.raw, Mapping) else None
     command = component.command.node if component.command is not None else None
     nodes = [("command", command)]
-    if raw is not None and component.type.lower() == "spark":
-        nodes.append(("args", raw.get("args")))
-    task = raw.get("task") if raw is not None else None
-    if isinstance(task, Mapping):
-        nodes += [(key, task.get(key)) for key in ("program_arguments", "append_row_to")]
+    if component.type.lower() == "spark":
+        nodes.append(("args", find_node(component.raw, "args")))
+    nodes += [(key, find_node(component.raw, "task", key)) for key in ("program_arguments", "append_row_to")]
     for key, node in nodes:
         if isinstance(node, Scalar) and isinstance(node.value, str):
             yield CommandText(key, node, binding.parse_template(node.value))
@@ -53,7 +50,7 @@ def _texts(_context: Context, component: Component) -> Iterator[CommandText]:
 
 def find_split_texts(raw: Node | None) -> Iterator[CommandText]:
     """``input_data`` of a parallel step or component: which input is split into batches."""
-    node = raw.get("input_data") if isinstance(raw, Mapping) else None
+    node = find_node(raw, "input_data")
     if isinstance(node, Scalar) and isinstance(node.value, str):
         yield CommandText("input_data", node, binding.parse_template(node.value))
 

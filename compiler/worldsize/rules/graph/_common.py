@@ -19,7 +19,7 @@ from worldsize.azureml.model import Argument, Binding, Component, Data, Field, J
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries, list_items
 from worldsize.rules.context import Context
 
 LITERAL_TYPES = frozenset(literals.PRIMITIVES)
@@ -93,8 +93,7 @@ def known_ports(step: Step, side: str) -> dict[str, Port] | None:
 
 def list_searched(step: Step) -> list[tuple[Scalar, Node]]:
     """The inputs that a sweep gives its trials, each with its entry in the search space."""
-    space = step.raw.get("search_space") if step.type == "sweep" and isinstance(step.raw, Mapping) else None
-    return list(space.items()) if isinstance(space, Mapping) else []
+    return list_entries(find_node(step.raw, "search_space")) if step.type == "sweep" else []
 
 
 def searched_inputs(step: Step) -> tuple[str, ...]:
@@ -162,8 +161,7 @@ def find_arguments(job: Job) -> Iterator[tuple[Step, str, Field[Argument], Port]
 def _find_choices(step: Step) -> Iterator[tuple[str, Field[Argument]]]:
     """The values from which a sweep chooses one for every trial."""
     for key, entry in list_searched(step):
-        values = entry.get("values") if isinstance(entry, Mapping) else None
-        for item in values.items if isinstance(values, Sequence) else ():
+        for item in list_items(find_node(entry, "values")):
             if isinstance(item, Scalar):
                 yield key.text, Field(Literal(item.value), item.span, key.span, item)
 

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from worldsize.azureml import literals
-from worldsize.azureml.model import Binding, Component, Data, Field, Job, Literal, Port, Step
+from worldsize.azureml.graph import follow_binding
+from worldsize.azureml.model import Component, Data, Field, Job, Literal, Port, Step
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean, find_meant
@@ -69,16 +70,13 @@ def _as_warning(fault: Problem) -> Problem:
 
 
 def _check_input(job: Job, name: str, field: Field[Any], port: Port) -> Problem | None:
-    value = field.value
-    source: Field[Any] | None = None
-    if isinstance(value, Binding) and value.expression.scope == "parent.inputs" and job.interface is None:
-        source = job.inputs.get(value.expression.port or "")
-        value = source.value if source is not None else value
+    source = follow_binding(job, field)
+    value = source.value if source is not None else None
     if not isinstance(value, Literal) or not _judged(value.value):
         return None
     node = text_node(field.node)
     fault = literals.check_value(name, value.value, port, node.span if node is not None else span_of(field))
-    if fault is None or source is None or source.span is None:
+    if fault is None or source is None or source is field or source.span is None:
         return fault
     return replace(fault, related=(Related(source.span, "the pipeline's input is given here"),))
 

@@ -9,7 +9,7 @@ from worldsize.azureml.model import Job, Literal, Step
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Scalar, find_node, list_scalars
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
     declared_component,
@@ -72,18 +72,4 @@ def _texts(step: Step) -> Iterator[Scalar]:
     """The settings of a step that expressions may stand in."""
     keys = (*_SETTINGS, *_OF_COMPONENTS) if declared_component(step) is not None else _SETTINGS
     for key in keys:
-        node = step.raw.get(key) if isinstance(step.raw, Mapping) else None
-        if node is not None:
-            yield from _scalars(node)
-
-
-def _scalars(node: Node) -> Iterator[Scalar]:
-    if isinstance(node, Scalar):
-        if "${{" in node.text:
-            yield node
-    elif isinstance(node, Sequence):
-        for item in node.items:
-            yield from _scalars(item)
-    else:
-        for _, value in node.items():  # noqa: PERF102 - no dict
-            yield from _scalars(value)
+        yield from (text for text in list_scalars(find_node(step.raw, key)) if "${{" in text.text)

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml import literals
+from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Component, Port
 from worldsize.base.problem import Fix, Problem, relate
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import NOWHERE, span_of
 
@@ -76,12 +77,9 @@ def _check_outputs(component: Component) -> Iterator[Problem]:
 
 def _may_be_value(component: Component, name: str) -> bool:
     """Whether an output controls the pipeline, or is a file that mldesigner writes from a function."""
-    command = component.command.value if component.command is not None else None
-    if isinstance(command, str) and _MLDESIGNER.search(command):
+    if _MLDESIGNER.search(read_command(component)):
         return True
-    outputs = component.raw.get("outputs") if isinstance(component.raw, Mapping) else None
-    output = outputs.get(name) if isinstance(outputs, Mapping) else None
-    return isinstance(output, Mapping) and "is_control" in output
+    return find_node(component.raw, "outputs", name, "is_control") is not None
 
 
 def _check_enum(port: Port) -> Iterator[Problem]:

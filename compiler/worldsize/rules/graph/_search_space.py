@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import binding, literals
+from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Component, Step
 from worldsize.azureml.references import list_names, local_path
 from worldsize.azureml.sweep import find_algorithm
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
-from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence, find_node, list_entries
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declared_component, list_searched, port_finder, suggest_fix
 
 
 def check_step(context: Context, step: Step) -> Iterator[Problem]:
-    space = step.raw.get("search_space") if isinstance(step.raw, Mapping) else None
     is_grid = step.type == "sweep" and _samples_grid(step)
-    for key, entry in space.items() if isinstance(space, Mapping) else ():
+    for key, entry in list_entries(find_node(step.raw, "search_space")):
         if isinstance(entry, Mapping):
             yield from _check_bounds(key, entry)
             yield from _check_choice(key, entry, is_grid=is_grid)
@@ -27,9 +27,8 @@ def check_step(context: Context, step: Step) -> Iterator[Problem]:
 
 def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Problem]:
     """Report parameters of the search that reach no trial."""
-    component = step.component
-    command = component.command.value if component is not None and component.command is not None else None
-    if component is None or not isinstance(command, str) or "search_space.*" in command:
+    component, command = step.component, read_command(step.component)
+    if component is None or not command or "search_space.*" in command:
         return
     used = {expression.port for expression in binding.find_expressions(command)}
     for key in keys:
@@ -59,7 +58,7 @@ def _reads_variables(context: Context, component: Component) -> bool:
 
 
 def _samples_grid(step: Step) -> bool:
-    name = find_algorithm(step.raw.get("sampling_algorithm")) if isinstance(step.raw, Mapping) else None
+    name = find_algorithm(find_node(step.raw, "sampling_algorithm"))
     return name is not None and name.text.lower() == "grid"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.base.problem import Finding, relate
 from worldsize.base.suggest import closest
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.values import evaluate
@@ -29,9 +29,7 @@ _METHODS = frozenset({"log_metric", "log_metrics", "log", "log_row", "log_list",
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     step = program.launch.step
-    raw = step.raw if step.type == "sweep" else None
-    objective = raw.get("objective") if isinstance(raw, Mapping) else None
-    metric = objective.get("primary_metric") if isinstance(objective, Mapping) else None
+    metric = find_node(step.raw, "objective", "primary_metric") if step.type == "sweep" else None
     if not isinstance(metric, Scalar) or not isinstance(metric.value, str) or "${{" in metric.text:
         return
     itself = any(_LOGS_ITSELF.search(module.text) for module in program.modules)

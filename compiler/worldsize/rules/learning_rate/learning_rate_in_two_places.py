@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, Related
-from worldsize.documents.yaml.nodes import Mapping
+from worldsize.documents.yaml.nodes import find_node
 from worldsize.rules.context import Context
 from worldsize.rules.shared import deepspeed as _deepspeed
 from worldsize.rules.shared.replicas import read_flag
@@ -17,9 +17,7 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
     if flag is None or (span := launch.span(flag[1])) is None:
         return
     for root in _deepspeed.find_configs(context, launch):
-        optimizer = root.get("optimizer")
-        params = optimizer.get("params") if isinstance(optimizer, Mapping) else None
-        rate = params.get("lr") if isinstance(params, Mapping) else None
+        rate = find_node(root, "optimizer", "params", "lr")
         value = _deepspeed.read_number(rate)
         if rate is not None and value is not None and value != flag[0]:
             message = f"the learning rate is {flag[0]:g} here and {value:g} in the DeepSpeed configuration"

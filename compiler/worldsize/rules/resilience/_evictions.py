@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.fields import read_command
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.base.problem import Confidence, Finding, Problem, relate
 from worldsize.base.source import Source
@@ -55,10 +56,10 @@ def _judge(context: Context, launch: Launch, planned: Planned | None) -> Iterato
 
 def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
     """Whether the step or its scripts mention checkpoints; True if the command is unknown."""
-    component = launch.step.component
-    if component is None or component.command is None:
+    component, command = launch.step.component, read_command(launch.step.component)
+    if component is None or not command:
         return not sources
-    words = [str(component.command.value), *component.inputs, *component.outputs, *launch.step.outputs]
+    words = [command, *component.inputs, *component.outputs, *launch.step.outputs]
     return any(_RESUMES.search(text) for text in [" ".join(words), *(source.text for source in sources)])
 
 

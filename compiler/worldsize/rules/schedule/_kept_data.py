@@ -13,7 +13,7 @@ from worldsize.azureml.references import classify
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.base.wording import join_words, shorten
 from worldsize.documents.yaml import to_python
-from worldsize.documents.yaml.nodes import Mapping
+from worldsize.documents.yaml.nodes import Mapping, find_node
 from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
@@ -77,9 +77,8 @@ def _is_model(step: Step, port: str) -> bool:
 def is_forced(schedule: JobSchedule, job: Job) -> bool:
     """Whether all steps run again, by the schedule or its pipeline."""
     forced = read_member(job.settings, "force_rerun")
-    settings = schedule.create_job.get("settings") if isinstance(schedule.create_job, Mapping) else None
-    force_rerun = to_python(settings).get("force_rerun") if isinstance(settings, Mapping) else None
-    return bool(force_rerun) or (forced is not None and forced.value is not False)
+    node = find_node(schedule.create_job, "settings", "force_rerun")
+    return bool(node and to_python(node)) or (forced is not None and forced.value is not False)
 
 
 def _changes(job: Job, inputs: Mapping | None) -> bool:

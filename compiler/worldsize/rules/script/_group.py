@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from worldsize.azureml import fields
-from worldsize.azureml.command_launchers import MPI
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch, read_inner_launchers
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_gpu_launcher
 from worldsize.base.problem import Finding, relate
 from worldsize.base.span import Span
 from worldsize.facts.library_calls import list_variables
@@ -90,9 +88,7 @@ _SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes
 
 def check_spawn_in_every_process(context: Context, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    inner = next(
-        (launcher for launcher in read_inner_launchers(context, launch) if launcher.name not in MPI), None
-    )
+    inner = find_gpu_launcher(context, launch)
     count = (inner.starts or 1) if inner is not None else program.per_instance
     if count < 2:
         return
@@ -202,10 +198,6 @@ def _find_in_calls(program: Program, module: Module) -> Iterator[tuple[ast.AST, 
 
 def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:
     """The variables that the job or the command sets for all processes alike."""
-    entries = fields.read_entries(launch.step.environment_variables)
-    values = [(name, str(entry.value), entry.span) for name, entry in entries.items()]
-    for command in launch.commands:
-        values += [(name, value, launch.span(word)) for name, value, word in command.assignments]
-    for name, value, span in values:
+    for name, value, span, _ in launch.list_variables():
         if name in _NAMES and value and not {"$", "`"} & set(value) and span is not None:
             yield _Fixed(span, name, value)

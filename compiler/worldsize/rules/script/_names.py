@@ -8,13 +8,12 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-from worldsize.azureml.fields import read_member
+from worldsize.azureml.fields import read_command, read_member
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import folder_of, local_path
 from worldsize.base.problem import Finding, Related
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Node, Scalar, find_node, list_items
 from worldsize.facts import table
 from worldsize.rules.context import Context
 from worldsize.scripts.edits import add_import
@@ -132,11 +131,7 @@ _OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "-i ", "-f ", "-
 def check_package_not_installed(context: Context, program: Program) -> Iterator[Finding]:
     component = program.launch.step.component
     listed = _find_conda(context, component) if component is not None else None
-    if (
-        component is None
-        or listed is None
-        or _INSTALLS.search(f"{component.command and component.command.value}")
-    ):
+    if listed is None or _INSTALLS.search(read_command(component)):
         return
     root, place = listed
     provided = _list_provided(root)
@@ -179,8 +174,8 @@ def _list_started(context: Context, program: Program) -> Iterator[Module]:
 def _find_conda(context: Context, component: Component) -> tuple[Node, Scalar] | None:
     """The conda file of an environment that has no other packages, and the node that names it."""
     image = read_member(component.environment, "image")
-    node = component.environment.node if component.environment is not None else None
-    named = node.get("conda_file") if isinstance(node, Mapping) else None
+    conda_file = read_member(component.environment, "conda_file")
+    named = conda_file.node if conda_file is not None else None
     if not isinstance(named, Scalar) or not isinstance(named.value, str):
         return None
     if image is None or not isinstance(image.value, str) or not _BASE.fullmatch(image.value):
@@ -194,11 +189,9 @@ def _find_conda(context: Context, component: Component) -> tuple[Node, Scalar] |
 
 def _list_provided(root: Node) -> set[str] | None:
     """The well-known modules that a conda file installs; None if one of its packages is not known."""
-    dependencies = root.get("dependencies") if isinstance(root, Mapping) else None
-    lines: list[Any] = []
-    for item in dependencies.items if isinstance(dependencies, Sequence) else ():
-        inner = item.get("pip") if isinstance(item, Mapping) else None
-        lines += inner.items if isinstance(inner, Sequence) else [item]
+    lines: list[Node] = []
+    for item in list_items(find_node(root, "dependencies")):
+        lines += list_items(find_node(item, "pip")) or [item]
     provided: set[str] = set()
     for line in lines:
         text = line.text.strip() if isinstance(line, Scalar) else ""

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.command_line import HARMLESS, Command
+from worldsize.azureml.fields import read_command
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Binding, Component, Port
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.source import Source
-from worldsize.documents.yaml.nodes import Mapping
+from worldsize.documents.yaml.nodes import find_node
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.model import Option
 from worldsize.scripts.interface.read import read_interface
@@ -64,11 +65,10 @@ def _list_working(_context: Context, launch: Launch) -> list[Command]:
 
 def _names_others(component: Component) -> bool:
     """Whether the command names a port that is not declared."""
-    command = component.command.value if component.command is not None else ""
     ports = {"inputs": component.inputs, "outputs": component.outputs}
     return any(
         expression.scope in ports and expression.port not in ports[expression.scope]
-        for expression in binding.find_expressions(str(command))
+        for expression in binding.find_expressions(read_command(component))
     )
 
 
@@ -94,9 +94,7 @@ def _has_path(launch: Launch, name: str) -> bool:
         return True
     component = launch.step.component
     raw = component.raw if component is not None else None
-    outputs = raw.get("outputs") if isinstance(raw, Mapping) else None
-    entry = outputs.get(name) if isinstance(outputs, Mapping) else None
-    return isinstance(entry, Mapping) and entry.get("path") is not None
+    return find_node(raw, "outputs", name, "path") is not None
 
 
 def _is_set(launch: Launch, name: str, port: Port) -> bool:

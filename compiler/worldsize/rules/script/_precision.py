@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from worldsize.base.problem import Finding, Problem, relate
 from worldsize.base.span import Span
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.facts import cuda
 from worldsize.rules.context import Context
 from worldsize.rules.script.accelerate_config_disagrees import read_accelerate_config
@@ -93,7 +93,7 @@ def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
         if kind_name and span is not None and (not is_on or program.imports("transformers", "trl")):
             yield kind_name, span, None, None
     config = read_accelerate_config(context, program)
-    node = config.get("mixed_precision") if config is not None else None
+    node = find_node(config, "mixed_precision")
     is_option = program.inner is not None and "mixed_precision" in program.inner.options
     if isinstance(node, Scalar) and node.value in ("bf16", "fp8") and not is_option:
         yield str(node.value), node.span, None, None
@@ -102,8 +102,7 @@ def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
     from worldsize.rules.shared.deepspeed import find_configs  # knows all of DeepSpeed's keys
 
     for root in find_configs(context, program.launch):
-        block = root.get("bf16")
-        enabled = block.get("enabled") if isinstance(block, Mapping) else None
+        enabled = find_node(root, "bf16", "enabled")
         if isinstance(enabled, Scalar) and enabled.value is True:
             yield "bf16", enabled.span, None, None
 

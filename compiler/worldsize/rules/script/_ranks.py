@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.azureml.command_launchers import MPI
-from worldsize.azureml.launch import read_inner_launchers
+from worldsize.azureml.launch import find_gpu_launcher, read_inner_launchers
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
@@ -54,9 +53,7 @@ _PREFIXES = ("cuda:", "GPU:", "/GPU:", "/gpu:", "/device:GPU:")
 
 def check_global_rank_as_device(context: Context, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    inner = next(
-        (launcher for launcher in read_inner_launchers(context, launch) if launcher.name not in MPI), None
-    )
+    inner = find_gpu_launcher(context, launch)
     per_instance = program.per_instance if inner is None else inner.starts or 0
     if (launch.instances.value or 1) < 2 or launch.kind not in ("pytorch", "mpi") or per_instance < 2:
         return

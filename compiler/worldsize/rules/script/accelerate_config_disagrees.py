@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from worldsize.azureml.command_line import Word
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -63,32 +64,34 @@ def check_program(context: Context, program: Program) -> Iterator[Finding | Prob
 
 def _judge_file(context: Context, program: Program) -> Iterator[Finding]:
     """Report a configuration file that is not in the code."""
-    inner, folder = program.inner, program.launch.code_folder
-    value = inner.options.get("config_file", (None, None))[1] if inner is not None else None
-    if inner is None or inner.name != "accelerate launch" or folder is None or value is None:
-        return
-    named = value.bare
-    if "$" in named or named.startswith(("/", "~")) or not context.is_folder(folder):
+    folder, value = program.launch.code_folder, _find_config_word(program)
+    if folder is None or value is None or value.bare.startswith("~") or not context.is_folder(folder):
         return
     span = program.launch.span(value)
-    if span is not None and not context.exists(Path(folder, named)):
-        message = f"there is no `{named}` in the code of the step"
+    if span is not None and not context.exists(Path(folder, value.bare)):
+        message = f"there is no `{value.bare}` in the code of the step"
         yield Finding(span, message, "name a file relative to the folder of the code")
 
 
 def read_accelerate_config(context: Context, program: Program) -> Mapping | None:
     """The configuration file that the command names."""
-    inner, folder = program.inner, program.launch.code_folder
-    if inner is None or inner.name != "accelerate launch" or folder is None:
-        return None
-    _, value = inner.options.get("config_file", (None, None))
-    if value is None or "$" in value.bare or value.bare.startswith("/"):
+    folder, value = program.launch.code_folder, _find_config_word(program)
+    if folder is None or value is None:
         return None
     path = Path(folder, value.bare)
     if context.text(path) is None or path.suffix not in (".yaml", ".yml"):
         return None
     root = context.document(path).root
     return root if isinstance(root, Mapping) else None
+
+
+def _find_config_word(program: Program) -> Word | None:
+    """The word of the command with the path of the file in the code."""
+    inner = program.inner
+    if inner is None or inner.name != "accelerate launch":
+        return None
+    _, value = inner.options.get("config_file", (None, None))
+    return None if value is None or "$" in value.bare or value.bare.startswith("/") else value
 
 
 def _number(config: Mapping, name: str) -> int | None:

@@ -158,9 +158,7 @@ def _find_written(context: Context, program: Program) -> set[str] | None:
 
 
 def _find_set_by_job(_context: Context, launch: Launch) -> set[str]:
-    written = {name for command in launch.commands for name, _, _ in command.assignments}
-    variables = launch.step.environment_variables
-    return written | set(map(str, variables.value if variables and isinstance(variables.value, dict) else ()))
+    return {variable.name for variable in launch.list_variables()}
 
 
 def _list_writes(module: Module) -> set[str] | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from worldsize.base.problem import Finding, Related
 from worldsize.documents.yaml import json_text
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Mapping, Scalar, find_node
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_interface, read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument
@@ -103,22 +103,14 @@ def _judge_config(context: Context, program: Program, module: Module, call: ast.
         value = default if passed is None else read_value(program, module, passed)
         if passed is None and any(one.arg is None for one in call.keywords):
             continue
-        written = _find(root, key)
-        if written is None or value is None or not isinstance(value, int | float) or written.value == value:
+        written = find_node(root, *key.split("."))
+        if not isinstance(written, Scalar) or not isinstance(value, int | float) or written.value == value:
             continue
-        if isinstance(written.value, str) or (
-            written.value is False and value is True and key == "fp16.enabled"
-        ):
+        is_off = written.value is False and value is True and key == "fp16.enabled"
+        if isinstance(written.value, str) or is_off:
             continue
         by_default = "" if passed is not None else " by default"
         message = f"`{key}` is {written.text}, but `{argument}` is {value}{by_default}: the trainer stops"
         where = module.span(passed if passed is not None else node)
         related = (Related(where, "the training arguments"), *program.related)
         yield Finding(written.span, message, 'write `"auto"`, which takes the argument', related=related)
-
-
-def _find(root: Mapping, key: str) -> Scalar | None:
-    node: object = root
-    for part in key.split("."):
-        node = node.get(part) if isinstance(node, Mapping) else None
-    return node if isinstance(node, Scalar) else None

@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 from worldsize.azureml import binding, command_line
 from worldsize.azureml.binding import Expression
-from worldsize.azureml.model import Argument, Binding, Component, Field, Job, Literal, Step
+from worldsize.azureml.fields import read_command
+from worldsize.azureml.graph import follow_binding
+from worldsize.azureml.model import Argument, Component, Field, Job, Literal, Step
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
@@ -35,11 +37,10 @@ def check_step(context: Context, step: Step) -> Iterator[Problem]:
 def check_job(context: Context, job: Job) -> Iterator[Problem]:
     for step in job.steps.values():
         bound = {
-            name: job.inputs[field.value.expression.port or ""]
+            name: source
             for name, field in step.inputs.items()
-            if isinstance(field.value, Binding) and field.value.expression.scope == "parent.inputs"
-            and field.value.expression.port in job.inputs
-        }  # fmt: skip
+            if (source := follow_binding(job, field)) is not None and source is not field
+        }
         for use in _find_uses(step, bound):
             yield from _judge(context, step, use)
 
@@ -89,8 +90,7 @@ def _is_list(context: Context, component: Component | None, use: _Use) -> bool:
     """Whether the blanks are meant to split the text: between numbers, or as ``nargs="+"`` declares."""
     if _NUMBERS.fullmatch(use.value):
         return True
-    command = component.command.value if component is not None and component.command is not None else None
-    flag = _FLAG.search(str(command), 0, use.place.expression.start)
+    flag = _FLAG.search(read_command(component), 0, use.place.expression.start)
     if component is None or flag is None:
         return False
     from worldsize.scripts.interface.read import read_interface  # parse Python, which few such texts need
@@ -123,16 +123,14 @@ class _Use(NamedTuple):
 
 def _find_uses(step: Step, inputs: Mapping[str, Field[Argument]]) -> Iterator[_Use]:
     """The texts among inputs, at every place where the command of a step uses them."""
-    command = step.component.command if step.component is not None else None
+    command = read_command(step.component)
     texts = {
         name: (field.value.value, field.span)
         for name, field in inputs.items()
         if isinstance(field.value, Literal) and isinstance(field.value.value, str)
         and field.span is not None and "${{" not in field.value.value
     }  # fmt: skip
-    if not texts or command is None or not isinstance(command.value, str):
-        return
-    for place in _find_places(command.value):
+    for place in _find_places(command) if texts else ():
         name = place.expression.port or ""
         if name in texts:
             yield _Use(name, *texts[name], place)

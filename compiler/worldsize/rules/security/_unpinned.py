@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml import environment
+from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Component, Step
 from worldsize.azureml.references import folder_of
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node
 from worldsize.rules.context import Context
 
 # Curated environments have the prefix of the service, which finds their version itself.
@@ -29,7 +30,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 
 
 def check_step(context: Context, step: Step) -> Iterator[Problem]:
-    node = step.raw.get("environment") if isinstance(step.raw, Mapping) else None
+    node = find_node(step.raw, "environment")
     if isinstance(node, Scalar):  # a step's own environment goes before its component's
         yield from _judge(node)
 
@@ -66,8 +67,8 @@ def check_component_unpinned(context: Context, step: Step) -> Iterator[Finding]:
 
 
 def check_image_unpinned(context: Context, component: Component) -> Iterator[Finding]:
-    environment = component.environment.node if component.environment is not None else None
-    node = environment.get("image") if isinstance(environment, Mapping) else None
+    image = read_member(component.environment, "image")
+    node = image.node if image is not None else None
     if (
         not isinstance(node, Scalar)
         or not isinstance(node.value, str)
@@ -95,14 +96,9 @@ def check_dependency_unpinned(context: Context, component: Component) -> Iterato
     inline = field.node.get("conda_file") if isinstance(field.node, Mapping) else None
     if isinstance(inline, Mapping):
         yield from _judge_packages(inline)
-    folder = folder_of(field.node)
-    for reference in environment.list_references(field, folder):
-        if (
-            reference.key == "conda_file"
-            and context.exists(reference.path)
-            and not context.is_folder(reference.path)
-        ):
-            yield from _judge_packages(context.document(reference.path).root)
+    for key, _, path, _ in environment.list_references(field, folder_of(field.node)):
+        if key == "conda_file" and context.exists(path) and not context.is_folder(path):
+            yield from _judge_packages(context.document(path).root)
 
 
 def _judge_packages(root: Node | None) -> Iterator[Finding]:
@@ -117,17 +113,10 @@ def _judge_packages(root: Node | None) -> Iterator[Finding]:
 
 
 def _loose(root: Node | None) -> Iterator[tuple[Span, str]]:
-    listed = root.get("dependencies") if isinstance(root, Mapping) else None
-    for item in listed.items if isinstance(listed, Sequence) else ():
-        if isinstance(item, Scalar):
-            name = parse_conda_name(item.text)
-            if name:
-                yield item.span, name
-        inner = item.get("pip") if isinstance(item, Mapping) else None
-        for line in inner.items if isinstance(inner, Sequence) else ():
-            name = parse_pip_name(line.text) if isinstance(line, Scalar) else None
-            if name:
-                yield line.span, name
+    for line, by_pip in environment.list_packages(root):
+        name = parse_pip_name(line.text) if by_pip else parse_conda_name(line.text)
+        if name:
+            yield line.span, name
 
 
 def parse_pip_name(text: str) -> str | None:

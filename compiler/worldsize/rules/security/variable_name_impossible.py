@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.model import Component, Step
 from worldsize.base.problem import Finding
-from worldsize.documents.yaml.nodes import Mapping, Node
+from worldsize.documents.yaml.nodes import Node, find_node, list_entries
 from worldsize.rules.context import Context
 
 
@@ -19,8 +19,7 @@ def check_step(context: Context, step: Step) -> Iterator[Finding]:
 
 
 def _judge(raw: Node | None) -> Iterator[Finding]:
-    block = raw.get("environment_variables") if isinstance(raw, Mapping) else None
-    for key, _ in block.items() if isinstance(block, Mapping) else ():
+    for key, _ in list_entries(find_node(raw, "environment_variables")):
         if not key.text or "=" in key.text:
             message = f"`{key.text}` cannot be the name of an environment variable"
             name, _, value = key.text.partition("=")

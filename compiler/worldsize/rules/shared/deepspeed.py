@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from worldsize.azureml import binding
+from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.launch import Launch, find_inner_launchers, read_input, read_launches
-from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal
+from worldsize.azureml.model import Data, Job, Literal
 from worldsize.azureml.references import local_path
 from worldsize.base.source import Source
 from worldsize.base.span import Span
@@ -52,14 +53,6 @@ def find_configs(context: Context, launch: Launch) -> Iterator[Mapping]:
     for use in find_config_uses(context, launch.job):
         if use.launch.step is launch.step and use.root is not None and not use.known.pinned:
             yield use.root
-
-
-def read_whole_number(root: Mapping, name: str) -> tuple[int, Scalar] | None:
-    """A whole number of the configuration; None if it is absent, ``auto`` or another value."""
-    node = root.get(name)
-    if isinstance(node, Scalar) and type(node.value) is int:
-        return node.value, node
-    return None
 
 
 def read_number(node: Node | None) -> float | None:
@@ -143,12 +136,8 @@ def _beside(launch: Launch, name: str) -> Path | None:
 
 def find_input_file(launch: Launch, port: str | None) -> Path | None:
     """A local file that an input of the step is, directly or through an input of the pipeline."""
-    field: Field[Argument] | None = launch.step.inputs.get(port or "")
-    value: Any = field.value if field is not None else None
-    is_bound = isinstance(value, Binding) and value.expression.scope == "parent.inputs"
-    if is_bound and launch.job.interface is None:
-        field = launch.job.inputs.get(value.expression.port or "")
-        value = field.value if field is not None else None
+    field = follow_binding(launch.job, launch.step.inputs.get(port or ""))
+    value = field.value if field is not None else None
     text = value.path.value if isinstance(value, Data) and value.path is not None else None
     if isinstance(value, Literal):
         text = value.value
@@ -195,8 +184,8 @@ def collect_known(context: Context, job: Job, launch: Launch) -> Known:
 
 def _is_ours(context: Context, launch: Launch) -> bool:
     component = launch.step.component
-    name = component.name.value if component is not None and component.name is not None else None
-    return name == _OURS and context.is_built_in(component)
+    name = component.name if component is not None else None
+    return name is not None and name.value == _OURS and context.is_built_in(component)
 
 
 def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from worldsize.azureml import fields
 from worldsize.azureml.launch import Launch
 from worldsize.base.span import Span
-from worldsize.documents.yaml.nodes import Mapping
+from worldsize.documents.yaml.nodes import Mapping, find_node
 
 if TYPE_CHECKING:
     from worldsize.facts.prices import Price, PriceList, Tier
@@ -24,8 +24,7 @@ def find_preemptible_tier(launch: Launch) -> PreemptibleTier | None:
     """The low-priority tier of the cluster, or the spot tier of serverless compute; None for dedicated."""
     if launch.cluster is not None and (launch.cluster.tier or "").lower() in ("low_priority", "lowpriority"):
         return PreemptibleTier(str(launch.cluster.tier), launch.cluster.tier_span)
-    raw = launch.step.raw
-    queue = raw.get("queue_settings") if isinstance(raw, Mapping) else None
+    queue = find_node(launch.step.raw, "queue_settings")
     tier = fields.read_field(queue, "job_tier") if isinstance(queue, Mapping) else None
     if tier is not None and str(tier.value).lower() == "spot":
         return PreemptibleTier(str(tier.value), tier.span)

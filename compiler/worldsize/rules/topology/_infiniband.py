@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from worldsize.azureml.fields import read_member
 from worldsize.azureml.launch import Launch
 from worldsize.base.problem import Finding, relate
 from worldsize.base.span import Span
@@ -32,14 +31,8 @@ def check_infiniband_disabled(context: Context, launch: Launch) -> Iterator[Find
 
 
 def _set_at(launch: Launch) -> Span | None:
-    variable = read_member(launch.step.environment_variables, _NAME)
-    if variable is not None and str(variable.value) in _ON:
-        return variable.span
-    for command in launch.commands:
-        for name, value, word in command.assignments:
-            if name == _NAME and value in _ON:
-                return launch.span(word)
-    return None
+    variables = launch.list_variables()
+    return next((span for name, value, span, _ in variables if name == _NAME and value in _ON), None)
 
 
 _ENOUGH = 10  # Gb/s a GPU

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from worldsize.azureml import binding, command_launchers, fields
+from worldsize.azureml import binding, command_launchers
+from worldsize.azureml.fields import read_command
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Fix, Related, relate
@@ -111,17 +112,12 @@ class Visible(Struct):
 
 def find_visible_devices(launch: Launch) -> Visible | None:
     """Read the variable; None if it is not set, set more than once, or not a list of numbers."""
-    entry = fields.read_entries(launch.step.environment_variables).get(_NAME)
-    settings = [(str(entry.value), entry.span)] if entry is not None else []
-    for command in launch.commands:
-        for name, value, word in command.assignments:
-            if name == _NAME:
-                is_for_all = command.words[0].text == "export" or len(launch.commands) == 1
-                settings.append((value, launch.span(word) if is_for_all else None))
-    if len(settings) != 1 or settings[0][1] is None:
+    settings = [setting for setting in launch.list_variables() if setting.name == _NAME]
+    if len(settings) != 1 or (span := settings[0].span) is None:
         return None
-    text, span = settings[0][0].replace(" ", ""), settings[0][1]
-    if _NUMBERS.fullmatch(text) is None:
+    text, command = settings[0].value.replace(" ", ""), settings[0].command
+    is_for_all = command is None or command.words[0].text == "export" or len(launch.commands) == 1
+    if _NUMBERS.fullmatch(text) is None or not is_for_all:
         return None
     numbers = [int(number) for number in text.split(",") if number]
     hidden = next((position for position, number in enumerate(numbers) if number < 0), len(numbers))
@@ -213,10 +209,7 @@ def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
         return None
     if starts >= size.devices:
         return None
-    command = launch.step.component.command if launch.step.component else None
-    if (command is not None and "VISIBLE_DEVICES" in str(command.value)) or (
-        starts == 1 and not inner.options
-    ):
+    if "VISIBLE_DEVICES" in read_command(launch.step.component) or (starts == 1 and not inner.options):
         return None
     if _is_planned(launch, inner):
         return None  # a quantity of the plan, which planning compares
@@ -250,8 +243,7 @@ def _plain(context: Context, launch: Launch) -> bool:
     component = launch.step.component
     if context.is_built_in(component):
         return True
-    command = component.command.value if component and component.command else ""
-    if _LAUNCHERS.search(str(command)):
+    if _LAUNCHERS.search(read_command(component)):
         return False
     texts = [source.text for source in launch.scripts(context)]
     return bool(texts) and not any(_DRIVES_MORE.search(text) or _LAUNCHERS.search(text) for text in texts)
@@ -264,8 +256,7 @@ def _trains_on_one(context: Context, launch: Launch) -> bool:
         return False
     programs = _one_device.list_programs(context, launch)
     texts = [module.text for program in programs for module in program.modules]
-    command = str(component.command.value) if component.command is not None else ""
-    if not all(program.complete for program in programs) or _DRIVES_MORE.search(command):
+    if not all(program.complete for program in programs) or _DRIVES_MORE.search(read_command(component)):
         return False
     if any(_DRIVES_MORE.search(text) or _LAUNCHERS.search(text) for text in texts):
         return False

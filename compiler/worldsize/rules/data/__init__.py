@@ -65,7 +65,7 @@ RULES = (
     Rule("WS543", "user-hook-signature", "error", "a `loss`, `metrics` or `prepare` with other parameters",
          since="0.2.0"),
     Rule("WS545", "model-not-for-data", "error", "a built-in model that cannot learn from the data",
-         on=("Job",), since="0.2.0"),
+         on=("Job",), checked_in="_shard_steps", since="0.2.0"),
     _late_argument_rule("WS546", "class-doubtful", "warning", "a class that is probably misspelt",
                         confidence="likely"),
 )

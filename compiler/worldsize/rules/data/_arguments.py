@@ -18,7 +18,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries, list_items
 from worldsize.rules.context import Context
-from worldsize.rules.data import _data_path
+from worldsize.rules.data import _shard_steps
 from wsshards.regular_files import list_files
 from wssources import mltable
 from wssources.find_files import is_lfs_pointer
@@ -58,7 +58,7 @@ def _check_sources(context: Context, job: Job, reported: set[Span]) -> Iterator[
         if "data" in step.inputs or "source" in step.inputs:
             from worldsize.planning.memory.workload import is_sharding  # most steps read no tables
 
-            if is_sharding(step.component) and _data_path.may_read_data(job, step):
+            if is_sharding(step.component) and _shard_steps.may_read_data(job, step):
                 from worldsize.rules.data import _sharded  # only local data pays for its readers
 
                 yield from _sharded.check_source(context, job, step, reported)

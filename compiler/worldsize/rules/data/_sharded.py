@@ -19,7 +19,7 @@ from worldsize.data.rows import read_sample, read_texts
 from worldsize.data.sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._data_path import MAX_FILES, find_data_path, find_local_data
+from worldsize.rules.data._shard_steps import MAX_FILES, find_data_path, find_local_data
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import CLASSIFICATION
 from wssources import documents

@@ -6,10 +6,10 @@ from functools import partial
 
 from worldsize.rules.registry import Rule
 
-_output_rule = partial(Rule, on=("Job",), when="bound-output", checked_in="_pipeline_outputs")
+_output_rule = partial(Rule, on=("Job",), when="bound-output", checked_in="_pipeline_ports")
 _port_rule = partial(Rule, on=("Component",), checked_in="_ports")
 _wire_rule = partial(Rule, on=("Job",), when="bound-input")
-_feed_rule = partial(_wire_rule, checked_in="_feeds")
+_feed_rule = partial(_wire_rule, checked_in="_pipeline_ports")
 _input_rule = partial(Rule, on=("Job",), checked_in="_inputs")
 _binding_rule = partial(Rule, checked_in="_bindings")
 _search_rule = partial(Rule, on=("Step",), checked_in="_search_space")
@@ -34,7 +34,7 @@ RULES = (
     _feed_rule("WS617", "optional-feeds-required", "error",
                "an optional input of a pipeline component that feeds a required one"),
     _wire_rule("WS618", "pipeline-input-empty", "error", "a pipeline input that is empty text",
-               checked_in="_pipeline_inputs"),
+               checked_in="_pipeline_ports"),
     Rule("WS619", "input-outside-enum", "warning",
          "a value that is not in the `enum` of a component of your own", on=("Component", "Job"),
          checked_in="_inputs", since="0.2.0"),
@@ -48,7 +48,7 @@ RULES = (
     _binding_rule("WS624", "binding-in-text", "error", "a binding with text around it", on=("Job",)),
     Rule("WS625", "plan-unknown-quantity", "error", "a planned quantity that does not exist"),
     Rule("WS626", "pipeline-input-unknown", "error", "a binding to an input that the pipeline does not have",
-         on=("Job",), checked_in="_pipeline_inputs"),
+         on=("Job",), checked_in="_pipeline_ports"),
     _output_rule("WS627", "pipeline-output-unknown", "error",
                  "a binding to an output that the pipeline does not have"),
     _output_rule("WS628", "output-written-twice", "error", "a pipeline output that two steps write"),
@@ -60,15 +60,16 @@ RULES = (
     _feed_rule("WS633", "folder-feeds-model", "warning", "a plain folder that feeds a model input",
                confidence="likely"),
     Rule("WS635", "environment-variable-not-text", "warning",
-         "an environment variable whose value YAML changes", on=("Step",)),
+         "an environment variable whose value YAML changes", on=("Step",),
+         checked_in="_step_settings"),
     Rule("WS636", "compute-name", "error", "a compute that is not valid", on=("Job", "Compute"),
-         checked_in="_computes"),
+         checked_in="_step_settings"),
     Rule("WS637", "compute-without-prefix", "info", "a compute name without the `azureml:` prefix",
-         on=("Job", "Compute"), checked_in="_computes", confidence="possible"),
+         on=("Job", "Compute"), checked_in="_step_settings", confidence="possible"),
     Rule("WS640", "gate-metric-unknown", "error", "a gate on a metric that no step measures"),
     Rule("WS641", "gate-not-supported", "error", "a gate on a step that does not support gates"),
     Rule("WS642", "parallel-without-input-data", "error", "a parallel step without `input_data`",
-         on=("Component", "Step")),
+         on=("Component", "Step"), checked_in="_step_settings"),
     _search_rule("WS643", "search-space-empty", "error", "a search space without values"),
     _search_rule("WS644", "grid-needs-choice", "error", "grid sampling over a continuous search space"),
     Rule("WS645", "command-backslash", "error", "a line of a command that ends in a backslash",

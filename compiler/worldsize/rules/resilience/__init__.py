@@ -12,12 +12,12 @@ _validation_rule = partial(Rule, on=("Job",), checked_in="_validation", since="0
 # fmt: off
 RULES = (
     Rule("WS720", "multi-node-without-timeout", "warning", "several GPU instances without a time limit",
-         on=("Launch",), confidence="likely"),
+         on=("Launch",), checked_in="_interruptions", confidence="likely"),
     Rule("WS721", "checkpoints-in-outputs", "warning", "checkpoints written to `./outputs`", on=("Step",),
-         confidence="likely"),
+         checked_in="_interruptions", confidence="likely"),
     Rule("WS722", "low-priority-without-resume", "warning",
          "low-priority or spot instances for a step without checkpoints", on=("Launch", "Planned"),
-         checked_in="_evictions", confidence="likely"),
+         checked_in="_interruptions", confidence="likely"),
     Rule("WS723", "resilience-without-checkpoints", "warning",
          "`resilience:` on a step without an output `checkpoints`"),
     _validation_rule("WS724", "early-stopping-without-validation", "error",
@@ -29,8 +29,8 @@ RULES = (
                      "validations further apart than the training is long"),
     Rule("WS728", "low-priority-saves-nothing", "warning",
          "low-priority instances that cost as much as dedicated ones", on=("Launch",),
-         checked_in="_evictions", confidence="likely", since="0.2.0"),
+         checked_in="_interruptions", confidence="likely", since="0.2.0"),
     Rule("WS729", "low-priority-costs-more", "warning",
          "low-priority instances that cost more than dedicated ones, because nothing is saved",
-         on=("Launch", "Planned"), checked_in="_evictions", confidence="likely", since="0.2.0"),
+         on=("Launch", "Planned"), checked_in="_interruptions", confidence="likely", since="0.2.0"),
 )

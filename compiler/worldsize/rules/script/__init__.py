@@ -11,6 +11,7 @@ _likely_rule = partial(_script_rule, confidence="likely")
 _late_rule = partial(_likely_rule, since="0.2.0")
 _rank_rule = partial(_likely_rule, checked_in="_ranks")
 _name_rule = partial(_script_rule, checked_in="_names")
+_setting_rule = partial(_script_rule, checked_in="_library_settings", since="0.2.0")
 _argument_rule = partial(_script_rule, checked_in="_arguments")
 _loader_rule = partial(_script_rule, checked_in="_loaders")
 _port_rule = partial(_late_rule, checked_in="_ports")
@@ -40,15 +41,15 @@ RULES = (
     _rank_rule("WS909", "global-rank-as-device", "error", "the rank in the whole job used as a GPU number",
                since="0.2.0"),
     _script_rule("WS910", "horovod-without-init", "error", "a Horovod call without `hvd.init()`",
-                 checked_in="_horovod"),
+                 checked_in="_averaging"),
     _likely_rule("WS911", "horovod-without-broadcast", "warning", "ranks that start with different weights",
-                 checked_in="_horovod"),
+                 checked_in="_averaging"),
     _likely_rule("WS912", "learning-rate-scaled-twice", "warning",
-                 "a planned learning rate that the script scales again"),
+                 "a planned learning rate that the script scales again", checked_in="_averaging"),
     _late_rule("WS914", "script-needs-other-distribution", "error",
-               "a script that reads what another type of `distribution` sets"),
+               "a script that reads what another type of `distribution` sets", checked_in="_group"),
     _late_rule("WS915", "gradients-never-averaged", "warning",
-               "processes whose gradients are never averaged"),
+               "processes whose gradients are never averaged", checked_in="_averaging"),
     _late_rule("WS916", "collective-on-one-rank", "error",
                "a collective operation that not all processes reach", checked_in="_waiting"),
     _late_rule("WS917", "step-without-averaging", "error",
@@ -69,17 +70,18 @@ RULES = (
                "an optimizer made before the parameters are sharded", checked_in="_wrapping"),
     _late_rule("WS925", "changed-after-wrap", "error", "a model that is moved or changed after it is wrapped",
                checked_in="_wrapping"),
-    _late_rule("WS926", "lightning-counts-disagree", "error",
-               "`devices` or `num_nodes` of Lightning that differ from the job"),
-    _script_rule("WS927", "trainer-arguments-disagree", "error",
-                 "training arguments of Hugging Face that contradict each other", since="0.2.0"),
-    _script_rule("WS928", "accelerate-config-disagrees", "error",
-                 "an Accelerate configuration for another number of machines or GPUs", since="0.2.0"),
+    _setting_rule("WS926", "lightning-counts-disagree", "error",
+                  "`devices` or `num_nodes` of Lightning that differ from the job", confidence="likely"),
+    _setting_rule("WS927", "trainer-arguments-disagree", "error",
+                  "training arguments of Hugging Face that contradict each other"),
+    _setting_rule("WS928", "accelerate-config-disagrees", "error",
+                  "an Accelerate configuration for another number of machines or GPUs"),
     _loader_rule("WS929", "loader-options-exclusive", "error",
                  "options of a data loader that exclude each other", since="0.2.0"),
     _name_rule("WS930", "module-not-imported", "error", "a module that is used but not imported"),
     _script_rule("WS931", "working-folder-changed", "warning",
-                 "a distributed script that changes its working folder", confidence="possible"),
+                 "a distributed script that changes its working folder", checked_in="_files",
+                 confidence="possible"),
     _name_rule("WS932", "name-shadows-module", "error",
                "a file that hides an imported package of the same name", confidence="likely"),
     _argument_rule("WS933", "boolean-by-bool", "warning", "`type=bool`, which reads `False` as true"),
@@ -117,5 +119,5 @@ RULES = (
     _ray_rule("WS957", "ray-model-not-prepared", "warning",
               "workers of Ray Train whose gradients nothing averages"),
     _late_rule("WS958", "loss-divided-by-weights", "warning",
-               "a weighted mean that depends on how the global batch is divided"),
+               "a weighted mean that depends on how the global batch is divided", checked_in="_averaging"),
 )

@@ -1,4 +1,4 @@
-"""What a script saves and loads, and in which processes."""
+"""What a script saves and loads, in which processes, and from which folder."""
 
 from __future__ import annotations
 
@@ -149,3 +149,13 @@ def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
 
 def _find_path(call: ast.Call, position: int) -> ast.AST | None:
     return call.args[position] if len(call.args) > position else keyword_argument(call, "f")
+
+
+def check_working_folder_changed(context: Context, program: Program) -> Iterator[Finding]:
+    if program.processes < 2:
+        return
+    for module, call in program.called("os.chdir"):
+        if not is_guarded_by_rank(program.modules, module, call):
+            message = "`os.chdir` in every process changes what relative paths refer to"
+            help_ = "join paths with `os.path.join`, or give `cwd=` to the process that needs it"
+            yield Finding(module.span(call), message, help_, related=program.related)

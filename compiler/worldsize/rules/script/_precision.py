@@ -11,7 +11,7 @@ from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.facts import cuda
 from worldsize.rules.context import Context
-from worldsize.rules.script.accelerate_config_disagrees import read_accelerate_config
+from worldsize.rules.script._library_settings import read_accelerate_config
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument
 from worldsize.scripts.program import Program

@@ -1,4 +1,4 @@
-"""Values that the shell splits, interprets or executes, where a command uses them."""
+"""Values that the shell splits, interprets or executes, and texts that no process can be given."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from worldsize.azureml.fields import read_command
 from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.model import Argument, Component, Field, Job, Literal, Step
 from worldsize.base.patterns import compile_later
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Finding, Problem, Related
 from worldsize.base.span import Span
-from worldsize.documents.yaml.nodes import Scalar
+from worldsize.documents.yaml import Document
+from worldsize.documents.yaml.nodes import Scalar, find_node, list_entries, list_scalars
 from worldsize.rules.context import Context
 
 _SIGN = compile_later(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
@@ -179,3 +180,26 @@ def _find_quotes(command: str, starts: Collection[int]) -> Iterator[tuple[int, s
             quote = ""
         elif letter != "\\" and not quote:
             quote = letter
+
+
+_WRITTEN = re.compile(r"\\(?:0|x00|u0000|U00000000)")
+
+
+def check_nul_in_text(context: Context, document: Document) -> Iterator[Finding]:
+    if _WRITTEN.search(document.text) is None:
+        return
+    for scalar in list_scalars(document.root):
+        if "\0" in scalar.text:
+            message = (
+                "this text contains a NUL character, which a command, variable or file name cannot contain"
+            )
+            yield Finding(scalar.span, message, "remove the `\\0`")
+
+
+def check_variable_name_impossible(context: Context, subject: Component | Step) -> Iterator[Finding]:
+    for key, _ in list_entries(find_node(subject.raw, "environment_variables")):
+        if not key.text or "=" in key.text:
+            message = f"`{key.text}` cannot be the name of an environment variable"
+            name, _, value = key.text.partition("=")
+            help_ = f"write `{name}: {value}`" if name and value else "write a name of letters and digits"
+            yield Finding(key.span, message, help_)

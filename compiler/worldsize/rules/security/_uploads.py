@@ -12,13 +12,14 @@ from typing import NamedTuple
 from worldsize.azureml import environment, ignore, snapshot
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Component, Field
-from worldsize.azureml.references import folder_of
+from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.azureml.snapshot import Part
 from worldsize.base.patterns import compile_later
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding, Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import format_size
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.resolving.planned import Planned
 from worldsize.rules.context import Context
 
@@ -308,3 +309,13 @@ def _start_texts(_context: Context, _source: Source) -> dict[str, tuple[Source, 
 def _find_language(place: str) -> str | None:
     path = PurePosixPath(place)
     return "shell" if "dockerfile" in path.name.lower() else _LANGUAGE_OF.get(path.suffix.lower())
+
+
+def check_code_outside_tree(context: Context, component: Component) -> Iterator[Finding]:
+    node = component.code.node if component.code is not None else None
+    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        return
+    path = local_path(node.value, folder_of(node))
+    if path is not None and exists(path) and not context.inside(path):
+        message = f"`code` is `{node.value}`, which is outside the repository"
+        yield Finding(node.span, message, "move it into the repository, next to this file")

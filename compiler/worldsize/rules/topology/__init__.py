@@ -10,9 +10,9 @@ _launch_rule = partial(Rule, on=("Launch",))
 _likely_launch_rule = partial(_launch_rule, confidence="likely")
 _launcher_rule = partial(_likely_launch_rule, checked_in="_launchers")
 _size_rule = partial(Rule, on=("Compute", "Job"), checked_in="_vm_sizes", confidence="likely")
-_build_rule = partial(Rule, on=("Job",), checked_in="_gpu_builds", since="0.2.0")
-_tensorflow_rule = partial(_launch_rule, checked_in="_tensorflow_counts")
-_count_rule = partial(_launch_rule, checked_in="_instance_counts")
+_build_rule = partial(Rule, on=("Job",), checked_in="_devices", since="0.2.0")
+_tensorflow_rule = partial(_launch_rule, checked_in="_counts")
+_count_rule = partial(_launch_rule, checked_in="_counts")
 
 # One row a rule.
 # fmt: off
@@ -52,11 +52,11 @@ RULES = (
                      "parameter servers on the same instances as workers", confidence="likely"),
     _launcher_rule("WS221", "mpi-image-without-mpi", "error", "an MPI job in an image without MPI"),
     Rule("WS222", "nccl-on-cpu", "error", "the NCCL backend or a CUDA device on a VM size without GPUs",
-         on=("Job",)),
+         on=("Job",), checked_in="_devices"),
     _likely_launch_rule("WS223", "infiniband-disabled", "warning",
-                        "`NCCL_IB_DISABLE` on a VM size with InfiniBand", checked_in="_infiniband"),
+                        "`NCCL_IB_DISABLE` on a VM size with InfiniBand", checked_in="_network"),
     _likely_launch_rule("WS224", "instances-without-infiniband", "warning",
-                        "several instances connected by slow Ethernet", checked_in="_infiniband"),
+                        "several instances connected by slow Ethernet", checked_in="_network"),
     Rule("WS225", "vm-size-without-growth", "info",
          "a cluster of a VM size for which Azure adds no more capacity", on=("Compute",),
          checked_in="_vm_sizes", confidence="likely"),
@@ -66,17 +66,17 @@ RULES = (
          on=("Launch",), checked_in="_shm_size", confidence="possible"),
     _likely_launch_rule("WS228", "ranks-share-file", "warning", "one file that every process writes"),
     Rule("WS229", "instances-never-released", "warning", "a GPU cluster that keeps idle instances",
-         on=("Compute",), checked_in="_costs", confidence="possible", since="0.2.0"),
+         on=("Compute",), checked_in="_vm_sizes", confidence="possible", since="0.2.0"),
     Rule("WS230", "parallelism-product", "error",
          "degrees of parallelism whose product is not the world size"),
     Rule("WS231", "degree-does-not-divide", "error",
-         "degrees of parallelism that do not divide the world size", on=("Launch",), checked_in="_degrees"),
+         "degrees of parallelism that do not divide the world size", on=("Launch",), checked_in="_network"),
     Rule("WS232", "tensor-degree-does-not-divide-model", "error",
          "a tensor degree that does not divide the attention heads or the width"),
     Rule("WS233", "pipeline-degree-does-not-divide-layers", "error",
          "a pipeline degree that does not divide the layers"),
     _likely_launch_rule("WS234", "tensor-parallel-across-instances", "warning",
-                        "tensor parallelism across instances", checked_in="_degrees"),
+                        "tensor parallelism across instances", checked_in="_network"),
     Rule("WS235", "model-not-splittable", "error",
          "tensor or pipeline parallelism for a model that cannot be split"),
     Rule("WS236", "strategy-contradicts-degrees", "error",
@@ -95,11 +95,11 @@ RULES = (
          since="0.2.0"),
     Rule("WS244", "gpu-never-used", "warning",
          "a VM size with GPUs for a script that computes only on the CPU", on=("Launch",), when="script",
-         checked_in="_one_device", confidence="likely", since="0.2.0"),
+         checked_in="_devices", confidence="likely", since="0.2.0"),
     Rule("WS245", "launcher-processes-disagree", "error",
          "a launcher that is told another number of processes than the plan has", since="0.2.0"),
     _likely_launch_rule("WS246", "cheaper-vm-size", "info", "a VM size that costs more than a better one",
-                        checked_in="_costs", since="0.2.0"),
+                        checked_in="_vm_sizes", since="0.2.0"),
     Rule("WS247", "more-instances-not-faster", "warning",
          "instances whose network makes them no faster than fewer", confidence="likely", since="0.2.0"),
     Rule("WS250", "distribution-field-of-other-type", "error", "a distribution with a field of another type"),

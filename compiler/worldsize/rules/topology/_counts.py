@@ -1,14 +1,17 @@
-"""Counts and limits that are not positive, or bound to inputs that are not."""
+"""Counts and limits: not positive, bound to what is not, or contradicting the instances of the job."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from worldsize.azureml import binding, fields, graph, literals
 from worldsize.azureml.job import Compute
-from worldsize.azureml.model import Component, Field, Job, Literal, Step
+from worldsize.azureml.launch import Launch, read_input
+from worldsize.azureml.model import AZURE_ML, Component, Field, Job, Literal, Step
 from worldsize.base.problem import Finding, Related, relate
+from worldsize.base.wording import plural
 from worldsize.documents.yaml.nodes import Mapping
 from worldsize.rules.context import Context
 
@@ -130,3 +133,145 @@ def _fault(job: Job, port: str) -> tuple[str, tuple[Related, ...]]:
     number = literals.parse_number(source.value.value)
     whole = number is not None and number == int(number) and number >= 1
     return ("" if whole else f"is `{source.value.value}`"), related
+
+
+def check_instance_count_exceeds_max(context: Context, launch: Launch) -> Iterator[Finding]:
+    count, cluster = launch.instances, launch.cluster
+    if cluster is None or count.value is None or count.span is None:
+        return
+    limit = cluster.max_instances
+    if limit is not None and limit > 0 and count.value > limit:
+        message = f"`instance_count` is {count.value} but the cluster has `max_instances` {limit}"
+        help_ = f"write at most {limit}, or raise `max_instances` to {count.value}"
+        yield Finding(count.span, message, help_, relate(cluster.max_span, "the maximum of the cluster"))
+
+
+def check_max_instances_below_count(context: Context, launch: Launch) -> Iterator[Finding]:
+    limit, count = launch.max_instances, launch.instances
+    if (
+        limit.value is not None
+        and limit.span is not None
+        and count.value is not None
+        and limit.value < count.value
+    ):
+        message = f"`max_instance_count` is {limit.value} but `instance_count` is {count.value}"
+        related = relate(count.span, "the instances to start with")
+        yield Finding(limit.span, message, f"write at least {count.value}, or remove it", related=related)
+
+
+def check_instances_without_distribution(context: Context, launch: Launch) -> Iterator[Finding]:
+    count, component = launch.instances, launch.step.component
+    if launch.step.type != "command" or component is None or component.type != "command":
+        return
+    block = launch.step.distribution or component.distribution
+    if block is None and count.value is not None and count.value > 1 and count.span is not None:
+        message = (
+            f"`instance_count` is {count.value}, but without `distribution` the command runs on 1 of them"
+        )
+        yield Finding(count.span, message, _advise(context, launch))
+
+
+def _advise(context: Context, launch: Launch) -> str:
+    """What to write where: a step of a spec that uses a component has no `distribution` of its own."""
+    add, step = "add `distribution: {type: pytorch}`", launch.step
+    if launch.job.keys is not AZURE_ML and step.reference is not None:
+        if context.is_built_in(step.component):
+            return "remove `instance_count`: the component runs on one instance"
+        add += " to the component"
+    return f"{add}, or remove `instance_count`"
+
+
+def check_worker_count_disagrees(context: Context, launch: Launch) -> Iterator[Finding]:
+    workers, instances = launch.workers, launch.instances
+    if launch.kind != "tensorflow" or workers.value is None or instances.value is None:
+        return
+    if workers.span is not None and workers.value > instances.value:
+        where = "" if instances.field else " by default"
+        message = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}{where}"
+        message += ": several workers would share an instance and its GPUs"
+        help_ = f"write {instances.value}, or `instance_count: {workers.value}`"
+        yield Finding(workers.span, message, help_, relate(instances.span, "one worker per instance"))
+
+
+def check_workers_below_instances(context: Context, launch: Launch) -> Iterator[Finding]:
+    workers, instances, servers = launch.workers, launch.instances, launch.servers
+    if launch.kind != "tensorflow" or workers.span is None:
+        return
+    if workers.value is None or instances.value is None or servers.value is None:
+        return
+    idle = instances.value - workers.value - servers.value
+    if idle > 0:
+        counts = f"`worker_count` is {workers.value} but `instance_count` is {instances.value}"
+        message = f"{counts}: {plural(idle, 'instance')} would run nothing"
+        related = relate(instances.span, "instances of the job")
+        yield Finding(
+            workers.span, message, f"write `worker_count: {instances.value - servers.value}`", related=related
+        )
+
+
+_MIRRORED = re.compile(r"MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy")
+_WITHOUT = "a strategy without parameter servers"
+
+
+def check_parameter_servers_unused(context: Context, launch: Launch) -> Iterator[Finding]:
+    servers = launch.servers
+    if launch.kind != "tensorflow" or not servers.value or servers.span is None:
+        return
+    strategy = find_strategy(launch)
+    if strategy is None:
+        yield from _judge_scripts(context, launch)
+    elif strategy != "parameter_server":
+        message = f"`parameter_server_count` is {servers.value}, but strategy `{strategy}` uses none"
+        help_ = "write `strategy: parameter_server`, or remove `parameter_server_count`"
+        setting = launch.step.inputs.get("strategy")
+        related = (Related(setting.span, _WITHOUT),) if setting is not None and setting.span else ()
+        yield Finding(servers.span, message, help_, related)
+
+
+def find_strategy(launch: Launch) -> str | None:
+    """The strategy of a built-in trainer; None for another component, or if unknown."""
+    component = launch.step.component
+    if component is None or not {"strategy", "gpt_heads"} <= set(component.inputs):
+        return None
+    strategy = read_input(launch, "strategy")
+    return strategy if isinstance(strategy, str) and "${{" not in strategy else None
+
+
+def _judge_scripts(context: Context, launch: Launch) -> Iterator[Finding]:
+    servers, scripts = launch.servers, launch.scripts(context)
+    if servers.span is None or any("ParameterServerStrategy" in source.text for source in scripts):
+        return
+    for source in scripts:
+        match = _MIRRORED.search(source.text)
+        if match is not None:
+            message = f"`parameter_server_count` is {servers.value}, but the script uses {match.group()}"
+            related = (Related(source.span(*match.span()), _WITHOUT),)
+            yield Finding(servers.span, message, "remove `parameter_server_count`", related)
+            return
+
+
+def check_parameter_servers_share_instances(context: Context, launch: Launch) -> Iterator[Finding]:
+    servers, workers, instances = launch.servers, launch.workers.value, launch.instances.value
+    if launch.kind != "tensorflow" or not servers.value or servers.span is None:
+        return
+    if workers is None or instances is None or workers > instances or _mirrored(context, launch):
+        return
+    over = workers + servers.value - instances
+    if over > 0:
+        message = (
+            f"{plural(workers, 'worker')} and {plural(servers.value, 'parameter server')}"
+            f" share {plural(instances, 'instance')}"
+        )
+        help_ = f"write `instance_count: {workers + servers.value}`"
+        if launch.workers.span is None:
+            help_ += f" and `worker_count: {workers}`"
+        if workers > over:
+            help_ += f", or `worker_count: {workers - over}`"
+        yield Finding(servers.span, message, help_)
+
+
+def _mirrored(context: Context, launch: Launch) -> bool:
+    """Whether another rule already says that the servers are not used."""
+    if find_strategy(launch) not in (None, "parameter_server"):
+        return True
+    return any("MultiWorkerMirroredStrategy" in source.text for source in launch.scripts(context))

@@ -15,7 +15,7 @@ from worldsize.base.problem import Finding, Fix, Related, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
-from worldsize.rules.topology import _one_device
+from worldsize.rules.topology import _devices
 
 _NAME = "CUDA_VISIBLE_DEVICES"
 _NUMBERS = re.compile(r"(?:-?\d+(?:,-?\d+)*)?")
@@ -168,7 +168,7 @@ def _by_trainer(context: Context, launch: Launch) -> Finding | None:
     """Lightning's `Trainer(devices=1)` in the only process of an instance."""
     if launch.size is None or (launch.processes.value if launch.kind else 1) != 1:
         return None
-    for count, span in _one_device.find_trainer_devices(context, launch):
+    for count, span in _devices.find_trainer_devices(context, launch):
         if count < launch.size.devices:
             help_ = f"write `devices={launch.size.devices}`, or choose a smaller size"
             return _finding(launch, span, f"`Trainer` uses {plural(count, 'device')}", count, help_)
@@ -182,13 +182,13 @@ def _without(context: Context, launch: Launch) -> Finding | None:
     if launch.size is None or count is None or count >= launch.size.devices:
         return None
     if processes.span is not None and launch.kind is not None:
-        if count == 1 and not (_plain(context, launch) or _one_device.drives_one_device(context, launch)):
+        if count == 1 and not (_plain(context, launch) or _devices.drives_one_device(context, launch)):
             return None
         what = f"`process_count_per_instance` is {count}"
         return _finding(
             launch, processes.span, what, count, f"write {launch.size.devices}, one process per GPU"
         )
-    joins = launch.kind is not None and _one_device.drives_one_device(context, launch)
+    joins = launch.kind is not None and _devices.drives_one_device(context, launch)
     if not joins and not _trains_on_one(context, launch):
         return None
     advice = f"`distribution: {{type: pytorch, process_count_per_instance: {launch.size.devices}}}`"
@@ -254,7 +254,7 @@ def _trains_on_one(context: Context, launch: Launch) -> bool:
     component = launch.step.component
     if component is None or context.is_built_in(component):
         return False
-    programs = _one_device.list_programs(context, launch)
+    programs = _devices.list_programs(context, launch)
     texts = [module.text for program in programs for module in program.modules]
     if not all(program.complete for program in programs) or _DRIVES_MORE.search(read_command(component)):
         return False

@@ -1,15 +1,18 @@
-"""Computes: `local` in a pipeline, names that Azure ML does not allow, names without ``azureml:``."""
+"""Settings of steps: computes, environment variables, and the input that a parallel step splits."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml.fields import read_entries
+from worldsize.azureml.graph import is_inline
 from worldsize.azureml.job import Compute
-from worldsize.azureml.model import Job
-from worldsize.base.problem import Fix, Problem
-from worldsize.documents.yaml.nodes import Scalar
+from worldsize.azureml.model import Component, Job, Step
+from worldsize.base.problem import Finding, Fix, Problem
+from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
+from worldsize.rules.graph._common import NOWHERE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 _NEW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # what a compute can be created with
@@ -54,3 +57,28 @@ def _find_computes(job: Job) -> Iterator[Scalar]:
 def _is_placeholder(name: str) -> bool:
     """Whether a name has to be filled in, such as ``<name of the cluster>`` in a template."""
     return name.startswith("<") and name.endswith(">")
+
+
+def check_environment_variable_not_text(context: Context, step: Step) -> Iterator[Finding]:
+    for key, variable in read_entries(step.environment_variables).items():
+        node = variable.node
+        if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, str):
+            continue
+        read = str(node.value)
+        if read != node.text:
+            quoted = f'"{node.text}"'
+            message = f"`{key}: {node.text}` is read as `{read}`, not as the text `{node.text}`"
+            fix = Fix(node.span, quoted, safe=False)  # the script may rely on what it gets today
+            yield Finding(node.span, message, f"quote it: {quoted}", fix=fix)
+
+
+def check_parallel_without_input_data(context: Context, subject: Component | Step) -> Iterator[Finding]:
+    declares = is_inline(subject) if isinstance(subject, Step) else subject.path is not None
+    node = subject.raw if declares and subject.type == "parallel" else None
+    if not isinstance(node, Mapping) or "task" not in node or "input_data" in node:
+        return
+    key = node.key("type")
+    name = next(iter(subject.inputs), "NAME")
+    message = "`input_data` is missing, so nothing says which input is split into batches"
+    place = key.span if key is not None else subject.span if isinstance(subject, Step) else None
+    yield Finding(place or NOWHERE, message, f"add `input_data: ${{{{inputs.{name}}}}}`")

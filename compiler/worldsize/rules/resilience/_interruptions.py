@@ -1,15 +1,20 @@
-"""Low-priority and spot instances: what evictions cost, and whether anything is saved."""
+"""Interruptions of training: time limits, where checkpoints go, and what evictions cost."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from worldsize.azureml.fields import read_command
+from worldsize.azureml import command_line
+from worldsize.azureml.command_line import Word
+from worldsize.azureml.fields import read_command, read_member
 from worldsize.azureml.launch import Launch, read_launches
+from worldsize.azureml.model import Step
 from worldsize.base.problem import Confidence, Finding, Problem, relate
 from worldsize.base.source import Source
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
 
@@ -126,3 +131,51 @@ def check_low_priority_saves_nothing(context: Context, launch: Launch) -> Iterat
         related = relate(tier.span, "the tier")
         help_ = "use dedicated instances, which Azure does not evict"
         yield Finding(launch.compute_span or launch.fallback_span, message, help_, related=related)
+
+
+_OPTION = re.compile(r"--?[\w-]+")
+_KEPT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)
+_PATH = re.compile(r"(?P<quote>[\"']?)(?P<path>(?:\./)?outputs(?:/[\w./-]*)?)(?P=quote)", re.IGNORECASE)
+
+
+def check_checkpoints_in_outputs(context: Context, step: Step) -> Iterator[Finding]:
+    command = step.component.command if step.component else None
+    node = command.node if command is not None else None
+    if isinstance(node, Scalar):
+        yield from context.all_of(_judge_command, node)  # steps of one component share its command
+
+
+def _judge_command(_context: Context, node: Scalar) -> Iterator[Finding]:
+    for option, value in _list_options(node.text):
+        match = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
+        if match is None:
+            continue
+        message = f"checkpoints go to `{match['path']}`, which a restarted or resubmitted job does not see"
+        help_ = f"declare an output and write `{option} ${{{{outputs.checkpoints}}}}`"
+        start, end = match.span("path")
+        yield Finding(node.subspan(value.start + start, value.start + end), message, help_)
+
+
+def _list_options(text: str) -> Iterator[tuple[str, Word]]:
+    """Options of either number of dashes, with the word behind each."""
+    for command in command_line.parse_commands(text):
+        for word, after in zip_longest(command.words, command.words[1:]):
+            option, equals, value = word.text.partition("=")
+            if _OPTION.fullmatch(option) is None:
+                continue
+            if equals:
+                yield option, Word(value, word.start + len(option) + 1, word.end)
+            elif after is not None:
+                yield option, after
+
+
+def check_multi_node_without_timeout(context: Context, launch: Launch) -> Iterator[Finding]:
+    step, count = launch.step, launch.instances.value
+    has_gpus = launch.size is not None and launch.size.gpus > 0  # CPU nodes cost little, and rarely hang
+    if count is None or count < 2 or not has_gpus or read_member(step.limits, "timeout") is not None:
+        return
+    if step.type != "command":
+        return  # a sweep has limits of its own
+    message = f"{count} GPU instances run step `{step.name}` with no time limit"
+    help_ = f"add {launch.job.keys.timeout} to the step: the longest that it may take, in seconds"
+    yield Finding(launch.instances.span or launch.fallback_span, message, help_)

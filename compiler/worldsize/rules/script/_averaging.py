@@ -1,4 +1,4 @@
-"""Several processes train one model, but nothing averages their gradients."""
+"""What depends on the number of processes: gradients, weights and losses to average, and rates to scale."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from worldsize.base.wording import plural
 from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
+from worldsize.scripts.edits import call_horovod_init
+from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls, list_prepared
-from worldsize.scripts.module import Module, find_mentions, name_variable
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.program import Program
+from worldsize.scripts.values import find_values
 
 _OTHER_WAYS = ("rpc", "ring_attention", "smp", "fairscale", "apex")  # modules and functions of others
 _METRIC = re.compile(
@@ -27,7 +30,7 @@ _ASKED_OF_WRAPPED = (
 _WEIGHTS = re.compile(r"grad|param|weight|flat|bucket|buffer|state_dict", re.IGNORECASE)
 
 
-def check_program(context: Context, program: Program) -> Iterator[Finding]:
+def check_gradients_never_averaged(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2:
         return
     if program.imports("accelerate"):
@@ -174,3 +177,120 @@ def _find_model(call: ast.Call) -> str:
     if not isinstance(function, ast.Attribute) or function.attr != "parameters":
         return ""
     return name_variable(function.value)
+
+
+_NEEDS_INIT = frozenset(
+    {"rank", "local_rank", "size", "DistributedOptimizer", "broadcast_parameters", "allreduce"}
+)
+
+
+def check_horovod_without_init(context: Context, program: Program) -> Iterator[Finding]:
+    if not program.complete or program.says(".init("):
+        return
+    for module in program.modules:
+        for name, call in module.calls:
+            if name.startswith("horovod.") and name.rpartition(".")[2] in _NEEDS_INIT:
+                message = f"`{name.rpartition('.')[2]}` is called without `hvd.init()`"
+                fix = call_horovod_init(module)
+                help_ = "call `hvd.init()` first"
+                yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+                return
+
+
+def check_horovod_without_broadcast(context: Context, program: Program) -> Iterator[Finding]:
+    if not program.complete or program.says("roadcast", "elastic"):
+        return
+    for module in program.modules:
+        for name, call in module.calls:
+            if name.startswith("horovod.") and name.endswith(".DistributedOptimizer"):
+                message = "gradients are averaged, but the ranks' weights are never made equal"
+                help_ = "call `hvd.broadcast_parameters(model.state_dict(), root_rank=0)` before training"
+                yield Finding(module.span(call), message, help_, related=program.related)
+                return
+
+
+# By name the place of `weight` among the arguments. Other losses of PyTorch are divided by the rows.
+_LOSSES = {
+    "torch.nn.CrossEntropyLoss": 0, "torch.nn.NLLLoss": 0, "torch.nn.NLLLoss2d": 0,
+    "torch.nn.functional.cross_entropy": 2, "torch.nn.functional.nll_loss": 2,
+}  # fmt: skip
+_AVERAGES = (
+    *("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"),
+    *("DistributedOptimizer", "Accelerator"),
+)
+
+
+def check_loss_divided_by_weights(context: Context, program: Program) -> Iterator[Finding]:
+    if program.processes < 2 or not (program.refers(*_AVERAGES) or program.imports("deepspeed")):
+        return
+    if not any(list_backward_calls(module) for module in program.modules):
+        return
+    for module in program.modules:
+        for name, call in module.calls:
+            place = _LOSSES.get(name.replace("torch.nn.modules.loss.", "torch.nn."))
+            weight = None if place is None else _find_weight(call, place)
+            if weight is None or not _is_mean(call) or not read_reached(program).runs(module, call):
+                continue
+            if _is_set(program, module, weight):
+                message = (
+                    "this mean is divided by the weights of one process's rows: the average of its gradients"
+                    " over processes is not that of the global batch"
+                )
+                help_ = 'write `reduction="sum"`, and divide the loss by the number of rows'
+                yield Finding(module.span(weight), message, help_, related=program.related)
+
+
+def _find_weight(call: ast.Call, place: int) -> ast.expr | None:
+    return keyword_argument(call, "weight") or next(iter(call.args[place : place + 1]), None)
+
+
+def _is_mean(call: ast.Call) -> bool:
+    """Whether a loss is surely the mean, by default or by its name; older arguments say it otherwise."""
+    reduction, older = keyword_argument(call, "reduction"), ("size_average", "reduce")
+    plain = not any(keyword_argument(call, name) for name in older) and all(
+        keyword.arg for keyword in call.keywords
+    )
+    return plain and (reduction is None or constant_value(reduction) == "mean")
+
+
+def _is_set(program: Program, module: Module, weight: ast.expr) -> bool:
+    """Whether there is a weight whatever is passed on."""
+    if isinstance(weight, ast.Starred):
+        return False
+    values = [value for _, value in find_values(read_reached(program), module, weight)]
+    if isinstance(weight, ast.Name | ast.Attribute) and not values:
+        return False
+    return not any(isinstance(value, ast.Module | ast.Constant) for value in (weight, *values))
+
+
+_SIZES = {"size", "get_world_size", "world_size", "WORLD_SIZE"}
+_RATE = re.compile(r"(?:^|_)lr(?:_|$)|learning_rate", re.IGNORECASE)
+
+
+def check_learning_rate_scaled_twice(context: Context, program: Program) -> Iterator[Finding]:
+    if not _planned(program):
+        return
+    for module, node in program.find(_products):
+        message = "the plan has scaled the learning rate, and it is multiplied by the world size here"
+        help_ = "use it as it is given, or pass `${{plan.reference_learning_rate}}`"
+        yield Finding(module.span(node), message, help_, related=program.related)
+
+
+def _products(module: Module) -> list[ast.BinOp]:
+    """Where something that is a learning rate is multiplied by something that is a number of processes."""
+    sizes = module.holding(_SIZES.__contains__)
+    rates = module.holding(_RATE.search) if sizes else set()
+    return [
+        node
+        for node in module.kinds.get(ast.BinOp, ())
+        if isinstance(node.op, ast.Mult)
+        and ((node.left in rates and node.right in sizes) or (node.right in rates and node.left in sizes))
+    ]
+
+
+def _planned(program: Program) -> bool:
+    """Whether the plan gives the script its learning rate."""
+    arguments = program.launch.step.inputs
+    return any(
+        name in arguments and arguments[name].comment for name in ("learning_rate", "plan_learning_rate")
+    )

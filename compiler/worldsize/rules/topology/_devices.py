@@ -1,23 +1,24 @@
-"""Which GPUs of an instance the scripts of a step use, as far as their text tells."""
+"""GPUs that environments and scripts cannot use, or do not use."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.azureml.command_line import HARMLESS
-from worldsize.azureml.launch import Launch
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.azureml.model import Job
 from worldsize.base.patterns import compile_later
-from worldsize.base.problem import Problem
+from worldsize.base.problem import Finding, Problem, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.scripts.program import Program
+
 
 # What drives several GPUs from one process, or starts processes itself.
 _SPREADS = compile_later(
@@ -117,7 +118,7 @@ def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
     return programs[0]
 
 
-def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
+def check_gpu_never_used(context: Context, launch: Launch) -> Iterator[Problem]:
     size, component = launch.size, launch.step.component
     if size is None or not size.devices or component is None or component.command is None:
         return
@@ -129,3 +130,86 @@ def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
     message = f"`{size.name}` has {gpus}, but `{program.path.name}` imports no package that uses one"
     help_ = "choose a size without GPUs for this step"
     yield Problem("gpu-never-used", span, message, help_, program.related)
+
+
+_FLAGS = ("backend", "dist_backend", "distributed_backend", "ddp_backend")
+
+
+def check_nccl_on_cpu(context: Context, job: Job) -> Iterator[Finding]:
+    for launch in read_launches(context, job):
+        if launch.size is None or launch.size.gpus:
+            continue
+        for flag in launch.flags(*_FLAGS):
+            span = launch.span(flag.value) if flag.value is not None else None
+            if flag.value is not None and flag.value.bare.lower() == "nccl" and span is not None:
+                yield _problem(launch, span)
+    if any(_may_ask(context, launch) for launch in read_launches(context, job)):
+        yield from _in_scripts(context, job)
+
+
+def _may_ask(context: Context, launch: Launch) -> bool:
+    """Whether a step on CPUs runs a script of the user."""
+    component = launch.step.component
+    if component is None or launch.size is None or launch.size.gpus:
+        return False
+    return not context.is_built_in(component)
+
+
+def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
+    # They parse Python, which a spec of built-in components need not wait for.
+    from worldsize.scripts.interface.read import read_reached
+    from worldsize.scripts.program import find_programs
+    from worldsize.scripts.settings import find_nccl_calls
+
+    for program in find_programs(context, job):
+        if program.launch.size is None or program.launch.size.gpus:
+            continue
+        calls = list(find_nccl_calls(program))
+        for module, call in calls:
+            yield _problem(program.launch, module.span(call))
+        reached = None if calls else read_reached(program)
+        for module in program.modules if reached is not None else ():
+            for call in module.called("torch.cuda.set_device"):
+                if reached is not None and reached.surely_runs(module, call):
+                    yield _problem(program.launch, module.span(call), "`torch.cuda.set_device`", "choose")
+
+
+def _problem(
+    launch: Launch, span: Span, what: str = "`nccl`", do: str = "write `gloo`, or choose"
+) -> Finding:
+    assert launch.size is not None
+    message = f"{what} needs GPUs, but `{launch.size.name}` has none"
+    related = relate(launch.size_span, "a size without GPUs")
+    return Finding(span, message, f"{do} a size with GPUs", related=related)
+
+
+def check_job(context: Context, job: Job) -> Iterable[Problem]:
+    return dict.fromkeys(_judge(context, job))  # steps that share a component share its fault
+
+
+def _judge(context: Context, job: Job) -> Iterator[Problem]:
+    seen: set[object] = set()  # many steps share an environment and a size
+    for launch in read_launches(context, job):
+        component = launch.step.component
+        if component is None or component.environment is None or component.folder is None:
+            continue
+        if launch.size is None or not launch.size.devices:
+            continue
+        trains = launch.kind in (*STARTS_PROCESSES, "tensorflow")
+        key = (id(component.environment), launch.size.name, launch.size_span, trains)
+        if key not in seen:
+            seen.add(key)
+            yield from _judge_environment(context, launch, trains=trains)
+
+
+def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Iterator[Problem]:
+    from worldsize.azureml import gpu_support  # only steps with GPUs need it
+
+    component, size = launch.step.component, launch.size
+    assert component is not None
+    assert size is not None
+    is_users = not context.is_built_in(component)
+    for framework in context.list_frameworks(component):
+        problem = gpu_support.report_build(framework, size, launch.size_span, trains=trains, shown=is_users)
+        if problem is not None:
+            yield problem

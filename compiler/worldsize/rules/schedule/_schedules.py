@@ -1,23 +1,115 @@
-"""What a schedule repeats: results that it reuses, and data that stays as it is when it is created."""
+"""Schedules: when they start, the job that they start, and what they repeat."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml import fields, references
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Step
-from worldsize.azureml.references import classify
-from worldsize.base.problem import Finding, Problem, Related
+from worldsize.azureml.references import classify, is_file
+from worldsize.base.problem import Finding, Fix, Problem, Related
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import join_words, shorten
 from worldsize.documents.yaml import to_python
-from worldsize.documents.yaml.nodes import Mapping, find_node
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence, find_node
 from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.resolving.planned import Planned
+
+
+_RANGES = {"hours": (0, 23), "minutes": (0, 59), "month_days": (1, 31)}
+
+
+def check_recurrence_out_of_range(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+    trigger = schedule.trigger
+    if trigger is None:
+        return
+    interval = trigger.get("interval")
+    if isinstance(interval, Scalar) and isinstance(interval.value, int) and interval.value < 1:
+        unit = trigger.get("frequency")
+        meaning = f": `1` is every {unit.text.lower()}" if isinstance(unit, Scalar) else ""
+        message = f"`interval` is {interval.text} but must be at least 1"
+        yield Finding(interval.span, message, f"write a whole number of at least 1{meaning}")
+    pattern = trigger.get("schedule")
+    if isinstance(pattern, Mapping):
+        for name, (low, high) in _RANGES.items():
+            yield from _outside(name, pattern.get(name), low, high)
+
+
+def _outside(name: str, node: Node | None, low: int, high: int) -> Iterator[Finding]:
+    for item in node.items if isinstance(node, Sequence) else [node]:
+        if not isinstance(item, Scalar) or type(item.value) is not int or low <= item.value <= high:
+            continue
+        message = f"`{name}` has {item.value}, which is outside {low} to {high}"
+        yield Finding(item.span, message, f"write a number from {low} to {high}")
+
+
+_OFFSET = re.compile(r"T?\d\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
+_ZERO = ("Z", "z", "+00:00", "-00:00", "+0000", "-0000")
+
+
+def check_start_offset_dropped(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+    trigger = schedule.trigger
+    if trigger is None:
+        return
+    zone_node = trigger.get("time_zone")
+    zone = zone_node.text if isinstance(zone_node, Scalar) else "UTC"
+    for name in ("start_time", "end_time"):
+        node = trigger.get(name)
+        match = _OFFSET.search(node.text) if isinstance(node, Scalar) else None
+        if not isinstance(node, Scalar) or match is None:
+            continue
+        if match[1] in _ZERO and zone.upper() == "UTC":
+            continue
+        plain = node.text[: match.start(1)].strip()
+        message = f"the offset `{match[1]}` of `{name}` is dropped: it is read as {plain} in `{zone}`"
+        span = node.subspan(match.start(1), match.end(1))
+        yield Finding(span, message, f"write the time of `{zone}` without an offset")
+
+
+def check_schedule_needs_pipeline(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+    create_job, reference, job = schedule.create_job, schedule.reference, schedule.job
+    kind = fields.read_field(create_job, "type") if isinstance(create_job, Mapping) else None
+    if kind is not None and isinstance(kind.value, str) and kind.value.lower() in ("command", "spark"):
+        if kind.span is not None:
+            message = f"a schedule starts only pipelines, not jobs of type `{kind.value}`"
+            yield Finding(kind.span, message, "put the job into a pipeline of one step, and schedule that")
+    elif job is not None and job.type != "pipeline" and reference is not None and reference.span is not None:
+        message = f"a schedule starts only pipelines, but `{reference.value}` is a {job.type} job"
+        yield Finding(reference.span, message, "put the job into a pipeline of one step, and schedule that")
+
+
+def check_schedule_job_missing(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+    reference, target = schedule.reference, schedule.target
+    if reference is None or target is None or reference.span is None:
+        return
+    if context.inside(target) and not is_file(target):
+        key = "`create_job`" if schedule.create_job is not None else "`import_data`"
+        yield references.describe_missing(key, reference.value, target, reference.span)
+
+
+def check_schedule_input_unknown(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+    job, inputs = schedule.job, schedule.inputs
+    if job is None or inputs is None or job.type != "pipeline":
+        return
+    for key, _ in inputs.entries:
+        if key.text not in job.inputs:
+            near = closest(key.text, job.inputs)
+            help_ = did_you_mean(key.text, job.inputs) or "the pipeline has no inputs"
+            message = f"the scheduled pipeline has no input `{key.text}`"
+            yield Finding(key.span, message, help_, fix=Fix(key.span, near, safe=False) if near else None)
+
+
+def check_create_job_without_type(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+    create_job = schedule.create_job
+    key = schedule.raw.key("create_job")
+    if isinstance(create_job, Mapping) and "type" not in create_job and key is not None:
+        yield Finding(key.span, "`create_job` has no `type`", "add `type: pipeline`")
 
 
 _REUSED = ("command", "parallel", "pipeline", "sweep")
@@ -50,7 +142,7 @@ def check_schedule_reuses_everything(context: Context, schedule: JobSchedule) ->
     yield Finding(reference.span, message, help_, confidence="possible" if unseen else None)
 
 
-def _follows_reused_model(job: Job, again: Sequence[str]) -> bool:
+def _follows_reused_model(job: Job, again: Collection[str]) -> bool:
     """Whether the steps that run again are the last ones, and read a model that is reused."""
     read = {name: _sources(step) for name, step in job.steps.items()}
     if any(source in again for sources in read.values() for source, _ in sources):

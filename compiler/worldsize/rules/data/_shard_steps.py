@@ -1,16 +1,51 @@
-"""Built-in models that cannot learn from the data that a step shards: pictures, numbers or text."""
+"""The data of steps that shard it: where it lies, and whether the model can learn from it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from worldsize.azureml.model import Binding, Job, Literal, Step
+from worldsize.azureml.graph import follow_binding
+from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
+from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.base.problem import Problem
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.planning.memory.workload import is_sharding, literal_inputs
 from worldsize.rules.context import Context
-from worldsize.rules.data._data_path import MAX_FILES, find_data_path, find_local_data
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE
+
+MAX_FILES = 20_000  # names in a folder; of more nothing is said
+
+
+def may_read_data(job: Job, step: Step) -> bool:
+    """Whether a step may read local data, or data with an address."""
+    source = step.inputs.get("source")
+    value = source.value.value if source is not None and isinstance(source.value, Literal) else None
+    return "://" in str(value) or find_data_path(job, step) is not None
+
+
+def find_data_path(job: Job, step: Step) -> Field[Any] | None:
+    """The path of the step's data, also where the pipeline has it as an input."""
+    argument = follow_binding(job, step.inputs.get("data"))
+    if argument is None:
+        return None
+    if isinstance(argument.value, Data):
+        return argument.value.path
+    return (
+        Field(argument.value.value, argument.span, node=argument.node)
+        if isinstance(argument.value, Literal)
+        else None
+    )
+
+
+def find_local_data(context: Context, path: Field[Any]) -> Path | None:
+    """Where data lies in the tree: beside its file, or where the project maps data of the workspace to."""
+    if not isinstance(path.node, Scalar) or not isinstance(path.value, str):
+        return None
+    local = local_path(path.value, folder_of(path.node)) or context.files.mapped_data(path.value)
+    return local if local is not None and context.inside(local) and exists(local) else None
+
 
 _TABLE, _PICTURES, _TEXT = "a table", "pictures", "text"
 _BUILT_IN = {DIGITS: _PICTURES, PYTHON_SOURCE: _TEXT}
@@ -21,7 +56,7 @@ _BEST = {_TABLE: "mlp", _PICTURES: "cnn", _TEXT: "gpt"}
 _INPUTS = ("source", "format", "task", "text", "labels")
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_model_not_for_data(context: Context, job: Job) -> Iterator[Problem]:
     for step in job.steps.values():
         model, shards = step.inputs.get("model"), step.inputs.get("shards")
         if model is None or shards is None or not isinstance(shards.value, Binding) or model.span is None:

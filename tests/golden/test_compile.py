@@ -1,8 +1,9 @@
 """Each shipped spec compiles, byte for byte, to what is committed: on any hash seed, in any folder.
 
-``compiled/<name>/`` holds what compiling writes: the YAML and the plan. What it copies is in the repository
-once already: ``compiled/copies.txt`` has a digest of each copy, below the names of the folders that have it,
-so that a change of a file is a change of one line. ``make golden`` rewrites all of it.
+``compiled/<name>/`` holds what compiling writes: the YAML and the plan. Its compute files, which many folders
+have alike, are in ``compiled/clusters.txt``. What it copies is in the repository once already:
+``compiled/copies.txt`` has a digest of each copy, below the names of the folders that have it, so that a
+change of a file is a change of one line. ``make golden`` rewrites all of it.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from worldsize.scripts import program
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "pipelines").glob("*.yml"))
 HERE = Path(__file__).parent / "compiled"
-COPIES = HERE / "copies.txt"
+COPIES, CLUSTERS = HERE / "copies.txt", HERE / "clusters.txt"
 BUILT_IN = {path.parent.name for path in (ROOT / "components").glob("*/component.yml")}
 HEADER = "# Digests of what compiling copies; `in` names the folders that have it. `make golden` writes this."
-Copies = dict[str, dict[str, str]]  # by compiled folder and file, the digest
+Copies = dict[str, dict[str, str]]  # by compiled folder and file, the digest; of a cluster, the whole text
 
 
 def shown(name: str) -> bool:
@@ -60,6 +61,38 @@ def copied(folder: Path) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in files if not shown(name)}
 
 
+def read_clusters() -> Copies:
+    """The committed compute files: each once, below the names of its folders."""
+    clusters: Copies = defaultdict(dict)
+    for section in CLUSTERS.read_text(encoding="utf-8").split("\n\n"):
+        owners, name, text = section.strip().split("\n", 2)
+        for folder in owners.removeprefix("in ").split():
+            clusters[folder][name] = f"{text}\n"
+    return clusters
+
+
+def write_clusters(clusters: Copies) -> None:
+    sections = [
+        f"in {' '.join(folders)}\n{name}\n{text}" for (name, text), folders in group(clusters).items()
+    ]
+    CLUSTERS.write_text("\n".join(sections), encoding="utf-8")
+
+
+def group(copies: Copies) -> dict[tuple[str, str], list[str]]:
+    """The folders that have a file, by its name and digest or text."""
+    owners: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for folder in sorted(copies):
+        for pair in copies[folder].items():
+            owners[pair].append(folder)
+    return dict(sorted(owners.items()))
+
+
+def committed(name: str) -> dict[str, bytes]:
+    """The committed files of a compiled folder."""
+    clusters = read_clusters()[name].items()
+    return listing(HERE / name) | {file: text.encode() for file, text in clusters}
+
+
 def read_copies() -> Copies:
     """The committed digests."""
     copies: Copies = defaultdict(dict)
@@ -76,12 +109,8 @@ def read_copies() -> Copies:
 
 def write_copies(copies: Copies) -> None:
     """Write what ``read_copies`` reads: copies are together that the same folders have."""
-    owners: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for folder in sorted(copies):
-        for name, digest in copies[folder].items():
-            owners[name, digest].append(folder)
     groups: dict[str, list[str]] = defaultdict(list)
-    for (name, digest), folders in sorted(owners.items()):
+    for (name, digest), folders in group(copies).items():
         groups["in " + " ".join(folders)].append(f"{digest}  {name}")
     lines = [HEADER, *(line for folders, below in sorted(groups.items()) for line in (folders, *below))]
     COPIES.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -90,9 +119,11 @@ def write_copies(copies: Copies) -> None:
 def accept(name: str, files: dict[str, bytes], digests: dict[str, str]) -> None:
     """Commit what a spec compiles to."""
     shutil.rmtree(HERE / name, ignore_errors=True)
-    for file, content in files.items():
+    clusters = {file: content.decode() for file, content in files.items() if file.startswith("compute/")}
+    write_clusters({**read_clusters(), name: clusters})
+    for file in files.keys() - clusters.keys():
         (HERE / name / file).parent.mkdir(parents=True, exist_ok=True)
-        (HERE / name / file).write_bytes(content)
+        (HERE / name / file).write_bytes(files[file])
     write_copies({**read_copies(), name: digests})
 
 
@@ -136,7 +167,7 @@ def test_a_shipped_spec_compiles_to_what_is_committed(
     actual, digests = written(out), copied(out)
     if update_golden:
         accept(spec.stem, actual, digests)
-    expected = listing(HERE / spec.stem)
+    expected = committed(spec.stem)
     assert sorted(actual) == sorted(expected)
     for name, text in actual.items():
         lines = [side.decode().splitlines() for side in (expected[name], text)]
@@ -149,12 +180,13 @@ def test_a_shipped_spec_compiles_to_what_is_committed(
 def test_nothing_is_committed_of_a_spec_that_is_gone(update_golden: bool) -> None:
     specs = {spec.stem for spec in SPECS}
     if update_golden:
-        write_copies({name: digests for name, digests in read_copies().items() if name in specs})
+        for read, write in ((read_copies, write_copies), (read_clusters, write_clusters)):
+            write({name: files for name, files in read().items() if name in specs})
         for folder in HERE.iterdir():
             if folder.is_dir() and folder.name not in specs:
                 shutil.rmtree(folder)
-    assert {path.name for path in HERE.iterdir()} == specs | {COPIES.name}
-    assert read_copies().keys() == specs
+    assert {path.name for path in HERE.iterdir()} == specs | {COPIES.name, CLUSTERS.name}
+    assert read_copies().keys() == read_clusters().keys() == specs
 
 
 def test_a_changed_copy_is_named() -> None:
@@ -198,7 +230,7 @@ def test_hash_seed_folder_locale_and_machine_change_nothing(tmp_path: Path) -> N
     assert result.returncode == 0, result.stderr
     copies = read_copies()
     for spec in SPECS:
-        assert written(compiled / spec.stem) == listing(HERE / spec.stem), spec.stem
+        assert written(compiled / spec.stem) == committed(spec.stem), spec.stem
         assert copied(compiled / spec.stem) == copies[spec.stem], spec.stem
     modes = {path.stat().st_mode for path in compiled.rglob("*") if path.is_file()}
     assert modes <= {0o100644, 0o100755}

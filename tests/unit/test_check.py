@@ -20,8 +20,8 @@ from worldsize.checking.checker import check_files
 from worldsize.cli import main
 from worldsize.documents.yaml import Document
 from worldsize.rules import engine, registry
-from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
+from worldsize.rules.engine import CONDITIONS
 from worldsize.rules.registry import Rule
 
 CLEAN = """\

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import groupby, islice
 from typing import Any
 
+from worldsize.azureml.fields import read_command
+from worldsize.azureml.model import Binding, Component
 from worldsize.base import limits
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
-from worldsize.rules.conditions import CONDITIONS
 from worldsize.rules.context import Context
 from worldsize.rules.registry import Check, Rule
 
@@ -123,9 +125,8 @@ def crash(what: str, span: Span, error: BaseException) -> Problem:
         traceback.print_exception(error)
     reason = " ".join(f"{type(error).__name__}: {error}".split())
     message = f"{what} failed, which is a fault of worldsize: {reason}"
-    shown = message if len(message) <= 200 else message[:199] + "…"
     help_ = "report it with the file and what WORLDSIZE_TRACEBACK=1 shows; the other rules were run"
-    return Problem("internal-error", span, shown, help_)
+    return Problem("internal-error", span, _bounded(message), help_)
 
 
 def _bounded(text: str, width: int = 200) -> str:
@@ -155,3 +156,66 @@ def diagnose(problems: Iterable[Problem]) -> Iterator[Diagnostic]:
             rule.docs,
             problem.confidence or rule.confidence,
         )
+
+
+_STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec|\.sh\b")
+_NAMES_DEEPSPEED = re.compile(r"deepspeed|ds_config")
+
+
+def _has_bound_input(_context: Context, subjects: Subjects) -> bool:
+    """Whether a step has an input that was bound by hand; what is wired by name cannot be wrong."""
+    return any(
+        isinstance(field.value, Binding) and field.span is not None
+        for job, _ in subjects.get("Job", ())
+        for step in job.steps.values()
+        for field in step.inputs.values()
+    )
+
+
+def _has_bound_output(_context: Context, subjects: Subjects) -> bool:
+    """Whether a pipeline has outputs, or a step an output that is bound to one of the pipeline."""
+    return any(
+        job.interface is not None
+        or job.outputs
+        or any(
+            field.value.binding is not None for step in job.steps.values() for field in step.outputs.values()
+        )
+        for job, _ in subjects.get("Job", ())
+    )
+
+
+def _has_script(context: Context, subjects: Subjects) -> bool:
+    """Whether a command, not of a built-in component, may start a Python script."""
+    used = (step.component for job, _ in subjects.get("Job", ()) for step in job.steps.values())
+    if any(_starts_python(component) and not context.is_built_in(component) for component in used):
+        return True
+    return any(_starts_python(component) for component, _ in subjects.get("Component", ()))
+
+
+def _has_deepspeed(context: Context, subjects: Subjects) -> bool:
+    """Whether a step may name a configuration of DeepSpeed, in its command or script or as an input."""
+    jobs = [job for job, _ in subjects.get("Job", ())]
+    if any(
+        "ds_config" in step.inputs or _NAMES_DEEPSPEED.search(read_command(step.component))
+        for job in jobs
+        for step in job.steps.values()
+    ):
+        return True
+    if not _has_script(context, subjects):
+        return False
+    from worldsize.scripts.program import find_programs  # parses Python, once for all rules
+
+    return any(program.says("deepspeed") for job in jobs for program in find_programs(context, job))
+
+
+def _starts_python(component: Component | None) -> bool:
+    return _STARTS_PYTHON.search(read_command(component)) is not None
+
+
+# Conditions without which some rules have nothing to check; their modules are then not imported.
+CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {
+    "bound-input": _has_bound_input,
+    "bound-output": _has_bound_output,
+    "script": _has_script,
+    "deepspeed": _has_deepspeed,
+}

@@ -15,7 +15,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,9 +24,9 @@ from worldsize.base.problem import Confidence, Finding, Problem
 from worldsize.documents.diagnostics.diagnostic import Severity
 
 if TYPE_CHECKING:
-    from worldsize.rules.conditions import Condition
     from worldsize.rules.context import Context
 
+Condition = Literal["bound-input", "bound-output", "script", "deepspeed"]
 Check = Callable[["Context", Any], Iterable[Finding | Problem]]
 
 # The first ten by the digit of their codes; schedules share the graph's, as WS68x.
@@ -140,7 +140,7 @@ class Rule(Struct, frozen=True):
         summary: What is wrong, in a few words, for lists.
         on: The types that the rule checks (``"Step"``). Empty where a lower layer reports the slug.
         when: What else must be there for the checks to find anything, see
-            :mod:`worldsize.rules.conditions`; without it their module is not imported.
+            :data:`~worldsize.rules.engine.CONDITIONS`; without it their module is not imported.
         confidence: ``certain`` where the service or the client refuses the file, or its result is provably
             wrong; ``likely`` where it follows from facts that can have changed, or from what scripts usually
             do; ``possible`` where only the people who wrote it can know. A finding may lower it.

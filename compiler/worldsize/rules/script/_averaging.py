@@ -14,7 +14,15 @@ from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.edits import call_horovod_init
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls, list_prepared
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
+from worldsize.scripts.module import (
+    Module,
+    constant_value,
+    find_mentions,
+    find_passed,
+    keyword_argument,
+    last_name,
+    name_variable,
+)
 from worldsize.scripts.program import Program
 from worldsize.scripts.values import find_values
 
@@ -51,11 +59,9 @@ def _judge_torch(program: Program) -> Iterator[Finding]:
         return
     if not all(_reduces_metrics_only(module) for module in program.modules):
         return
-    for module in program.modules:
-        for call in module.called("init_process_group")[:1]:
-            help_ = "wrap the model: `model = DistributedDataParallel(model, device_ids=[local_rank])`"
-            yield _report(program, module, call, help_)
-            return
+    for module, call in program.called("init_process_group")[:1]:
+        help_ = "wrap the model: `model = DistributedDataParallel(model, device_ids=[local_rank])`"
+        yield _report(program, module, call, help_)
 
 
 def _judge_wrapped(program: Program) -> Iterator[Finding]:
@@ -121,13 +127,13 @@ def _judge_horovod(program: Program) -> Iterator[Finding]:
     trains = _is_torch_training(program) or program.refers("fit", "GradientTape", "apply_gradients")
     if program.refers(*list_last_names("averages_horovod")) or not trains:
         return
-    for module in program.modules:
-        for name, call in module.calls:
-            if name.startswith("horovod.") and name.endswith(".init"):
-                yield _report(
-                    program, module, call, "write `optimizer = hvd.DistributedOptimizer(optimizer)`"
-                )
-                return
+    for module, call in _list_horovod_calls(program, "init")[:1]:
+        yield _report(program, module, call, "write `optimizer = hvd.DistributedOptimizer(optimizer)`")
+
+
+def _list_horovod_calls(program: Program, *functions: str) -> list[tuple[Module, ast.Call]]:
+    calls = program.called(*functions)
+    return [(module, call) for module, call in calls if module.name_of(call.func).startswith("horovod.")]
 
 
 def _judge_tensorflow(program: Program) -> Iterator[Finding]:
@@ -135,17 +141,11 @@ def _judge_tensorflow(program: Program) -> Iterator[Finding]:
         "fit", "GradientTape", "train_on_batch"
     ):
         return
-    for module in program.modules:
-        calls = module.called("MirroredStrategy")
-        help_ = "write `tf.distribute.MultiWorkerMirroredStrategy()`, which joins all workers"
-        if calls:
-            why = "`MirroredStrategy` joins only the GPUs of one process"
-            yield _report(program, module, calls[0], help_, why)
-            return
-    for module in program.modules:
-        for call in module.called("fit", "GradientTape", "train_on_batch")[:1]:
-            yield _report(program, module, call, help_)
-            return
+    help_ = "write `tf.distribute.MultiWorkerMirroredStrategy()`, which joins all workers"
+    mirrored = program.called("MirroredStrategy")
+    why = "`MirroredStrategy` joins only the GPUs of one process" if mirrored else ""
+    for module, call in (mirrored or program.called("fit", "GradientTape", "train_on_batch"))[:1]:
+        yield _report(program, module, call, help_, why)
 
 
 def _judge_accelerate(program: Program) -> Iterator[Finding]:
@@ -179,34 +179,25 @@ def _find_model(call: ast.Call) -> str:
     return name_variable(function.value)
 
 
-_NEEDS_INIT = frozenset(
-    {"rank", "local_rank", "size", "DistributedOptimizer", "broadcast_parameters", "allreduce"}
-)
+_NEEDS_INIT = ("rank", "local_rank", "size", "DistributedOptimizer", "broadcast_parameters", "allreduce")
 
 
 def check_horovod_without_init(context: Context, program: Program) -> Iterator[Finding]:
     if not program.complete or program.says(".init("):
         return
-    for module in program.modules:
-        for name, call in module.calls:
-            if name.startswith("horovod.") and name.rpartition(".")[2] in _NEEDS_INIT:
-                message = f"`{name.rpartition('.')[2]}` is called without `hvd.init()`"
-                fix = call_horovod_init(module)
-                help_ = "call `hvd.init()` first"
-                yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
-                return
+    for module, call in _list_horovod_calls(program, *_NEEDS_INIT)[:1]:
+        message = f"`{last_name(call)}` is called without `hvd.init()`"
+        fix = call_horovod_init(module)
+        yield Finding(module.span(call), message, "call `hvd.init()` first", related=program.related, fix=fix)
 
 
 def check_horovod_without_broadcast(context: Context, program: Program) -> Iterator[Finding]:
     if not program.complete or program.says("roadcast", "elastic"):
         return
-    for module in program.modules:
-        for name, call in module.calls:
-            if name.startswith("horovod.") and name.endswith(".DistributedOptimizer"):
-                message = "gradients are averaged, but the ranks' weights are never made equal"
-                help_ = "call `hvd.broadcast_parameters(model.state_dict(), root_rank=0)` before training"
-                yield Finding(module.span(call), message, help_, related=program.related)
-                return
+    for module, call in _list_horovod_calls(program, "DistributedOptimizer")[:1]:
+        message = "gradients are averaged, but the ranks' weights are never made equal"
+        help_ = "call `hvd.broadcast_parameters(model.state_dict(), root_rank=0)` before training"
+        yield Finding(module.span(call), message, help_, related=program.related)
 
 
 # By name the place of `weight` among the arguments. Other losses of PyTorch are divided by the rows.
@@ -228,7 +219,7 @@ def check_loss_divided_by_weights(context: Context, program: Program) -> Iterato
     for module in program.modules:
         for name, call in module.calls:
             place = _LOSSES.get(name.replace("torch.nn.modules.loss.", "torch.nn."))
-            weight = None if place is None else _find_weight(call, place)
+            weight = None if place is None else find_passed(call, place, "weight")
             if weight is None or not _is_mean(call) or not read_reached(program).runs(module, call):
                 continue
             if _is_set(program, module, weight):
@@ -238,10 +229,6 @@ def check_loss_divided_by_weights(context: Context, program: Program) -> Iterato
                 )
                 help_ = 'write `reduction="sum"`, and divide the loss by the number of rows'
                 yield Finding(module.span(weight), message, help_, related=program.related)
-
-
-def _find_weight(call: ast.Call, place: int) -> ast.expr | None:
-    return keyword_argument(call, "weight") or next(iter(call.args[place : place + 1]), None)
 
 
 def _is_mean(call: ast.Call) -> bool:

@@ -14,7 +14,7 @@ from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.edits import add_argument, guard_by_rank
 from worldsize.scripts.guards import is_guarded_by_rank
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.module import Module, find_mentions, keyword_argument
+from worldsize.scripts.module import Module, find_mentions, find_passed
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import mentions_rank
 from worldsize.scripts.values import evaluate
@@ -141,14 +141,10 @@ def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
     """The calls that save a model, each with the path, where it is known."""
     saves = ((call, find_call(name, "saves_model")) for name, call in module.calls)
     return [
-        (call, evaluate(define_alone(module), module, _find_path(call, row.argument or 0)))
+        (call, evaluate(define_alone(module), module, find_passed(call, row.argument or 0, "f")))
         for call, row in saves
         if row is not None
     ]
-
-
-def _find_path(call: ast.Call, position: int) -> ast.AST | None:
-    return call.args[position] if len(call.args) > position else keyword_argument(call, "f")
 
 
 def check_working_folder_changed(context: Context, program: Program) -> Iterator[Finding]:

@@ -186,7 +186,7 @@ def _find_in_script(program: Program, module: Module) -> Iterator[tuple[ast.AST,
 def _find_in_calls(program: Program, module: Module) -> Iterator[tuple[ast.AST, str, object]]:
     for call in module.called("init_process_group"):
         for name, position in (("world_size", 3), ("rank", 4), ("init_method", 1)):
-            node = keyword_argument(call, name) or next(iter(call.args[position : position + 1]), None)
+            node = find_passed(call, position, name)
             value = read_setting(program, module, node)
             if name != "init_method" or (isinstance(value, str) and _TCP.fullmatch(value)):
                 yield node or call, name, value

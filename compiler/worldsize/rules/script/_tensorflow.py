@@ -74,16 +74,11 @@ _VERSION = re.compile(r"tensorflow(?:-gpu|-cpu)?\s*([-=<>~!]=?)\s*(\d+)\.(\d+)")
 
 
 def check_keras_fit_multi_worker(context: Context, program: Program) -> Iterator[Finding]:
-    if (
-        program.processes < 2
-        or program.says("TF_USE_LEGACY_KERAS", "tf_keras")
-        or _is_older(context, program)
-    ):
+    if program.processes < 2 or program.says("TF_USE_LEGACY_KERAS", "tf_keras"):
         return
-    if not any(module.called("MultiWorkerMirroredStrategy") for module in program.modules):
+    if _is_older(context, program) or not program.called("MultiWorkerMirroredStrategy"):
         return
-    variables = program.launch.step.environment_variables
-    if variables is not None and "TF_USE_LEGACY_KERAS" in str(variables.value):
+    if any(variable.name == "TF_USE_LEGACY_KERAS" for variable in program.launch.list_variables()):
         return
     for module, call in program.called("fit"):
         if not isinstance(call.func, ast.Attribute):
@@ -122,13 +117,13 @@ def check_model_outside_scope(context: Context, program: Program) -> Iterator[Fi
     if not program.complete or not program.imports("tensorflow", "keras"):
         return
     runs = read_reached(program).runs
-    for module in program.modules:
-        makers = [call for call in module.called(*list_last_names("has_scope")) if runs(module, call)]
-        if makers and not program.refers(*_HANDS_OVER) and program.refers("fit", "compile"):
-            message = "nothing enters `scope()` of this strategy: the model is trained on one device"
-            help_ = "build and compile the model under `with strategy.scope():`"
-            yield Finding(module.span(makers[0]), message, help_, related=program.related)
-            return
+    if not program.refers(*_HANDS_OVER) and program.refers("fit", "compile"):
+        for module, call in program.called(*list_last_names("has_scope")):
+            if runs(module, call):
+                message = "nothing enters `scope()` of this strategy: the model is trained on one device"
+                help_ = "build and compile the model under `with strategy.scope():`"
+                yield Finding(module.span(call), message, help_, related=program.related)
+                return
     for module in program.modules:
         yield from _judge_mixed(program, module)
 

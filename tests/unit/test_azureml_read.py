@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from worldsize.azureml import component, fields, job, write
+from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.model import Binding, Data, Job, Literal
 
 PIPELINE = """\
@@ -75,6 +76,13 @@ def test_arguments_are_literals_bindings_or_data(pipeline: Job) -> None:
     assert isinstance(data, Data)
     assert (data.type, data.path and data.path.value) == ("uri_file", "./data.csv")
     assert str(prep.inputs["n"].span).endswith(":12:10")
+
+
+def test_an_argument_is_followed_to_the_input_of_the_pipeline(pipeline: Job) -> None:
+    train, again = pipeline.steps["train"].inputs, pipeline.steps["again"].inputs
+    assert follow_binding(pipeline, train["rate"]) is pipeline.inputs["rate"]
+    assert follow_binding(pipeline, train["data"]) is follow_binding(pipeline, train.get("tag")) is None
+    assert follow_binding(pipeline, again["data"]) is again["data"]
 
 
 def test_inline_jobs_get_ports_typed_by_what_feeds_them(pipeline: Job) -> None:

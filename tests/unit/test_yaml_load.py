@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from worldsize.base import limits
 from worldsize.documents.yaml import Mapping, Scalar, Sequence, load, to_python
 from worldsize.documents.yaml import compose as compose_module
+from worldsize.documents.yaml.nodes import find_node, list_entries, list_items, list_scalars
 
 
 def slugs(text: str | bytes) -> list[str]:
@@ -59,6 +60,16 @@ def test_pure_python_parser_gives_the_same_tree(text: str, monkeypatch: pytest.M
     slow = load("x.yml", text)
     assert slow.problems == fast.problems
     assert spans(slow.root) == spans(fast.root)
+
+
+def test_nodes_are_found_below_others_and_none_in_what_is_not_as_asked() -> None:
+    root = load("x.yml", "a: {b: [1, &x two, *x]}\nc: three\n").root
+    items = find_node(root, "a", "b")
+    assert [item.text for item in list_items(items) if isinstance(item, Scalar)] == ["1", "two", "two"]
+    assert [key.text for key, _ in list_entries(root)] == ["a", "c"]
+    assert [scalar.text for scalar in list_scalars(root)] == ["a", "b", "1", "two", "c", "three"]
+    assert find_node(root, "c", "b") is find_node(root, "b") is find_node(None, "a") is None
+    assert list_items(root) == list_entries(items) == list(list_scalars(None)) == []
 
 
 def spans(node: object) -> object:

@@ -173,20 +173,14 @@ def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
         number = parse_number(values[name]) if argument is None or argument.span is not None else None
         values[name] = silent if number is None or number < 0 else float(number)
     called = path.value.removeprefix("./").rstrip("/") or "."
-    return _Source(step, values, local, path.node.span, called, read_media(step, local))
+    return _Source(step, values, local, path.node.span, called, _read_media(step, local))
 
 
 def _is_placeholder(path: Path) -> bool:
     """Whether a folder holds only the file that keeps it in git: its data comes from elsewhere."""
-    return (
-        is_folder(path)
-        and any(exists(path / name) for name in (".gitkeep", ".keep", ".gitignore"))
-        and not any(
-            True
-            for entry in path.iterdir()
-            if not entry.name.startswith(".") and entry.name.lower() != "readme.md"
-        )
-    )
+    if not is_folder(path) or not any(exists(path / name) for name in (".gitkeep", ".keep", ".gitignore")):
+        return False
+    return all(entry.name.startswith(".") or entry.name.lower() == "readme.md" for entry in path.iterdir())
 
 
 def _make_request(source: _Source, root: Path, names: list[str], unpacked: Unpacked | None = None) -> Request:
@@ -230,14 +224,11 @@ def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) ->
     if odd is not None:
         yield _report("label-not-categorical", at_label, odd)
         return
-    doubtful = (
-        describe_doubtful(read.labels, request.called, complete=read.complete)
-        if read.task == CLASSIFICATION
-        else None
-    )
+    labels = read.labels if read.task == CLASSIFICATION else {}
+    doubtful = _describe_doubtful(labels, request.called, complete=read.complete)
     if doubtful is not None:
         yield _report("class-doubtful", at_label, doubtful)
-    names = list(read.labels) if read.task == CLASSIFICATION else []
+    names = list(labels)
     if not (read.complete and whole):
         return
     try:
@@ -267,13 +258,8 @@ def _describe_labels(request: Request, labels: Mapping[str, int]) -> UserError |
     )
 
 
-def read_media(step: Step, folder: Path | None) -> MediaOptions | None:
-    """The inputs about pictures and text; None if one is only known when the pipeline runs.
-
-    Args:
-        step: A step of a component; inputs that its component does not have keep their defaults.
-        folder: Of the data.
-    """
+def _read_media(step: Step, folder: Path | None) -> MediaOptions | None:
+    """The inputs about pictures and text; None if one is only known when the pipeline runs."""
     declared = step.component.inputs if step.component is not None else {}
     names = tuple(name for name in MediaOptions._fields if name in declared)
     values: dict[str, Any] = {}
@@ -290,14 +276,8 @@ def read_media(step: Step, folder: Path | None) -> MediaOptions | None:
     return MediaOptions(**values, folder=folder)
 
 
-def describe_doubtful(labels: Mapping[str, int], called: str, *, complete: bool) -> UserError | None:
-    """Describe the first doubtful class.
-
-    Args:
-        labels: rows by class.
-        called: what messages call the data.
-        complete: whether all rows were read.
-    """
+def _describe_doubtful(labels: Mapping[str, int], called: str, *, complete: bool) -> UserError | None:
+    """Describe the first doubtful class of the rows by class; ``called`` names the data in messages."""
     alike: dict[str, str] = {}
     for name in sorted(labels):
         visible = "".join(sign if sign.isprintable() else " " for sign in name)

@@ -47,7 +47,7 @@ class _Table(Struct):
 
 def check_program(context: Context, program: Program) -> Iterator[Finding]:
     module = program.entry
-    if "read_csv" not in module.text or len(program.launches) != 1:
+    if "read_csv" not in module.callers or len(program.launches) != 1:
         return
     interface = read_interface(program)
     if interface is None or interface.commands is not None:
@@ -196,16 +196,16 @@ def _find_data(context: Context, launch: Launch, written: str, below: str) -> tu
     """The local table that a word of the command stands for, how messages call it, and its place."""
     expressions = binding.find_expressions(written)
     rest = written.rpartition("}}")[2].strip("/")
-    if (
-        len(expressions) != 1
-        or expressions[0].scope != "inputs"
-        or (rest and below)
-        or not written.startswith("${{")
-    ):
+    if len(expressions) != 1 or expressions[0].scope != "inputs" or expressions[0].start or (rest and below):
         return None
     field = follow_binding(launch.job, launch.step.inputs.get(expressions[0].port or ""))
     path = field.value.path if field is not None and isinstance(field.value, Data) else None
-    if path is None or not isinstance(path.node, Scalar) or not isinstance(path.value, str):
+    if (
+        path is None
+        or (rest and below)
+        or not isinstance(path.node, Scalar)
+        or not isinstance(path.value, str)
+    ):
         return None
     local = local_path(path.value, folder_of(path.node))
     file = local / (rest or below) if local is not None else None

@@ -175,11 +175,7 @@ def check_file_feeds_folder(context: Context, job: Job) -> Iterator[Finding]:
             continue  # bound to an output of the pipeline, which may have the right type
         written, taken = _KINDS[source_kind or ""], _KINDS[target.type or ""]
         message = f"`{source.name}` writes {written} as `{name}`, but `{wire.name}` takes {taken}"
-        related = (
-            (Related(port.span, f"declared as `{source_kind}` here"),)
-            if port is not None and port.span
-            else ()
-        )
+        related = relate(port.span if port is not None else None, f"declared as `{source_kind}` here")
         help_ = f"write `type: {source_kind}` for the input, or `type: {target.type}` for the output"
         yield Finding(wire.part(4), message, help_, related=related)
 

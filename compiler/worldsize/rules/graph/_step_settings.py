@@ -31,7 +31,8 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             help_ = "write `azureml:NAME` with the name of a cluster, or `serverless`"
             yield Problem("compute-name", node.span, message, help_)
         name = node.text.removeprefix("azureml:")
-        if "/" in name or "${{" in name or _NAME.fullmatch(name) or _is_placeholder(name):
+        is_placeholder = name.startswith("<") and name.endswith(">")  # to be filled in a template
+        if "/" in name or "${{" in name or _NAME.fullmatch(name) or is_placeholder:
             continue
         start = len(node.text) - len(name)
         span = node.subspan(start, len(node.text)) if name else node.span
@@ -52,11 +53,6 @@ def _find_computes(job: Job) -> Iterator[Scalar]:
         # A step of a spec names a profile instead, and the profile its cluster.
         if field is not None and isinstance(field.node, Scalar) and field.node.text == field.value:
             yield field.node
-
-
-def _is_placeholder(name: str) -> bool:
-    """Whether a name has to be filled in, such as ``<name of the cluster>`` in a template."""
-    return name.startswith("<") and name.endswith(">")
 
 
 def check_environment_variable_not_text(context: Context, step: Step) -> Iterator[Finding]:

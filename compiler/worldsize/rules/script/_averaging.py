@@ -205,14 +205,11 @@ _LOSSES = {
     "torch.nn.CrossEntropyLoss": 0, "torch.nn.NLLLoss": 0, "torch.nn.NLLLoss2d": 0,
     "torch.nn.functional.cross_entropy": 2, "torch.nn.functional.nll_loss": 2,
 }  # fmt: skip
-_AVERAGES = (
-    *("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"),
-    *("DistributedOptimizer", "Accelerator"),
-)
 
 
 def check_loss_divided_by_weights(context: Context, program: Program) -> Iterator[Finding]:
-    if program.processes < 2 or not (program.refers(*_AVERAGES) or program.imports("deepspeed")):
+    averages = program.refers(*list_last_names("wraps_model"), "DistributedOptimizer", "Accelerator")
+    if program.processes < 2 or not (averages or program.imports("deepspeed")):
         return
     if not any(list_backward_calls(module) for module in program.modules):
         return

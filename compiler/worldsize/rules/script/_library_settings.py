@@ -119,6 +119,7 @@ def _judge_devices(
     )
 
 
+_ADD_ADDRESS = "add `--main_process_ip $MASTER_ADDR` to the command"
 _LOCAL = ("localhost", "127.0.0.1")
 
 
@@ -135,37 +136,31 @@ def check_accelerate_config_disagrees(context: Context, program: Program) -> Ite
         yield _report_config(program, config, "num_machines", message, f"write {instances}")
         return
     devices = program.launch.size.devices if program.launch.size is not None else 0
-    if (
-        processes is not None
-        and devices
-        and "num_processes" not in flags
-        and processes != instances * devices
-    ):
-        gpus = f"{plural(instances * devices, 'GPU')} on {plural(instances, 'instance')}"
+    total = instances * devices
+    if processes is not None and devices and "num_processes" not in flags and processes != total:
+        gpus = f"{plural(total, 'GPU')} on {plural(instances, 'instance')}"
         message = f"`num_processes` is {processes}, but the job has {gpus}"
-        help_ = f"write {instances * devices}, the processes of all machines"
+        help_ = f"write {total}, the processes of all machines"
         finding = _report_config(program, config, "num_processes", message, help_)
-        yield finding if processes > instances * devices else finding.under("processes-below-gpus")
+        yield finding if processes > total else finding.under("processes-below-gpus")
     if instances < 2:
         return
-    if _number(config, "machine_rank") is not None and "machine_rank" not in flags:
-        message = f"`machine_rank` is {_number(config, 'machine_rank')} on each of the {instances} instances"
-        yield _report_config(
-            program, config, "machine_rank", message, "add `--machine_rank $NODE_RANK` to the command"
-        )
+    rank = _number(config, "machine_rank")
+    if rank is not None and "machine_rank" not in flags:
+        message = f"`machine_rank` is {rank} on each of the {instances} instances"
+        help_ = "add `--machine_rank $NODE_RANK` to the command"
+        yield _report_config(program, config, "machine_rank", message, help_)
     address = config.get("main_process_ip")
     if address is None and "main_process_ip" not in flags and "rdzv_backend" not in flags:
         span = program.launch.span(program.inner.word)
         message = f"no `main_process_ip`, in the command or its file: {instances} machines never meet"
         if span is not None:
-            yield Finding(span, message, "add `--main_process_ip $MASTER_ADDR` to the command")
+            yield Finding(span, message, _ADD_ADDRESS)
     if isinstance(address, Scalar) and address.value in _LOCAL and "main_process_ip" not in flags:
         message = (
             f"`main_process_ip` is `{address.value}` on each of the {instances} instances, so they never meet"
         )
-        yield _report_config(
-            program, config, "main_process_ip", message, "add `--main_process_ip $MASTER_ADDR` to the command"
-        )
+        yield _report_config(program, config, "main_process_ip", message, _ADD_ADDRESS)
 
 
 def _judge_file(context: Context, program: Program) -> Iterator[Finding]:

@@ -392,12 +392,8 @@ def _judge_accelerate(program: Program) -> Iterator[Problem]:
         for call in module.called("Accelerator") if backward else ():
             value = keyword_argument(call, "gradient_accumulation_steps")
             count = read_setting(program, module, value) if value is not None else None
-            if (
-                value is not None
-                and type(count) is int
-                and count > 1
-                and constant_value(value) in (None, count)
-            ):
+            is_count = type(count) is int and count > 1
+            if value is not None and is_count and constant_value(value) in (None, count):
                 message = (
                     f"`gradient_accumulation_steps` is {count}, but no pass is under `accelerator.accumulate`"
                 )

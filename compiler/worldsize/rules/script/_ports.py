@@ -36,12 +36,9 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
     if _names_others(component):
         return  # a misspelt name is reported where it stands
     for name, port in component.outputs.items():
-        if (
-            port.span is None
-            or name == _IMPLICIT
-            or _has_path(launch, name)
-            or _is_named(context, launch, "outputs", name)
-        ):
+        if port.span is None or name == _IMPLICIT or _has_path(launch, name):
+            continue
+        if _is_named(context, launch, "outputs", name):
             continue
         message = f"the output `{name}` stays empty: the command does not tell `{script}` where it is"
         help_ = f"pass `${{{{outputs.{name}}}}}` to the script, and write the output there"

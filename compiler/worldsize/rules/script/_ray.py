@@ -9,6 +9,7 @@ from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.azureml.model import AZURE_ML
 from worldsize.base.problem import Problem, relate
 from worldsize.base.wording import plural
+from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import list_backward_calls
@@ -22,8 +23,8 @@ _SCALING = ("ray.train.ScalingConfig", "ray.air.ScalingConfig", "ray.air.config.
 # What makes the workers train one model; whatever else is called with the model is not known.
 _PREPARES = (
     "prepare_model", "prepare_trainer", "RayDDPStrategy", "RayFSDPStrategy", "RayDeepSpeedStrategy",
-    "DistributedDataParallel", "FullyShardedDataParallel", "fully_shard", "Accelerator", "initialize",
-    "parallelize_module", "distribute_module", "all_reduce", "DistributedOptimizer", "average_parameters",
+    "Accelerator", "initialize", "parallelize_module", "distribute_module", "all_reduce",
+    "DistributedOptimizer", "average_parameters",
 )  # fmt: skip
 
 
@@ -124,8 +125,9 @@ def _judge_model(program: Program, module: Module, trainer: ast.Call) -> Iterato
     loop = find_passed(trainer, 0, "train_loop_per_worker")
     if workers is None or workers < 2 or not isinstance(loop, ast.Name) or not _knows_imports(program):
         return
-    trains = [other for other in program.modules if list_backward_calls(other)]
-    if not trains or program.refers(*_PREPARES) or not program.refers("step"):
+    trains = any(list_backward_calls(other) for other in program.modules)
+    prepares = program.refers(*_PREPARES, *list_last_names("wraps_model"))
+    if not trains or prepares or not program.refers("step"):
         return
     defined = [function for function in module.kinds.get(ast.FunctionDef, ()) if function.name == loop.id]
     if len(defined) != 1 or "backward" not in set(find_mentions(defined[0])):

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.base.problem import Finding, Related
-from worldsize.facts.library_calls import find_call
+from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.guards import Side, find_guards, is_guarded_by_rank, is_local, read_side
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_block, list_backward_calls
-from worldsize.scripts.module import Module, find_mentions, name_variable
+from worldsize.scripts.module import Module, find_mentions, last_name, name_variable
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import mentions_rank
 
@@ -113,15 +113,8 @@ def _names_group(name: str, call: ast.Call) -> bool:
 
 def _is_in_full_state(module: Module, call: ast.Call) -> bool:
     """Whether a state is read under ``FSDP.state_dict_type``."""
-    return any(
-        isinstance(above, ast.With)
-        and any(
-            isinstance(item.context_expr, ast.Call)
-            and module.name_of(item.context_expr.func).endswith(".state_dict_type")
-            for item in above.items
-        )
-        for above, _ in module.ancestors(call)
-    )
+    items = (item for above, _ in module.ancestors(call) for item in getattr(above, "items", ()))
+    return any(last_name(item.context_expr) == "state_dict_type" for item in items)
 
 
 _AGREES = (
@@ -134,7 +127,7 @@ _LEAVES = (ast.Break, ast.Continue, ast.Return)
 def check_stop_decided_per_process(context: Context, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.complete or program.refers(*_AGREES):
         return
-    if not program.refers("DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"):
+    if not program.refers(*list_last_names("wraps_model")):
         return
     for module, node in program.find(_find_stops):
         alone = is_guarded_by_rank(program.modules, module, node)
@@ -155,26 +148,16 @@ def _find_stops(module: Module) -> list[ast.If]:
     for scope in {find_block(module, call) for call in list_backward_calls(module)}:
         backward = [call for call in list_backward_calls(module) if find_block(module, call) is scope]
         differing = _find_own(module, scope, backward)
+        around, first = module.around(backward), min(call.lineno for call in backward)
         for node in module.kinds.get(ast.If, ()):
             if find_block(module, node) is not scope or not differing & {*find_mentions(node.test)}:
                 continue
-            loop = next(
-                (above for above, _ in module.ancestors(node) if isinstance(above, ast.For | ast.While)), None
-            )
-            trains = loop is not None and any(
-                above is loop for call in backward for above, _ in module.ancestors(call)
-            )
-            before = isinstance(node.body[-1], ast.Continue) and node.lineno > min(
-                call.lineno for call in backward
-            )
-            if (
-                trains
-                and isinstance(node.body[-1], _LEAVES)
-                and not before
-                and (
-                    not mentions_rank(module, node.test)
-                    or read_side(define_alone(module), module, node.test) == "first"
-                )
+            loops = (above for above, _ in module.ancestors(node) if isinstance(above, ast.For | ast.While))
+            before = isinstance(node.body[-1], ast.Continue) and node.lineno > first
+            if next(loops, None) not in around or before or not isinstance(node.body[-1], _LEAVES):
+                continue
+            if not mentions_rank(module, node.test) or (
+                read_side(define_alone(module), module, node.test) == "first"
             ):
                 conditions.append(node)
     return conditions

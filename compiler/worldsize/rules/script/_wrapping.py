@@ -10,7 +10,7 @@ from worldsize.facts.library_calls import list_last_names
 from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.loops import find_block
+from worldsize.scripts.loops import find_assigned, find_block
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, name_variable
 from worldsize.scripts.program import Program
 from worldsize.scripts.reached import Reached
@@ -116,15 +116,11 @@ def _is_made_again(module: Module, maker: ast.Call, wrap: ast.Call) -> bool:
 
 def _judge_ddp(module: Module) -> Iterator[_Found]:
     """Report changes to a model after DDP wrapped it."""
-    for call in module.called("DistributedDataParallel"):
-        statement = module.parents.get(call)
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1 or not call.args:
-            continue
-        wrapped, scope = name_variable(statement.targets[0]), find_block(module, call)
-        if not isinstance(statement.targets[0], ast.Name | ast.Attribute):
-            continue
-        yield from _judge_move(module, call, wrapped, scope)
-        yield from _judge_changes(module, call, wrapped, scope)
+    for wrapped, statement, call in find_assigned(module, "DistributedDataParallel"):
+        target, scope = statement.targets[0], find_block(module, call)
+        if len(statement.targets) == 1 and isinstance(target, ast.Name | ast.Attribute) and call.args:
+            yield from _judge_move(module, call, wrapped, scope)
+            yield from _judge_changes(module, call, wrapped, scope)
 
 
 def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Found]:
@@ -135,10 +131,7 @@ def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) ->
         for _, call in module.callers.get(name, ())
         if isinstance(call.func, ast.Attribute) and find_block(module, call) is scope
     ]
-    if not model or any(
-        "cuda" in module.text and name in module.text
-        for name in ("set_default_device", "set_default_tensor_type")
-    ):
+    if not model or module.called("set_default_device", "set_default_tensor_type"):
         return
     before = [call for _, call in moves if call.lineno <= wrap.lineno]
     after = [
@@ -158,12 +151,8 @@ def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) ->
         isinstance(value, ast.Call) and not any(one.arg == "device" for one in value.keywords)
         for value in built
     )
-    if (
-        after
-        and on_cpu
-        and not moved_before
-        and not any(isinstance(above, ast.With) for above, _ in module.ancestors(wrap))
-    ):
+    in_context = any(isinstance(above, ast.With) for above, _ in module.ancestors(wrap))
+    if after and on_cpu and not moved_before and not in_context:
         message = (
             f"`{model}` is wrapped while its parameters are on the CPU, and moved to the GPU only afterwards"
         )

@@ -72,20 +72,13 @@ def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
 def _check_counts(block: Field[Any] | None, least_by_name: dict[str, int]) -> Iterator[Finding]:
     for name, least in least_by_name.items():
         field = fields.read_member(block, name)
-        if field is None or field.span is None or isinstance(field.value, bool):
+        if field is None or field.span is None:
             continue
-        value = _number(field.value)
+        value = literals.parse_number(field.value)
         if value is not None and value < least:
             unit = " second" if "timeout" in name else ""
             message = f"`{name}` is {field.value} but must be at least {least}{unit}"
             yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value) if isinstance(value, int | float | str) else None
-    except ValueError:
-        return None
 
 
 _COUNTS = ("process_count_per_instance", "worker_count", "instance_count", "max_instance_count")
@@ -102,12 +95,9 @@ def _step(job: Job, step: Step) -> Iterator[Finding]:
         for name in _COUNTS:
             field = fields.read_member(block, name)
             expression = binding.parse_expression(field.value) if field is not None else None
-            if (
-                field is None
-                or field.span is None
-                or expression is None
-                or expression.scope != "parent.inputs"
-            ):
+            if field is None or field.span is None or expression is None:
+                continue
+            if expression.scope != "parent.inputs":
                 continue
             port = expression.port or ""
             fault, related = _fault(job, port)
@@ -148,12 +138,9 @@ def check_instance_count_exceeds_max(context: Context, launch: Launch) -> Iterat
 
 def check_max_instances_below_count(context: Context, launch: Launch) -> Iterator[Finding]:
     limit, count = launch.max_instances, launch.instances
-    if (
-        limit.value is not None
-        and limit.span is not None
-        and count.value is not None
-        and limit.value < count.value
-    ):
+    if limit.value is None or limit.span is None or count.value is None:
+        return
+    if limit.value < count.value:
         message = f"`max_instance_count` is {limit.value} but `instance_count` is {count.value}"
         related = relate(count.span, "the instances to start with")
         yield Finding(limit.span, message, f"write at least {count.value}, or remove it", related=related)

@@ -303,6 +303,14 @@ def is_environment(node: ast.AST) -> bool:
 
 
 @keep
+def variable_reads(module: Module) -> list[tuple[str, ast.AST]]:
+    """The environment variables that a file reads, each with the node that does."""
+    nodes = (*module.kinds.get(ast.Subscript, ()), *module.kinds.get(ast.Call, ()))
+    reads = [node for node in nodes if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)]
+    return [(name, node) for node in reads if (name := variable_read(node)) is not None]
+
+
+@keep
 def variable_writes(module: Module) -> list[tuple[str, ast.expr, ast.stmt]]:
     """``os.environ["X"] = value``: name, value, statement."""
     return [

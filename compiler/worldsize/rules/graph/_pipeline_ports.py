@@ -144,16 +144,19 @@ def check_folder_feeds_model(context: Context, job: Job) -> Iterator[Finding]:
         if source is None or source.component is None or wire.expression.side != "outputs":
             continue
         port = source.component.outputs.get(name)
-        setting = source.outputs.get(name)
-        if port is None or source_type(job, wire.expression) != "uri_folder":
+        if port is None or source_type(job, wire.expression) != "uri_folder" or _has_open_type(source, name):
             continue
-        if declared_component(source) is None and (setting is None or setting.value.type is None):
-            continue  # bound to an output of the pipeline, which may have the right type
         message = (
             f"`{source.name}.{name}` is declared as uri_folder, but `{wire.name}` requires {target.type}"
         )
         help_ = f"declare the output `{name}` as `{target.type}`"
         yield Finding(wire.part(4), message, help_, relate(port.span, "the output is declared here"))
+
+
+def _has_open_type(step: Step, output: str) -> bool:
+    """Whether an output may be bound to one of the pipeline that has the right type."""
+    setting = step.outputs.get(output)
+    return declared_component(step) is None and (setting is None or setting.value.type is None)
 
 
 _KINDS = {"uri_file": "a file"} | dict.fromkeys(("uri_folder", "mlflow_model", "triton_model"), "a folder")
@@ -170,9 +173,9 @@ def check_file_feeds_folder(context: Context, job: Job) -> Iterator[Finding]:
         if declared_component(wire.step) is None or None in kinds or len(kinds) < 2:
             continue
         name = wire.expression.port or ""
-        setting, port = source.outputs.get(name), (known_ports(source, "outputs") or {}).get(name)
-        if declared_component(source) is None and (setting is None or setting.value.type is None):
-            continue  # bound to an output of the pipeline, which may have the right type
+        port = (known_ports(source, "outputs") or {}).get(name)
+        if _has_open_type(source, name):
+            continue
         written, taken = _KINDS[source_kind or ""], _KINDS[target.type or ""]
         message = f"`{source.name}` writes {written} as `{name}`, but `{wire.name}` takes {taken}"
         related = relate(port.span if port is not None else None, f"declared as `{source_kind}` here")

@@ -156,19 +156,14 @@ def _judge_accelerate(program: Program) -> Iterator[Finding]:
         return
     for module in program.modules:
         backward = [call for _, call in module.callers.get("backward", ()) if call.args]
-        for _, _, call in find_assigned(module, *_optimizer_makers(module)):
+        makers = [name for name, _ in module.calls if ".optim." in name and "lr_scheduler" not in name]
+        for _, _, call in find_assigned(module, *(makers or ["torch.optim.SGD"])):
             model = _find_model(call)
             if not model or model in prepared or not backward or program.says(f"{model}.prepare"):
                 continue
             why = f"`accelerator.prepare` is not given `{model}`, whose gradients it then does not average"
             yield _report(program, *calls[0], f"add `{model}` to `accelerator.prepare(…)`", why)
             return
-
-
-def _optimizer_makers(module: Module) -> list[str]:
-    return [name for name, _ in module.calls if ".optim." in name and "lr_scheduler" not in name] or [
-        "torch.optim.SGD"
-    ]
 
 
 def _find_model(call: ast.Call) -> str:

@@ -75,7 +75,7 @@ def check_load_without_map_location(context: Context, program: Program) -> Itera
     # A default device, copies on the CPU, and weights of another script may lie anywhere.
     if program.says("set_default_device", ".cpu(") or not program.says("cuda"):
         return
-    if not any(module.once(_saves_weights) for module in program.modules):
+    if not any("state_dict" in find_mentions(call) for _, call in program.called("torch.save")):
         return
     for module, call in program.find(_loads):
         if is_guarded_by_rank(program.modules, module, call):
@@ -84,10 +84,6 @@ def check_load_without_map_location(context: Context, program: Program) -> Itera
         help_ = 'write `map_location="cpu"`: `load_state_dict` copies the weights to the right GPU'
         fix = add_argument(module, call, 'map_location="cpu"')
         yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
-
-
-def _saves_weights(module: Module) -> bool:
-    return any("state_dict" in find_mentions(call) for call in module.called("torch.save"))
 
 
 def _loads(module: Module) -> list[ast.Call]:

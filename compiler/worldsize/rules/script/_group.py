@@ -24,7 +24,7 @@ from worldsize.scripts.module import (
     find_passed,
     keyword_argument,
     last_name,
-    variable_read,
+    variable_reads,
     variable_writes,
 )
 from worldsize.scripts.program import Program
@@ -74,12 +74,8 @@ def is_without_group(program: Program) -> bool:
 
 def _uses_rank(module: Module) -> bool:
     """Whether the rank chooses what a process trains on, so that each has a model of its own on purpose."""
-    return any(
-        variable_read(node) in list_variables("global_rank")
-        and not isinstance(module.parents.get(_outermost(module, node)), ast.Compare)
-        for kind in (ast.Call, ast.Subscript)
-        for node in module.kinds.get(kind, ())
-    )
+    reads = [node for name, node in variable_reads(module) if name in list_variables("global_rank")]
+    return any(not isinstance(module.parents.get(_outermost(module, node)), ast.Compare) for node in reads)
 
 
 def _outermost(module: Module, node: ast.AST) -> ast.AST:
@@ -287,13 +283,13 @@ def _find_needs(context: Context, program: Program) -> Iterator[_Need]:
 def _asks_only_for_others(program: Program) -> bool:
     """Whether the script reads no variable of its own job; one that does knows several launchers."""
     kind = program.launch.kind
-    reads = {name for other in program.modules for name, _ in other.once(_list_reads)}
+    reads = {name for other in program.modules for name, _ in variable_reads(other)}
     return kind is not None and program.complete and not any(_kind_of(name) == kind for name in reads)
 
 
 def _find_reads(module: Module, written: set[str], *, asks: bool) -> Iterator[_Need]:
     """Environment variables that the script needs; with ``asks`` also those that it only asks for."""
-    for name, node in module.once(_list_reads):
+    for name, node in variable_reads(module):
         of_kind = _kind_of(name)
         fails = isinstance(node, ast.Subscript)
         is_needed = fails or (asks and of_kind != "slurm")  # who asks for Slurm's may run elsewhere too
@@ -366,7 +362,7 @@ def _is_read_before(module: Module, name: str, statement: ast.stmt) -> bool:
         and isinstance(node, ast.Subscript)
         and find_scope(module, node) is scope
         and node.lineno < statement.lineno
-        for variable, node in module.once(_list_reads)
+        for variable, node in variable_reads(module)
     )
 
 
@@ -378,10 +374,3 @@ def _kind_of(name: str) -> str | None:
     if _SLURM.match(name):
         return "slurm"
     return "tensorflow" if name == "TF_CONFIG" else None
-
-
-def _list_reads(module: Module) -> list[tuple[str, ast.AST]]:
-    """The environment variables that a file reads."""
-    nodes = (*module.kinds.get(ast.Subscript, ()), *module.kinds.get(ast.Call, ()))
-    reads = [node for node in nodes if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)]
-    return [(name, node) for node in reads if (name := variable_read(node)) is not None]

@@ -11,7 +11,7 @@ from worldsize.base.wording import plural
 from worldsize.rules.context import Context
 from worldsize.scripts.edits import choose_own_gpu
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_read, variable_writes
+from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_reads, variable_writes
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import is_read_from
 from worldsize.scripts.settings import read_setting
@@ -122,8 +122,8 @@ def _find_assignments(module: Module) -> list[ast.Assign]:
     """Assignments of the one to a name of the other, without a division."""
     kinds = module.kinds
     named = module.holding(lambda word: word.upper() == "NODE_RANK")
-    reads = (*kinds.get(ast.Subscript, ()), *kinds.get(ast.Call, ())) if named else ()
-    read = module.around(node for node in reads if variable_read(node) == "OMPI_COMM_WORLD_RANK")
+    reads = variable_reads(module) if named else ()
+    read = module.around(node for name, node in reads if name == "OMPI_COMM_WORLD_RANK")
     divided = module.around(kinds.get(ast.BinOp, ())) if read else set()
     return [
         node

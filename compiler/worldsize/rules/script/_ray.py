@@ -31,7 +31,9 @@ _PREPARES = (
 def check_program(context: Context, program: Program) -> Iterator[Problem]:
     if not program.imports("ray"):
         return
-    place = next(_find_trainers(program), None)
+    runs = read_reached(program).runs
+    trainers = ((module, call) for module, call in program.called("TorchTrainer") if runs(module, call))
+    place = next((at for at in trainers if at[0].name_of(at[1].func) in _TRAINERS), None)
     if place is None:
         return
     module, trainer = place
@@ -44,13 +46,6 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         yield from _judge_instances(program, module, trainer)
         yield from _judge_workers(program, module, trainer)
     yield from _judge_model(program, module, trainer)
-
-
-def _find_trainers(program: Program) -> Iterator[tuple[Module, ast.Call]]:
-    for module in program.modules:
-        for name, call in module.calls:
-            if name in _TRAINERS and read_reached(program).runs(module, call):
-                yield module, call
 
 
 def _report_repeated(program: Program, module: Module, trainer: ast.Call) -> Iterator[Problem]:

@@ -101,7 +101,8 @@ def _added(planned: Planned) -> Iterator[Component]:
 
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Problem]:
-    repositories, environments = _find_repositories(upload.part), _find_environments(upload.part)
+    folders = {place for place in _folders(upload.part) if PurePosixPath(place).name in REPOSITORIES}
+    repositories, environments = _sizes(upload.part, folders), _find_environments(upload.part)
     apart = {item.place for item in (*repositories, *environments)}
     yield from _check_secrets(upload, apart)
     yield from _check_folders(upload, repositories, environments)
@@ -138,7 +139,7 @@ def _check_folders(
 
 def _check_size(upload: Upload, apart: set[str]) -> Iterator[Problem]:
     part, span, folder = upload
-    sizes = _list_remaining_sizes(part, apart)
+    sizes = {place: size for place, size in part.listing.sizes.items() if not _is_below(place, apart)}
     total = sum(sizes.values())
     if total > _LARGE:
         heads = Counter[str]()
@@ -163,11 +164,6 @@ def _check_entries(upload: Upload) -> Iterator[Problem]:
         yield Problem("entry-not-copied", span, message, help_)
 
 
-def _find_repositories(part: Part) -> list[UploadedItem]:
-    """The repositories of an upload."""
-    return _sizes(part, {place for place in _folders(part) if PurePosixPath(place).name in REPOSITORIES})
-
-
 def _find_environments(part: Part) -> list[UploadedItem]:
     """The outermost folders of installed packages of an upload."""
     places = {place for place in _folders(part) if PurePosixPath(place).name in _ENVIRONMENTS}
@@ -185,11 +181,6 @@ def _find_secrets(part: Part, apart: set[str]) -> list[str]:
         for place, path in part.listing.files.items()
         if part.listing.sizes[place] and not _is_below(place, apart) and is_secret_file(place, path)
     ]
-
-
-def _list_remaining_sizes(part: Part, apart: set[str]) -> dict[str, int]:
-    """Bytes of the files of an upload outside of the folders ``apart``."""
-    return {place: size for place, size in part.listing.sizes.items() if not _is_below(place, apart)}
 
 
 def _suggest_exclusion(folder: Path, *names: str) -> str:

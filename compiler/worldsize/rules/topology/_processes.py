@@ -36,7 +36,9 @@ def check_processes_exceed_gpus(context: Context, launch: Launch) -> Iterator[Fi
     gpus = plural(size.devices, "GPU")
     message = f"`process_count_per_instance` is {processes.value} but `{size.name}` has {gpus}"
     related = relate(launch.size_span, f"{gpus} per instance")
-    nodes = _nodes_wanted(launch, processes.value, size.devices)
+    # The number of instances that would have as many GPUs, if the job does not set one.
+    may_grow = launch.instances.field is None and processes.value % size.devices == 0
+    nodes = processes.value // size.devices if may_grow else None
     keeps_world = launch.instances.value and processes.value == launch.instances.value * size.devices
     fix = None if nodes else Fix(processes.span, str(size.devices), safe=bool(keeps_world))
     help_ = _help(launch, processes.value, size.devices, nodes)
@@ -86,11 +88,6 @@ def _world(launch: Launch, count: int, devices: int) -> str:
     if instances is None or instances == 1 or count != instances * devices:
         return ""
     return f": {count} is the world size of all {instances} instances"
-
-
-def _nodes_wanted(launch: Launch, count: int, devices: int) -> int | None:
-    """The number of instances that would have as many GPUs, if the job does not set one."""
-    return count // devices if launch.instances.field is None and count % devices == 0 else None
 
 
 def _help(launch: Launch, count: int, devices: int, nodes: int | None) -> str:

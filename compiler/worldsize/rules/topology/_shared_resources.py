@@ -70,7 +70,8 @@ def check_ranks_share_file(context: Context, launch: Launch) -> Iterator[Finding
     for word in _list_written(launch):
         span = launch.span(word)
         alone = launch.processes.value == 1 and "${{outputs." not in word.text  # a file of its own instance
-        if span is not None and not alone and not _is_own(word):
+        is_own = word.bare.startswith("/dev/") or "$" in word.text.replace("${{", "")
+        if span is not None and not alone and not is_own:
             message = f"each of the {world} processes writes `{word.bare}`"
             yield Finding(
                 span, message, f"write `{_with_rank(word.bare, launch.kind)}`, or let one rank write it"
@@ -85,10 +86,6 @@ def _list_written(launch: Launch) -> Iterator[Word]:
         words = command.arguments
         if words and words[0].text == "tee" and "-a" not in [word.text for word in words]:
             yield from (word for word in words[1:] if not word.text.startswith("-"))
-
-
-def _is_own(word: Word) -> bool:
-    return word.bare.startswith("/dev/") or "$" in word.text.replace("${{", "")
 
 
 def _with_rank(path: str, kind: str | None) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from worldsize import checking
-from worldsize.api import Compiled
+from worldsize.api import Compiled, output_folder
+from worldsize.api.portable import lay_out_pipeline
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.job import read_job
 from worldsize.base import untrusted
@@ -25,8 +26,6 @@ from worldsize.checking.specs import make_spec_error
 from worldsize.documents.errors import OutputError, PipelineError, SpecError
 from worldsize.dsl.load import find_planned
 from worldsize.dsl.places import PYTHON
-from worldsize.emit import output_folder
-from worldsize.emit.portable import lay_out_pipeline
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.model.folder import REFERENCE, ignore_in_git, show_path

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from worldsize.api.bundle import FILE, Content, Shelf, bundle_component, relocate_inputs, shelve
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.model import Component, Job, Step
@@ -13,7 +14,6 @@ from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.documents import yaml
-from worldsize.emit.bundle import FILE, Content, Shelf, bundle_component, relocate_inputs, shelve
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.api.bundle import FILE, Bundle, Content, Shelf, bundle_component, find_relative, shelve
 from worldsize.azureml import binding, literals, write
 from worldsize.azureml.component import load_component
 from worldsize.azureml.fields import read_field
@@ -19,7 +20,6 @@ from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, 
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
-from worldsize.emit.bundle import FILE, Bundle, Content, Shelf, bundle_component, find_relative, shelve
 from worldsize.planning import plan_file
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.measured_case import MeasuredRun, choose_runs

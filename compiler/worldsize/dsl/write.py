@@ -22,10 +22,10 @@ from worldsize.base import untrusted
 from worldsize.base.span import Span
 from worldsize.base.whole_file import write_whole
 from worldsize.checking import Report, boundary
+from worldsize.checking.python_places import PYTHON
 from worldsize.checking.specs import make_spec_error
 from worldsize.documents.errors import OutputError, PipelineError, SpecError
 from worldsize.dsl.load import find_planned
-from worldsize.dsl.places import PYTHON
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.model.folder import REFERENCE, ignore_in_git, show_path

@@ -10,7 +10,7 @@ from worldsize.facts import optimizers
 from worldsize.facts.optimizers import Optimizer
 from worldsize.planning import learning_rate as arithmetic
 from worldsize.planning.learning_rate import Adam
-from worldsize.planning.model import Notes, Rule
+from worldsize.planning.model import Rule
 from worldsize.planning.options import Settings
 
 _TOLERANCE = 0.01  # a pinned rate within this share of the rule's counts as the rule's, rounded
@@ -24,11 +24,11 @@ class Rate(Struct, frozen=True):
     optimizer: str | None
 
 
-def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes) -> Rate | None:
-    """Plan the learning rate; None if no rule can be chosen. Problems and advice go to ``notes``."""
-    scale = settings.scale
+def plan_rate(settings: Settings, kappa: float, global_batch: int) -> Rate | None:
+    """Plan the learning rate; None if no rule can be chosen. Problems and advice go to the notes."""
+    scale, notes = settings.scale, settings.notes
     name, optimizer = settings.optimizer()
-    rule = _rule(settings, name, optimizer, kappa, notes)
+    rule = _rule(settings, name, optimizer, kappa)
     if rule is None:
         return None
     reference = scale.reference_learning_rate.value
@@ -55,7 +55,7 @@ def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes)
         same = "as the rule gives" if value == by_rule else f"the {rule} rule gives {show_number(by_rule)}"
         notes.derive("learning_rate", value, "", f"{notes.given('scale.learning_rate')}, {same}")
     if rule == "sqrt" and kappa != 1 and optimizer is not None:
-        _advise_adam(settings, optimizer, kappa, notes)
+        _advise_adam(settings, optimizer, kappa)
     if rule != "none" and kappa != 1 and _adds_steps_up(settings):
         notes.advice.append(
             f"rule {rule} with `reduction: adasum`: Adasum combines whole steps of the ranks and wants the"
@@ -63,13 +63,11 @@ def plan_rate(settings: Settings, kappa: float, global_batch: int, notes: Notes)
         )
     rate = Rate(rule, value, optimizer.name if optimizer else name)
     if kappa != 1:
-        _advise(settings, rate, kappa, global_batch, notes)
+        _advise(settings, rate, kappa, global_batch)
     return rate
 
 
-def _rule(
-    settings: Settings, name: str | None, optimizer: Optimizer | None, kappa: float, notes: Notes
-) -> Rule | None:
+def _rule(settings: Settings, name: str | None, optimizer: Optimizer | None, kappa: float) -> Rule | None:
     said = settings.scale.rule
     if said is not None and said.value != "auto":
         return said.value
@@ -84,13 +82,13 @@ def _rule(
         span = said.span if said else settings.scale.span
         message = f"step `{settings.step.name}` does not name its optimizer, so `rule: auto` cannot choose"
         help_ = "add `optimizer:` under `scale:`, or `rule: linear`, `sqrt` or `none`"
-        notes.report("optimizer-unknown", span, message, help_)
+        settings.notes.report("optimizer-unknown", span, message, help_)
         return None
     message = f"no scaling rule is known for optimizer `{name}`"
     near = did_you_mean(name, optimizers.names())
     meant = f"{near} else " if near and near.startswith("did") else ""
     help_ = f"{meant}say `rule: linear`, `sqrt` or `none` under `scale:`"
-    notes.report("optimizer-unknown", setting.span, message, help_)
+    settings.notes.report("optimizer-unknown", setting.span, message, help_)
     return None
 
 
@@ -108,7 +106,7 @@ def _how(rule: Rule, reference: float, kappa: float) -> str:
 _LABELS = {"beta1": "β1", "beta2": "β2", "epsilon": "ε"}
 
 
-def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: Notes) -> None:
+def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float) -> None:
     """Suggest the betas and ε for the square-root rule; warn if there are none."""
     present = Adam(*(_number(settings, name, optimizer) for name in ("beta1", "beta2", "epsilon")))
     offered = arithmetic.scale_adam(present, kappa)
@@ -118,15 +116,15 @@ def _advise_adam(settings: Settings, optimizer: Optimizer, kappa: float, notes: 
         if before is not None and after is not None:
             parts.append(f"{label} = {show_number(after)} (now {show_number(before)})")
         elif before is not None:
-            _out_of_range(settings, name, before, kappa, notes)
+            _out_of_range(settings, name, before, kappa)
     if parts:
         listed = join_words(parts, "and")
-        notes.advice.append(
+        settings.notes.advice.append(
             f"the square-root rule goes with {listed}: Malladi et al. 2022; offered, not applied"
         )
 
 
-def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, notes: Notes) -> None:
+def _out_of_range(settings: Settings, name: str, beta: float, kappa: float) -> None:
     label = _LABELS[name]
     scale = settings.scale
     setting = settings.find(name)
@@ -142,19 +140,19 @@ def _out_of_range(settings: Settings, name: str, beta: float, kappa: float, note
     most_samples = show_number(round_noise(most * reference))
     help_ = f"keep κ below {show_number(round_noise(most))}, a global batch under {most_samples}"
     help_ += "; for a larger batch tune the rate again"
-    notes.report("sqrt-rule-out-of-range", span, message, help_)
+    settings.notes.report("sqrt-rule-out-of-range", span, message, help_)
 
 
-def _advise(settings: Settings, rate: Rate, kappa: float, global_batch: int, notes: Notes) -> None:
+def _advise(settings: Settings, rate: Rate, kappa: float, global_batch: int) -> None:
     rule, largest = rate.rule, arithmetic.GOYAL_LARGEST_BATCH
     _, optimizer = settings.optimizer()
     if rule == "linear" and global_batch > largest:
-        notes.advice.append(
+        settings.notes.advice.append(
             f"global batch {global_batch} is beyond {largest}, the largest for which the linear rule was seen"
             " to cost no accuracy: Goyal et al. 2017"
         )
     if optimizer is not None and rule not in ("none", optimizer.rule):
-        notes.advice.append(
+        settings.notes.advice.append(
             f"rule {rule} with {optimizer.name}: the {optimizer.rule} rule is the one derived for it,"
             f" {optimizer.source}"
         )
@@ -164,7 +162,7 @@ def _advise(settings: Settings, rate: Rate, kappa: float, global_batch: int, not
             decay[0], kappa, settings.scale.reference_learning_rate.value, rate.learning_rate
         )
         if kept != decay[0]:
-            notes.advice.append(
+            settings.notes.advice.append(
                 f"weight decay {show_number(kept)} (now {show_number(decay[0])}) keeps the time over which"
                 " weights are averaged: Bergsma et al. 2025; offered, not applied"
             )

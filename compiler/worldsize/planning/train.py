@@ -5,7 +5,7 @@ from __future__ import annotations
 from worldsize.azureml import literals
 from worldsize.base.span import Span
 from worldsize.base.wording import plural, round_noise, show_number
-from worldsize.planning import degrees, options
+from worldsize.planning import degrees
 from worldsize.planning.batches import (
     Batches,
     Replicas,
@@ -23,25 +23,23 @@ from wstrain.scaling import default_warmup_epochs
 MAX_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 
 
-def plan_training(
-    settings: Settings, topology: Topology, counted: int | None, notes: Notes
-) -> Training | None:
-    """Plan the training; None if it cannot be derived. Rows, advice and problems are added to ``notes``.
+def plan_training(settings: Settings, counted: int | None) -> Training | None:
+    """Plan the training; None if it cannot be derived. Rows, advice and problems are added to the notes.
 
     ``counted`` is the number of training rows in the data, None where it is unknown.
     """
-    scale = settings.scale
-    verify_settings(settings, notes)
-    replicas = _replicas(topology, notes)
+    scale, notes = settings.scale, settings.notes
+    verify_settings(settings)
+    replicas = _replicas(settings.topology, notes)
     batches = plan_batches(scale, replicas, notes)
     if batches is None:
         return None
-    check_pipeline_bubble(settings, topology, batches, notes)
+    check_pipeline_bubble(settings, batches)
     kappa = _kappa(scale, batches, notes)
-    scaled = plan_rate(settings, kappa, batches.global_batch, notes)
+    scaled = plan_rate(settings, kappa, batches.global_batch)
     if scaled is None:
         return None
-    epochs = _epochs(settings, notes)
+    epochs = _epochs(settings)
     warm = _warmup(scale, scaled, kappa, epochs, notes)
     rows = _rows(scale, counted, notes)
     drops = _drops_last(settings.step, scale, notes)
@@ -68,7 +66,7 @@ def plan_training(
         shard_count=per_rank * replicas.number,
         shards_per_rank=per_rank,
     )
-    _check_length(settings, training, notes)
+    _check_length(settings, training)
     _explain_steps(training, drops, notes)
     formula = f"{replicas.number} × {per_rank}"
     notes.derive("shard_count", training.shard_count, formula, f"{replicas.name} × shards per rank")
@@ -108,8 +106,8 @@ def _kappa(scale: Scale, batches: Batches, notes: Notes) -> float:
     return kappa
 
 
-def _epochs(settings: Settings, notes: Notes) -> float | None:
-    setting = settings.number("epochs")
+def _epochs(settings: Settings) -> float | None:
+    setting, notes = settings.number("epochs"), settings.notes
     if setting is None or setting[0] < 0:  # a negative number is outside the range of the input
         return None
     if setting[0] == 0:
@@ -173,9 +171,10 @@ def _drops_last(step: Step, scale: Scale, notes: Notes) -> bool:
     return not keeps
 
 
-def _check_length(settings: Settings, training: Training, notes: Notes) -> None:
+def _check_length(settings: Settings, training: Training) -> None:
     """A training must have at least one step, and no more than a counter holds."""
-    scale, rows, epochs = settings.scale, training.rows, training.epochs or 0
+    scale, notes = settings.scale, settings.notes
+    rows, epochs = training.rows, training.epochs or 0
     if rows is None:
         return
     if training.steps_per_epoch == 0:
@@ -226,12 +225,13 @@ _OTHER_DEGREE = (
 )
 
 
-def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batches, notes: Notes) -> None:
+def check_pipeline_bubble(settings: Settings, batches: Batches) -> None:
     """Derive the pipeline's bubble; warn where there are fewer micro-batches than stages.
 
     The micro-batches of gradient accumulation are those that flow through the pipeline.
     """
-    stages, micro = topology.pipeline_parallel_size, batches.accumulation
+    notes, stages = settings.notes, settings.topology.pipeline_parallel_size
+    micro = batches.accumulation
     if stages == 1:
         return
     share = round_noise(round(degrees.bubble_share(stages, micro), 4))
@@ -239,7 +239,7 @@ def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batch
     notes.derive("pipeline_bubble", share, formula, "idle share of a step, Huang et al. 2019")
     if any(problem.slug in _OTHER_DEGREE for problem in notes.problems):
         return  # the degree has to change first
-    if micro < stages and _starves(settings, stages, batches, notes):
+    if micro < stages and _starves(settings, stages, batches):
         return
     if share < degrees.TOLERABLE_BUBBLE:
         return
@@ -248,7 +248,7 @@ def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batch
         notes.advice.append(f"the pipeline idles {_percent(stages, micro)} of a step; {remedy}")
         return
     pinned = settings.scale.gradient_accumulation_steps
-    span = pinned.span if pinned is not None else options.degree_span(settings.step, "pipeline")
+    span = pinned.span if pinned is not None else settings.degree_span("pipeline")
     message = (
         f"`gradient_accumulation_steps` {micro} is below the {stages} pipeline stages:"
         f" they idle {_percent(stages, micro)} of a step, ({stages} − 1) / ({micro} + {stages} − 1)"
@@ -256,19 +256,18 @@ def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batch
     notes.report("pipeline-bubble", span, message, remedy)
 
 
-def _starves(settings: Settings, stages: int, batches: Batches, notes: Notes) -> bool:
+def _starves(settings: Settings, stages: int, batches: Batches) -> bool:
     """Whether the schedule needs more micro-batches, as torch's ``Schedule1F1B`` does; reported if so."""
-    step = settings.step
-    if options.read_option(step, settings.interface, "pipeline_schedule") != "1f1b":
+    if settings.read("pipeline_schedule") != "1f1b":
         return False
-    setting = step.with_.get("pipeline_schedule")
+    setting = settings.step.with_.get("pipeline_schedule")
     message = (
         f"schedule `1f1b` needs a micro-batch for each of {stages} pipeline stages,"
         f" but `gradient_accumulation_steps` is {batches.accumulation}"
     )
     help_ = f"{_remedy(stages, batches)}, or `pipeline_schedule: gpipe`"
-    span = setting.span if setting is not None else options.degree_span(step, "pipeline")
-    notes.report("strategy-option-refused", span, message, help_)
+    span = setting.span if setting is not None else settings.degree_span("pipeline")
+    settings.notes.report("strategy-option-refused", span, message, help_)
     return True
 
 

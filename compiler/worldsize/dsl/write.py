@@ -15,7 +15,7 @@ import yaml
 
 from worldsize import checking
 from worldsize.api import Compiled, output_folder
-from worldsize.api.portable import lay_out_pipeline
+from worldsize.api.layout import lay_out_pipeline
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.job import read_job
 from worldsize.base import untrusted

@@ -233,6 +233,5 @@ def read_tier(spec: Spec, name: str) -> Tier:
 
 
 def _find_derived(plan: StepPlan, quantity: str) -> float | None:
-    rows = (row.value for row in plan.derivations if row.quantity == quantity)
-    value = next(rows, None)
-    return float(value) if isinstance(value, (int, float)) else None
+    row = plan.find_row(quantity)
+    return float(row.value) if row is not None and isinstance(row.value, (int, float)) else None

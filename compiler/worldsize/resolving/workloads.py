@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import convert
+
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
@@ -32,20 +34,8 @@ _RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "select
 
 def make_workload(keys: WorkloadKeys) -> Workload:
     """The workload of keys that were checked."""
-    values = {name: located.value for name, located in keys.values.items()}
-    if keys.kind == "convolutional":
-        return Convolutional(
-            float(values["parameters"]), float(values["forward_flops"]), values.get("activation_bytes")
-        )
-    return Transformer(
-        parameters=float(values["parameters"]),
-        layers=values["layers"],
-        width=values["width"],
-        heads=values["heads"],
-        vocabulary=values["vocabulary"],
-        sequence_length=values["sequence_length"],
-        tied_embeddings=values.get("tied_embeddings"),
-    )
+    values = {name: located.value for name, located in keys.values.items() if name != "kind"}
+    return convert(values, Convolutional) if keys.kind == "convolutional" else convert(values, Transformer)
 
 
 def make_training(values: Values, micro_batch: int, accumulation: int) -> Training:

@@ -26,8 +26,9 @@ from worldsize.planning.advising.search import (
     try_other_batches,
 )
 from worldsize.planning.estimates.constants import fitted
-from worldsize.planning.estimates.model import Case, Convolutional, Training, Transformer
+from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.estimates.step_time import time_step
+from worldsize.spec.workload import Convolutional, Transformer
 
 MPT_7B = Transformer(6.65e9, 32, 4096, 32, 50368, 2048)
 GPT_2 = Transformer(1.24e8, 12, 768, 12, 50257, 1024)

@@ -30,9 +30,10 @@ from worldsize.planning.advising.options import make_option
 from worldsize.planning.advising.search import advise as find_clusters
 from worldsize.planning.advising.search import try_other_batches
 from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
-from worldsize.planning.estimates.model import Case, Transformer
+from worldsize.planning.estimates.model import Case
 from worldsize.resolving.advice import describe_file, explain_refusal, list_settings, read_steps
 from worldsize.spec import is_spec
+from worldsize.spec.workload import Transformer
 
 _MARK = "\ufeff".encode()
 

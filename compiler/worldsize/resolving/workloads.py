@@ -16,17 +16,10 @@ from worldsize.facts.gpus import Gpu
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize, explain_unknown_size
 from worldsize.planning.estimates.clusters import describe_cluster
 from worldsize.planning.estimates.memory import describe_shortage, find_fitting, fits
-from worldsize.planning.estimates.model import (
-    Case,
-    Cluster,
-    Convolutional,
-    Recomputation,
-    Training,
-    Transformer,
-    Workload,
-)
+from worldsize.planning.estimates.model import Case, Cluster, Recomputation, Training
 from worldsize.spec.estimate_file import EstimateKeys
 from worldsize.spec.model import Located, WorkloadKeys
+from worldsize.spec.workload import KINDS, Transformer, Workload
 
 Values = Mapping[str, Located[Any]]
 _RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "selective": "selective"}
@@ -35,7 +28,7 @@ _RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "select
 def make_workload(keys: WorkloadKeys) -> Workload:
     """The workload of keys that were checked."""
     values = {name: located.value for name, located in keys.values.items() if name != "kind"}
-    return convert(values, Convolutional) if keys.kind == "convolutional" else convert(values, Transformer)
+    return convert(values, KINDS[keys.kind], strict=False)  # a whole number may be written `4.0`
 
 
 def make_training(values: Values, micro_batch: int, accumulation: int) -> Training:

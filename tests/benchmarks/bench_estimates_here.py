@@ -21,8 +21,9 @@ from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import Measurement
 from worldsize.planning.estimates.estimate import estimate
-from worldsize.planning.estimates.model import Case, Strategy, Training, Transformer
+from worldsize.planning.estimates.model import Case, Strategy, Training
 from worldsize.running.record.details import read_speeds
+from worldsize.spec.workload import Transformer
 
 _ABLE = probe_namespaces()
 _LACK = _ABLE.nodes[0] if _ABLE.nodes else _ABLE.rate

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from worldsize.api.bundle import SHORT_HASH, bundle_component, hash_content
 from worldsize.azureml.component import read_component
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.span import Span
-from worldsize.emit.bundle import SHORT_HASH, bundle_component, hash_content
 
 COMPONENTS = Path(__file__).parents[2] / "components"
 _VERSION = re.compile(r"^version: (\d+\.\d+\.\d+)(-[0-9a-f]+)?$", re.MULTILINE)

@@ -21,7 +21,6 @@ ORDER = [
     {"resolving"},
     {"rules"},
     {"checking"},
-    {"emit"},
     {"api", "components"},
     {"running"},
     {"lab"},

@@ -13,18 +13,27 @@ from msgspec.structs import replace
 
 from worldsize.facts.prices import Price, Tier, find_price
 from worldsize.facts.vm_sizes import VmSize
-from worldsize.planning.advising import clusters, layouts
+from worldsize.planning.advising import layouts
 from worldsize.planning.advising.model import DEEPSPEED, TORCH, Choice, Limits, Option, Question, Rate
 from worldsize.planning.advising.options import compare, make_option
-from worldsize.planning.advising.search import advise, search, try_other_batches
+from worldsize.planning.advising.search import (
+    advise,
+    list_counts,
+    list_known_sizes,
+    list_sizes,
+    make_cluster,
+    search,
+    try_other_batches,
+)
 from worldsize.planning.estimates.constants import fitted
-from worldsize.planning.estimates.model import Case, Convolutional, Training, Transformer
+from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.estimates.step_time import time_step
+from worldsize.spec.workload import Convolutional, Transformer
 
 MPT_7B = Transformer(6.65e9, 32, 4096, 32, 50368, 2048)
 GPT_2 = Transformer(1.24e8, 12, 768, 12, 50257, 1024)
 RESNET_50 = Convolutional(25.6e6, 8.2e9, 89.7e6)
-SIZES = clusters.list_sizes()
+SIZES = list_sizes()
 TIERS: tuple[Tier, ...] = ("dedicated", "low_priority")
 
 
@@ -117,7 +126,7 @@ def test_bounds_exclude_no_faster_layout(workload: Transformer | Convolutional, 
     """Every division of the batch in the whole space, timed without any bound."""
     question = ask(workload, 96)
     chosen = next(each for each in SIZES if each.name == size)
-    cluster = clusters.make_cluster(chosen, 3)
+    cluster = make_cluster(chosen, 3)
     assert cluster is not None
     found = layouts.find_fastest(question, cluster, fitted(), layouts.Tally())
     assert found is not None
@@ -203,7 +212,7 @@ def test_another_batch_scales_the_rate_by_its_rule() -> None:
 
 def test_low_priority_without_checkpoints_takes_longer() -> None:
     question = ask(GPT_2)
-    cluster = clusters.make_cluster(SIZES[0], 1)
+    cluster = make_cluster(SIZES[0], 1)
     assert cluster is not None
     training = Training(1, 256, "fp16")
     saved = make_option(question, cluster, training, "low_priority")
@@ -220,14 +229,14 @@ def test_low_priority_without_checkpoints_takes_longer() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 5, 16])
 def test_counts_of_instances_end_with_the_largest(most: int) -> None:
-    counts = clusters.list_counts(most)
+    counts = list_counts(most)
     assert counts == sorted(set(counts))
     assert (counts[0], counts[-1]) == (1, most)
 
 
 def test_sizes_on_sale_run_common_images() -> None:
     assert not any("MI300X" in size.name or "GB200" in size.name for size in SIZES)
-    assert any("MI300X" in size.name for size in clusters.list_known_sizes())
+    assert any("MI300X" in size.name for size in list_known_sizes())
 
 
 def test_thousands_of_layouts_take_less_than_a_second() -> None:

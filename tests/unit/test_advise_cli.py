@@ -18,8 +18,9 @@ from worldsize.cli.advice_view import _times
 from worldsize.cli.main import main
 from worldsize.documents import yaml
 from worldsize.facts import vm_sizes
-from worldsize.planning.advising import clusters, layouts
+from worldsize.planning.advising import layouts
 from worldsize.planning.advising.options import make_option
+from worldsize.planning.advising.search import make_cluster
 from worldsize.resolving.advice import list_settings, read_steps
 
 FILE = """\
@@ -210,7 +211,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
     question = make_question(asked, subject, Request(max_instances=2))
     size = vm_sizes.lookup("Standard_NC64as_T4_v3")
     assert size is not None
-    cluster = clusters.make_cluster(size, 2)
+    cluster = make_cluster(size, 2)
     assert cluster is not None
     for division in layouts.list_divisions(question, "full" if uses == "train_ddp" else "none", cluster):
         replicas = cluster.world_size // (division.tensor_parallel * division.pipeline_parallel)

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from worldsize.api import output_folder
 from worldsize.azureml import component as reader
 from worldsize.azureml import snapshot
 from worldsize.azureml.copying import CHUNK, Archive, CopyAccess
@@ -22,7 +23,6 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
 from worldsize.documents.errors import OutputError
-from worldsize.emit import output_folder
 from worldsize.running.launch.step_folder import copy_snapshot
 from worldsize.running.reuse.digests import Digests
 

@@ -15,16 +15,9 @@ from worldsize.planning.estimates.calibrate import calibrate
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Measurement, carry
 from worldsize.planning.estimates.constants import fitted
 from worldsize.planning.estimates.estimate import estimate
-from worldsize.planning.estimates.model import (
-    Case,
-    Cluster,
-    Convolutional,
-    Estimate,
-    Strategy,
-    Training,
-    Transformer,
-)
+from worldsize.planning.estimates.model import Case, Cluster, Estimate, Strategy, Training
 from worldsize.planning.estimates.step_time import time_step
+from worldsize.spec.workload import Convolutional, Transformer
 
 GPT = Transformer(1.3e9, 24, 2048, 16, 50368, 2048)
 RESNET = Convolutional(25.6e6, 8.2e9, 130e6)

@@ -161,7 +161,7 @@ def test_a_full_disk_while_a_run_compiles_is_one_error(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device", "pipeline.yml")
 
-    monkeypatch.setattr("worldsize.emit.output_folder._write", full)
+    monkeypatch.setattr("worldsize.api.output_folder._write", full)
     assert call(monkeypatch, "run", spec, "--no-track", "--runs-dir", "home") == 1
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if "error" in line] == lines[:1]

@@ -10,11 +10,11 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from worldsize import api
+from worldsize.api.layout import add_predictions
 from worldsize.azureml.model import Literal
 from worldsize.checking import check_spec
 from worldsize.cli import speed_view
 from worldsize.cli.main import main
-from worldsize.emit.layout import add_predictions
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import Speed
 from worldsize.planning.estimates.measured_case import MeasuredRun, UnusableRunError, compare_speed

@@ -14,18 +14,12 @@ from msgspec.structs import replace
 from worldsize.facts import gpus, vm_sizes
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.memory import estimate_need, find_fitting, fits
-from worldsize.planning.estimates.model import (
-    Case,
-    Cluster,
-    Convolutional,
-    Estimate,
-    Training,
-    Transformer,
-)
+from worldsize.planning.estimates.model import Case, Cluster, Estimate, Training
 from worldsize.planning.estimates.operations import count_layer_parameters
 from worldsize.planning.memory.built_in import gpt
 from worldsize.planning.memory.estimate import estimate as estimate_built_in
 from worldsize.planning.memory.network import Setup
+from worldsize.spec.workload import Convolutional, Transformer
 
 SCALING = Path(__file__).parents[1] / "benchmarks" / "scaling"
 sys.path.insert(0, str(SCALING))

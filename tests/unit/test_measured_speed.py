@@ -23,8 +23,8 @@ from worldsize.planning.estimates.measured_case import (
     measure_from_run,
     read_card_file,
 )
-from worldsize.planning.estimates.model import Transformer
 from worldsize.running.record.details import read_speeds, summarise_speed
+from worldsize.spec.workload import Transformer
 
 GPT = Transformer(1.3e9, 24, 2048, 16, 50368, 2048)
 INPUTS = {

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from worldsize.base.wording import plural, round_noise, show_number
-from worldsize.planning import batches, learning_rate, topology
-from worldsize.planning.learning_rate import Adam, batch_growth
-from worldsize.planning.model import Launcher
+from worldsize.planning import rates, topology, train
+from worldsize.planning.model import Launcher, Rule
+from worldsize.planning.rates import Adam, batch_growth
 from wstrain.scaling import default_warmup_epochs, split_batch
 
 sizes = st.integers(1, 10_000)
@@ -41,7 +41,7 @@ def test_world_size(launcher: Launcher, instances: int, processes: int, devices:
 
 @given(sizes, sizes)
 def test_the_nearest_multiples_enclose_what_was_wanted(wanted: int, unit: int) -> None:
-    found = batches.nearest_multiples(wanted, unit)
+    found = train.nearest_multiples(wanted, unit)
     assert all(value > 0 and value % unit == 0 for value in found)
     if wanted % unit == 0:
         assert found == (wanted,)
@@ -54,7 +54,7 @@ def test_the_nearest_multiples_enclose_what_was_wanted(wanted: int, unit: int) -
 def test_a_split_is_exact_and_as_large_as_fits(per_rank: int, most: int, world: int) -> None:
     b, a = split_batch(per_rank, most)
     assert b <= most
-    assert batches.global_batch(b, a, world) == per_rank * world
+    assert train.global_batch(b, a, world) == per_rank * world
     assert not any(per_rank % larger == 0 for larger in range(b + 1, min(per_rank, most) + 1))
 
 
@@ -69,16 +69,16 @@ def test_a_split_of_nothing_is_refused(arguments: tuple[int, int]) -> None:
 
 
 def test_linear_and_sqrt_rates() -> None:
-    assert learning_rate.scale_learning_rate("linear", batch_growth(256, 32), 0.05) == 0.4
-    assert learning_rate.scale_learning_rate("linear", 3, 0.1) == 0.3
-    assert learning_rate.scale_learning_rate("sqrt", batch_growth(64, 16), 0.001) == 0.002
-    assert learning_rate.scale_learning_rate("none", 8, 0.05) == 0.05
-    assert learning_rate.scale_learning_rate("linear", batch_growth(128, 1024), 0.4) == 0.05
+    assert rates.scale_learning_rate("linear", batch_growth(256, 32), 0.05) == 0.4
+    assert rates.scale_learning_rate("linear", 3, 0.1) == 0.3
+    assert rates.scale_learning_rate("sqrt", batch_growth(64, 16), 0.001) == 0.002
+    assert rates.scale_learning_rate("none", 8, 0.05) == 0.05
+    assert rates.scale_learning_rate("linear", batch_growth(128, 1024), 0.4) == 0.05
 
 
 @given(st.floats(1e-9, 10), st.sampled_from(["linear", "sqrt", "none"]))
-def test_nothing_changes_where_the_batch_stays(rate: float, rule: learning_rate.Rule) -> None:
-    assert learning_rate.scale_learning_rate(rule, 1, rate) == pytest.approx(rate, rel=1e-11)
+def test_nothing_changes_where_the_batch_stays(rate: float, rule: Rule) -> None:
+    assert rates.scale_learning_rate(rule, 1, rate) == pytest.approx(rate, rel=1e-11)
 
 
 betas = st.floats(0, 0.99999)
@@ -87,10 +87,10 @@ betas = st.floats(0, 0.99999)
 @given(betas, betas, st.floats(1e-12, 1e-3))
 def test_the_sqrt_rule_is_the_identity_at_one(beta1: float, beta2: float, epsilon: float) -> None:
     adam = Adam(beta1, beta2, epsilon)
-    offered = learning_rate.scale_adam(adam, 1)
+    offered = rates.scale_adam(adam, 1)
     for name in ("beta1", "beta2", "epsilon"):
         expected = getattr(adam, name)
-        if name != "epsilon" and not learning_rate.holds_for_beta(expected, 1):
+        if name != "epsilon" and not rates.holds_for_beta(expected, 1):
             assert getattr(offered, name) is None
         else:
             assert getattr(offered, name) == pytest.approx(expected, rel=1e-9, abs=1e-11)
@@ -99,26 +99,26 @@ def test_the_sqrt_rule_is_the_identity_at_one(beta1: float, beta2: float, epsilo
 @given(st.floats(0.5, 0.9999), st.floats(1, 64), st.floats(1, 64))
 def test_the_sqrt_rule_composes(beta: float, first: float, second: float) -> None:
     """Growing twice is growing once by the product, as long as every beta stays in range."""
-    once = learning_rate.scale_adam(Adam(beta, None, 1e-8), first * second)
-    if not learning_rate.holds_for_beta(beta, first * second) or once.beta1 is None:
+    once = rates.scale_adam(Adam(beta, None, 1e-8), first * second)
+    if not rates.holds_for_beta(beta, first * second) or once.beta1 is None:
         return
-    twice = learning_rate.scale_adam(learning_rate.scale_adam(Adam(beta, None, 1e-8), first), second)
+    twice = rates.scale_adam(rates.scale_adam(Adam(beta, None, 1e-8), first), second)
     assert twice.beta1 == pytest.approx(once.beta1, abs=1e-9)
     assert twice.epsilon == pytest.approx(once.epsilon, rel=1e-9)
 
 
 def test_the_range_of_the_sqrt_rule_ends_at_kappa_ten() -> None:
-    assert learning_rate.holds_for_beta(0.9, 9.99)
-    assert not learning_rate.holds_for_beta(0.9, 10)
-    assert learning_rate.scale_adam(Adam(0.9, 0.999, 1e-8), 10).beta1 is None
-    assert learning_rate.scale_adam(Adam(0.9, 0.999, 1e-8), 4) == Adam(0.6, 0.996, 5e-9)
-    assert learning_rate.scale_adam(Adam(None, 0.99, 1e-8), 4) == Adam(None, 0.96, 5e-9)
+    assert rates.holds_for_beta(0.9, 9.99)
+    assert not rates.holds_for_beta(0.9, 10)
+    assert rates.scale_adam(Adam(0.9, 0.999, 1e-8), 10).beta1 is None
+    assert rates.scale_adam(Adam(0.9, 0.999, 1e-8), 4) == Adam(0.6, 0.996, 5e-9)
+    assert rates.scale_adam(Adam(None, 0.99, 1e-8), 4) == Adam(None, 0.96, 5e-9)
 
 
 @given(st.floats(0.001, 1), st.floats(0.1, 100), st.floats(1e-6, 1))
 def test_weight_decay_keeps_the_averaging_time(decay: float, growth: float, rate: float) -> None:
-    scaled = learning_rate.scale_learning_rate("sqrt", growth, rate)
-    kept = learning_rate.scale_weight_decay(decay, growth, rate, scaled)
+    scaled = rates.scale_learning_rate("sqrt", growth, rate)
+    kept = rates.scale_weight_decay(decay, growth, rate, scaled)
     assert growth / (scaled * kept) == pytest.approx(1 / (rate * decay), rel=1e-9)
     assert kept == pytest.approx(decay * math.sqrt(growth), rel=1e-9)
 
@@ -136,29 +136,27 @@ def test_weight_decay_keeps_the_averaging_time(decay: float, growth: float, rate
         ("none", 8, 90, 0),
     ],
 )
-def test_default_warmup(
-    rule: learning_rate.Rule, growth: float, epochs: float | None, expected: float
-) -> None:
+def test_default_warmup(rule: Rule, growth: float, epochs: float | None, expected: float) -> None:
     assert default_warmup_epochs(rule, growth, epochs) == expected
 
 
 def test_steps() -> None:
-    assert batches.count_steps(1438, 256, 20, 2) == batches.Steps(5, 100, 10)
-    assert batches.count_steps(None, 256, 20, 2) == batches.Steps(None, None, None)
-    assert batches.count_steps(None, 256, 20, 0) == batches.Steps(None, None, 0)
-    assert batches.count_steps(1438, 256, None, 2) == batches.Steps(5, None, 10)
-    assert batches.count_steps(2405, 1024, 20, 0, drop_last=False) == batches.Steps(3, 60, 0)
-    assert batches.count_steps(2048, 1024, 20, 0, drop_last=False) == batches.Steps(2, 40, 0)
-    assert batches.count_steps(100, 256, 20, 0) == batches.Steps(0, 0, 0)
+    assert train.count_steps(1438, 256, 20, 2) == train.Steps(5, 100, 10)
+    assert train.count_steps(None, 256, 20, 2) == train.Steps(None, None, None)
+    assert train.count_steps(None, 256, 20, 0) == train.Steps(None, None, 0)
+    assert train.count_steps(1438, 256, None, 2) == train.Steps(5, None, 10)
+    assert train.count_steps(2405, 1024, 20, 0, drop_last=False) == train.Steps(3, 60, 0)
+    assert train.count_steps(2048, 1024, 20, 0, drop_last=False) == train.Steps(2, 40, 0)
+    assert train.count_steps(100, 256, 20, 0) == train.Steps(0, 0, 0)
 
 
 @given(st.integers(1, 512), st.integers(0, 16), st.integers(0, 10**7))
 def test_shards_are_even(world: int, workers: int, rows: int) -> None:
-    per_rank = batches.count_shards_per_rank(world, workers, rows)
+    per_rank = train.count_shards_per_rank(world, workers, rows)
     assert per_rank >= 1
     if rows >= world:
         assert per_rank * world <= rows
-    assert batches.count_shards_per_rank(world, workers, None) == max(workers, 1)
+    assert train.count_shards_per_rank(world, workers, None) == max(workers, 1)
 
 
 def test_numbers() -> None:

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import worldsize
-from worldsize.planning.learning_rate import scale_learning_rate
 from worldsize.planning.localise import localise
 from worldsize.planning.model import Rule
+from worldsize.planning.rates import scale_learning_rate
 from wsshards.errors import UserError
 from wstrain.scaling import Batches, complete_batches, complete_rates
 

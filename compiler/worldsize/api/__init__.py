@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, to_builtins
 
+from worldsize.api import output_folder
 from worldsize.api.forecast import Estimated, StepForecast, describe_forecast
 from worldsize.azureml.copying import allow_everything
 from worldsize.azureml.files import Files
@@ -27,7 +28,6 @@ from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import PipelineError, SpecError
-from worldsize.emit import output_folder
 from worldsize.facts.prices import read_price_list
 from worldsize.planning.estimates.estimate import estimate as estimate_case
 from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs
@@ -42,7 +42,7 @@ from worldsize.resolving.workloads import explain_unknown, resolve_case
 from worldsize.spec.estimate_file import read_estimate_file
 
 if TYPE_CHECKING:
-    from worldsize.emit.layout import Layout
+    from worldsize.api.layout import Layout
     from worldsize.planning.estimates.measured_case import MeasuredRun
     from worldsize.planning.memory.step_memory import Need
     from worldsize.resolving.planned import Planned
@@ -223,7 +223,7 @@ def read_graph(compiled: Compiled, files: Files) -> Job:
     The pipeline is not read again, only the component files are, each once. A component that the spec wrote
     itself keeps its positions there. Problems are added to ``files``.
     """
-    from worldsize.emit.layout import load_components  # only a run needs it
+    from worldsize.api.layout import load_components  # only a run needs it
 
     return load_components(compiled.job, compiled.folder, files)
 
@@ -232,7 +232,7 @@ def _lay_out(
     checked: CheckedSpec, folder: Path, allowed: boundary.Allowed | None, runs: Sequence[MeasuredRun]
 ) -> Layout:
     """The files that a spec becomes; nothing is written."""
-    from worldsize.emit.layout import lay_out_files
+    from worldsize.api.layout import lay_out_files
 
     if refused := boundary.raise_to_errors(checked.report.diagnostics, allowed):
         raise SpecError(refused, checked.report.sources)

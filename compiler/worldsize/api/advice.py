@@ -24,15 +24,16 @@ from worldsize.documents.errors import OutputError
 from worldsize.facts import vm_sizes
 from worldsize.facts.prices import TIERS, PriceList, Tier, read_price_list
 from worldsize.facts.vm_sizes import Learned, VmSize, explain_unknown_size
-from worldsize.planning.advising import clusters
+from worldsize.planning.advising import search
 from worldsize.planning.advising.model import Advice, Choice, Limits, Option, OtherBatch, Question, Subject
 from worldsize.planning.advising.options import make_option
 from worldsize.planning.advising.search import advise as find_clusters
 from worldsize.planning.advising.search import try_other_batches
 from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
-from worldsize.planning.estimates.model import Case, Transformer
+from worldsize.planning.estimates.model import Case
 from worldsize.resolving.advice import describe_file, explain_refusal, list_settings, read_steps
 from worldsize.spec import is_spec
+from worldsize.spec.workload import Transformer
 
 _MARK = "\ufeff".encode()
 
@@ -174,7 +175,7 @@ def read_asked(file: Path, request: Request, step: str | None) -> Asked:
     """
     project = settings.read_project_settings(file.parent)
     named = [_find_size(name, project.vm_sizes) for name in dict.fromkeys(request.sizes or ())]
-    sizes = tuple(clusters.list_sizes() if request.sizes is None else named)
+    sizes = tuple(search.list_sizes() if request.sizes is None else named)
     tiers = _choose_tiers(request.tiers)
     prices = read_price_list(request.region or project.region, Path(os.path.relpath(project.prices_file)))
     document, checked, unknown = yaml.load(file), None, dict[str, str]()
@@ -253,8 +254,8 @@ def _find_size(name: str, learned: Learned) -> VmSize:
     size = vm_sizes.lookup(name, learned)
     if size is None:
         raise AdviceError(*explain_unknown_size(name, learned))
-    if not clusters.is_usable(size):
-        names = [size.name for size in clusters.list_known_sizes()]
+    if not search.is_usable(size):
+        names = [size.name for size in search.list_known_sizes()]
         raise AdviceError(
             f"`{size.name}` is not a size to advise: {_explain_unusable(size)}",
             f"choose of {quoted_list(names, 30)}",

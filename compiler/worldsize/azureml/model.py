@@ -1,7 +1,7 @@
 """Azure ML's job graph as pure data: what a spec compiles to and what a native YAML file holds.
 
 Every leaf is a :class:`Field`: the value and, if it was read from a file, the span of its text.
-A graph made by ``emit`` has no spans of its own file yet; rules point at ``span`` and stay silent
+A compiled graph has no spans of its own file yet; rules point at ``span`` and stay silent
 if it is None. Values keep the Python type that PyYAML gives them, even if it is wrong: the reader does not
 convert them, and rules report them.
 """

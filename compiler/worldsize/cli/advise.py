@@ -27,9 +27,9 @@ from worldsize.cli import advice_view, common, pictures, spec_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import SpecError
 from worldsize.facts.prices import suggest_region
-from worldsize.planning.advising.clusters import make_cluster
 from worldsize.planning.advising.model import Shortage, Subject
 from worldsize.planning.advising.options import rank_by_money, rank_by_time
+from worldsize.planning.advising.search import make_cluster
 
 EPILOG = """\b
 Examples:

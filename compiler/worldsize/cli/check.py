@@ -12,14 +12,13 @@ import click
 
 from worldsize.base import limits, untrusted
 from worldsize.base.wording import plural
-from worldsize.checking import Report, exclusion, fixing
+from worldsize.checking import Report, exclusion, fixing, python_places
 from worldsize.checking.baseline import read_baseline, start_record, write_baseline
 from worldsize.checking.checker import check_files, write_output
 from worldsize.checking.selection import Choice
 from worldsize.cli import common
 from worldsize.cli.explain import complete_rules
 from worldsize.documents.diagnostics import text
-from worldsize.dsl import verbs
 
 FORMATS = ("text", "concise", "json", "sarif", "github", "junit")
 STDIN = "-"
@@ -164,7 +163,7 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = check_files(paths, choice, texts=texts)[0]
     if any(".worldsize" in path for path in paths):
-        report = verbs.point_into_python(report)
+        report = python_places.point_report_into_python(report)
     write_output(_render(report, output))
     if report.unchecked and (output.statistics or not output.is_for_people):
         common.say_sentences(f"note: no file was checked: {report.unchecked}", err=True)

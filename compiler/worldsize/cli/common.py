@@ -91,9 +91,9 @@ def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
     Notes are left to ``worldsize check``, which hides them too unless it is asked for them.
     """
     if any(".worldsize" in finding.span.path for finding in diagnostics):
-        from worldsize.dsl import places  # few are of a pipeline in Python
+        from worldsize.checking import python_places  # few are of a pipeline in Python
 
-        diagnostics, sources = places.point_into_python(diagnostics, sources)
+        diagnostics, sources = python_places.point_into_python(diagnostics, sources)
     shown = [finding for finding in diagnostics if finding.is_shown_by_default]
     files = {finding.span.path for finding in shown}
     if shown:

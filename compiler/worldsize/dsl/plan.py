@@ -13,9 +13,9 @@ from worldsize.azureml.model import Literal, Step
 from worldsize.base import untrusted
 from worldsize.base.resources import built_in_files
 from worldsize.checking import check_spec, settings
+from worldsize.checking.python_places import point_into_python
 from worldsize.documents.errors import PipelineError, SpecError
 from worldsize.dsl.load import PLANNED
-from worldsize.dsl.places import point_into_python
 from worldsize.dsl.write import PIPELINE, PLAN, find_folder, find_source, write_files, write_pipeline
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan, StepPlan

@@ -61,6 +61,7 @@ def check(
             folder holds more files than can be meant; or the baseline cannot be read.
     """
     from worldsize import checking
+    from worldsize.checking import python_places
 
     single = (
         isinstance(paths, str | os.PathLike) or load.is_of_client(paths) or not isinstance(paths, Iterable)
@@ -76,7 +77,7 @@ def check(
         baseline=baseline,
         texts=texts,
     )
-    return point_into_python(report)
+    return python_places.point_report_into_python(report)
 
 
 def submit(target: Target, options: SubmitOptions | None = None, *, view: View | None = None) -> Submitted:
@@ -220,31 +221,3 @@ def list_written(job: Any, reference: str | None) -> list[str | os.PathLike[str]
     checked = load.find_planned(job)
     spec = None if checked is None else checked.planned.spec.path
     return [pipeline] if spec is None or not spec.is_file() else [pipeline, spec]
-
-
-def point_into_python(report: Report) -> Report:
-    """A report whose findings on written pipelines point into their Python files.
-
-    The spec of a planned job does not repeat what is said of the job itself.
-    """
-    from msgspec.structs import replace
-
-    from worldsize.dsl.places import point_report_into_python
-
-    specs = {path for path in report.files if _is_planned_spec(path)}
-    said = {
-        (diagnostic.code, diagnostic.message)
-        for diagnostic in report.diagnostics
-        if diagnostic.span.path not in specs
-    }
-    kept = [
-        diagnostic
-        for diagnostic in report.diagnostics
-        if diagnostic.span.path not in specs or (diagnostic.code, diagnostic.message) not in said
-    ]
-    return point_report_into_python(replace(report, diagnostics=tuple(kept)))
-
-
-def _is_planned_spec(path: str) -> bool:
-    parts = Path(path).parts
-    return parts[-1] == "spec.yml" and parts[-4:-2] == (".worldsize", "pipelines")

@@ -14,19 +14,18 @@ from typing import Any
 import yaml
 
 from worldsize import checking
-from worldsize.api import Compiled
+from worldsize.api import Compiled, output_folder
+from worldsize.api.layout import lay_out_pipeline
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.job import read_job
 from worldsize.base import untrusted
 from worldsize.base.span import Span
 from worldsize.base.whole_file import write_whole
 from worldsize.checking import Report, boundary
+from worldsize.checking.python_places import PYTHON
 from worldsize.checking.specs import make_spec_error
 from worldsize.documents.errors import OutputError, PipelineError, SpecError
 from worldsize.dsl.load import find_planned
-from worldsize.dsl.places import PYTHON
-from worldsize.emit import output_folder
-from worldsize.emit.portable import lay_out_pipeline
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.model.folder import REFERENCE, ignore_in_git, show_path

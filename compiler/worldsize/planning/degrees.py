@@ -30,6 +30,11 @@ class Degrees(Struct, frozen=True):
         """Ranks in all."""
         return self.data * self.tensor * self.pipeline
 
+    @property
+    def splits(self) -> bool:
+        """Whether a replica of the model spans several ranks."""
+        return self.tensor * self.pipeline > 1
+
     def shown(self) -> str:
         """``4 data × 2 tensor × 1 pipeline``."""
         return f"{self.data} data × {self.tensor} tensor × {self.pipeline} pipeline"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.wording import round_noise
@@ -87,18 +89,20 @@ def _step(
     interface: Interface | None,
     counted: int | None,
 ) -> StepPlan | None:
-    topology = plan_mesh(step, placed, interface, notes)
+    settings = Settings(step, interface, placed, notes)
+    topology = plan_mesh(settings)
     if topology is None:
         return None
-    conflicts.check_conflicts(step, interface, topology, notes)
+    settings = replace(settings, topology=topology)
+    conflicts.check_conflicts(settings)
     training = None
     if step.scale is not None:
-        training = plan_training(Settings(step, step.scale, interface), topology, counted, notes)
+        training = plan_training(settings, counted)
         if training is None:
             return None
     plan_shared_memory(step, interface, topology, size, notes)
     resilience = plan_resilience(step, profile, topology, notes)
-    note_early_stopping(step, interface, notes)
+    note_early_stopping(settings)
     return StepPlan(
         step=step.name,
         topology=topology,

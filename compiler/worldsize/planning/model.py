@@ -133,6 +133,10 @@ class StepPlan(Struct, frozen=True):
     inputs: Mapping[str, PlanValue] = field(default_factory=dict)
     sweep: PlannedSweep | None = None
 
+    def find_row(self, quantity: str) -> Derivation | None:
+        """The row of the table for a quantity."""
+        return next((row for row in self.derivations if row.quantity == quantity), None)
+
 
 class Plan(Struct, frozen=True):
     """The plan of a spec, one entry a step in spec order."""

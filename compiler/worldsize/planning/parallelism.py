@@ -5,12 +5,13 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.base.problem import Related
+from worldsize.base.problem import Related, relate
 from worldsize.base.wording import plural
-from worldsize.planning import degrees, options
+from worldsize.planning import degrees
 from worldsize.planning.degrees import Degrees
-from worldsize.planning.model import Interface, Notes, Topology
-from worldsize.spec.model import Located, Step
+from worldsize.planning.model import Topology
+from worldsize.planning.options import Settings
+from worldsize.spec.model import Located
 
 
 class Degree(Struct, frozen=True):
@@ -21,46 +22,41 @@ class Degree(Struct, frozen=True):
     source: str
 
 
-def plan_mesh(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Topology | None:
-    """Add the degrees to a topology; None if their product is not the world size.
+def plan_mesh(settings: Settings) -> Topology | None:
+    """Add the degrees to the topology of a step; None if their product is not the world size.
 
-    Rows of the table, advice and problems are added to ``notes``.
+    Rows of the table, advice and problems are added to the notes.
     """
-    tensor = _tensor(step, topology, interface, notes)
-    pipeline = _pipeline(step, topology, interface, tensor.value, notes)
-    mesh = _mesh(step, tensor.value, pipeline.value, topology, notes)
+    step, notes = settings.step, settings.notes
+    tensor = _tensor(settings)
+    pipeline = _pipeline(settings, tensor.value)
+    mesh = _mesh(settings, tensor.value, pipeline.value)
     if mesh is None:
         return None
-    planned = check_splits(step, interface, mesh, topology, notes)
-    if step.parallelism is not None or mesh.tensor * mesh.pipeline > 1:
-        _explain(step, mesh, tensor, pipeline, notes)
+    planned = _check_splits(settings, mesh)
+    if step.parallelism is not None or mesh.splits:
+        _explain(settings, mesh, tensor, pipeline)
     if planned is not None:
         named = f"pipeline {mesh.pipeline}" if mesh.pipeline > 1 else f"tensor {mesh.tensor}"
         notes.derive("strategy", planned, "", f"{named} needs it")
     return replace(
-        topology,
+        settings.topology,
         tensor_parallel_size=mesh.tensor,
         pipeline_parallel_size=mesh.pipeline,
         strategy=planned,
     )
 
 
-def _tensor(step: Step, topology: Topology, interface: Interface | None, notes: Notes) -> Degree:
+def _tensor(settings: Settings) -> Degree:
     """The tensor degree: pinned, or by its strategy the GPUs of an instance, or 1."""
-    pinned = options.pinned_degree(step, "tensor")
-    if pinned is not None:
-        return Degree(pinned.value, "", notes.given("parallelism.tensor"))
-    named = options.named_strategy(step)
-    if named is None or named.value != "tensor_parallel":
-        return Degree(1, "", "default")
-    pipeline = options.pinned_degree(step, "pipeline")
-    rest = _rest(step, pipeline.value if pipeline else 1, topology)
-    if rest is not None:
-        return rest
+    pipeline, topology = settings.pinned_degree("pipeline"), settings.topology
     stages = pipeline.value if pipeline else 1
+    fixed = _find_fixed(settings, "tensor", stages)
+    if fixed is not None:
+        return fixed
     processes = topology.local_world_size or topology.process_count_per_instance
-    heads = options.read_count(step, interface, "gpt_heads") if is_gpt(step, interface) else None
-    width = options.read_count(step, interface, "gpt_width") if heads is not None else None
+    heads = settings.count("gpt_heads") if settings.trains_gpt else None
+    width = settings.count("gpt_width") if heads is not None else None
     sizes = [number for number in (heads, width) if number is not None]
     value = degrees.largest_common_divisor(
         processes, processes, max(topology.world_size // stages, 1), *sizes
@@ -71,22 +67,15 @@ def _tensor(step: Step, topology: Topology, interface: Interface | None, notes: 
     return Degree(value, formula, "tensor_parallel: neighbours on one instance")
 
 
-def _pipeline(
-    step: Step, topology: Topology, interface: Interface | None, tensor: int, notes: Notes
-) -> Degree:
+def _pipeline(settings: Settings, tensor: int) -> Degree:
     """The pipeline degree: pinned, or by its strategy one stage an instance or, on one, a GPU; or 1."""
-    pinned = options.pinned_degree(step, "pipeline")
-    if pinned is not None:
-        return Degree(pinned.value, "", notes.given("parallelism.pipeline"))
-    named = options.named_strategy(step)
-    if named is None or named.value != "pipeline_parallel":
-        return Degree(1, "", "default")
-    rest = _rest(step, tensor, topology)
-    if rest is not None:
-        return rest
+    fixed = _find_fixed(settings, "pipeline", tensor)
+    if fixed is not None:
+        return fixed
+    topology = settings.topology
     several = topology.instance_count > 1
     most = topology.instance_count if several else topology.world_size
-    layers = options.read_count(step, interface, "gpt_layers") if is_gpt(step, interface) else None
+    layers = settings.count("gpt_layers") if settings.trains_gpt else None
     room = max(topology.world_size // tensor, 1)
     value = degrees.largest_common_divisor(most, most, room, *([layers] if layers is not None else []))
     formula = plural(most, "instance") if several else f"{plural(most, 'process')} of one instance"
@@ -96,45 +85,50 @@ def _pipeline(
     return Degree(value, formula, f"pipeline_parallel: {where}")
 
 
-def _rest(step: Step, others: int, topology: Topology) -> Degree | None:
-    """The rest of the world size that a pinned data degree and another degree leave."""
-    data = options.pinned_degree(step, "data")
+def _find_fixed(settings: Settings, name: str, others: int) -> Degree | None:
+    """A degree that is pinned, that the strategy leaves at 1, or that is what a pinned data degree leaves."""
+    pinned, named = settings.pinned_degree(name), settings.named_strategy()
+    if pinned is not None:
+        return Degree(pinned.value, "", settings.notes.given(f"parallelism.{name}"))
+    if named is None or named.value != f"{name}_parallel":
+        return Degree(1, "", "default")
+    data, world = settings.pinned_degree("data"), settings.topology.world_size
     if data is None:
         return None
-    value = max(topology.world_size // (data.value * others), 1)
     divisor = f"({data.value} data × {others})" if others > 1 else f"{data.value} data"
-    return Degree(value, f"{topology.world_size} / {divisor}", "what the others leave")
+    value = max(world // (data.value * others), 1)
+    return Degree(value, f"{world} / {divisor}", "what the others leave")
 
 
-def _mesh(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Notes) -> Degrees | None:
+def _mesh(settings: Settings, tensor: int, pipeline: int) -> Degrees | None:
     """The three degrees; None if their product is not the world size."""
-    world, replica = topology.world_size, tensor * pipeline
-    data = options.pinned_degree(step, "data")
+    world, replica = settings.topology.world_size, tensor * pipeline
+    data = settings.pinned_degree("data")
     whole = world % replica == 0
     if data is None and not whole:
-        _does_not_divide(step, tensor, pipeline, topology, notes)
+        _does_not_divide(settings, tensor, pipeline)
         return None
     if data is None or data.value * replica == world:
         return Degrees(world // replica, tensor, pipeline)
-    product = data.value * replica
-    shown = Degrees(data.value, tensor, pipeline).shown()
-    message = f"`parallelism` is {shown} = {product}, but the world size is {_world(topology)}"
+    shown, product = Degrees(data.value, tensor, pipeline).shown(), data.value * replica
+    message = f"`parallelism` is {shown} = {product}, but the world size is {_world(settings.topology)}"
     if whole:
         help_ = f"write `data: {world // replica}`, or leave it out: it is derived"
     else:
         help_ = f"leave `data` out, and choose `tensor` and `pipeline` whose product divides {world}"
-    notes.report("parallelism-product", data.span, message, help_, *_instances(step))
+    settings.notes.report("parallelism-product", data.span, message, help_, *_instances(settings))
     return None
 
 
-def _does_not_divide(step: Step, tensor: int, pipeline: int, topology: Topology, notes: Notes) -> None:
+def _does_not_divide(settings: Settings, tensor: int, pipeline: int) -> None:
     """Report degrees that leave no mesh. The rule ``degree-does-not-divide`` says the same of flags."""
+    topology = settings.topology
     message = f"{degrees.show_degrees(tensor, pipeline)} does not divide the world size {_world(topology)}"
     help_ = degrees.suggest_divisors(tensor, pipeline, topology.world_size)
     if not topology.is_distributed:
         help_ = "add `distribution: {type: pytorch}` to the step or to its component"
-    span = options.degree_span(step, "tensor" if tensor > 1 else "pipeline")
-    notes.report("degree-does-not-divide", span, message, help_, *_instances(step))
+    span = settings.degree_span("tensor" if tensor > 1 else "pipeline")
+    settings.notes.report("degree-does-not-divide", span, message, help_, *_instances(settings))
 
 
 def _world(topology: Topology) -> str:
@@ -144,14 +138,16 @@ def _world(topology: Topology) -> str:
     return degrees.show_world_size(instances, topology.world_size // instances)
 
 
-def _instances(step: Step) -> tuple[Related, ...]:
-    return (Related(step.instance_count.span, "instances"),) if step.instance_count else ()
+def _instances(settings: Settings) -> tuple[Related, ...]:
+    count = settings.step.instance_count
+    return relate(count.span if count else None, "instances")
 
 
-def _explain(step: Step, mesh: Degrees, tensor: Degree, pipeline: Degree, notes: Notes) -> None:
+def _explain(settings: Settings, mesh: Degrees, tensor: Degree, pipeline: Degree) -> None:
     """Rows of the table: each degree with where it comes from, and the mesh they make."""
+    notes = settings.notes
     formula, source = f"{mesh.world_size} / ({mesh.tensor} × {mesh.pipeline})", "what the others leave"
-    if options.pinned_degree(step, "data") is not None:
+    if settings.pinned_degree("data") is not None:
         formula, source = "", notes.given("parallelism.data")
     notes.derive("data_parallel_size", mesh.data, formula, source)
     notes.derive("tensor_parallel_size", mesh.tensor, tensor.formula, tensor.source)
@@ -165,36 +161,27 @@ _SPLITTING = ("tensor_parallel", "pipeline_parallel")
 _METHODS = {"tensor": "tensor_parallel_plan()", "pipeline": "pipeline_blocks()"}  # of a user's model
 
 
-def is_gpt(step: Step, interface: Interface | None) -> bool:
-    """Whether the step trains the built-in gpt, whose heads, width and layers are inputs."""
-    offered = interface is not None and "gpt_heads" in interface.inputs
-    return offered and options.read_option(step, interface, "model") == "gpt"
-
-
-def check_splits(
-    step: Step, interface: Interface | None, mesh: Degrees, topology: Topology, notes: Notes
-) -> str | None:
+def _check_splits(settings: Settings, mesh: Degrees) -> str | None:
     """Report what cannot be split; return the strategy that the degrees need if the step names none."""
-    if not topology.is_distributed and mesh.world_size == 1 and step.parallelism is None:
+    named = settings.named_strategy()
+    if not settings.topology.is_distributed and mesh.world_size == 1 and settings.step.parallelism is None:
         return None
-    if not _supported(step, interface, mesh, topology, notes):
+    if not _supported(settings, mesh) or (named is not None and _contradicts(settings, named, mesh)):
         return None
-    named = options.named_strategy(step)
-    if named is not None:
-        if _contradicts(step, named, mesh, notes):
-            return None
-    elif mesh.tensor * mesh.pipeline == 1:
+    if named is None and not mesh.splits:
         return None
-    _model(step, interface, mesh, notes)
-    planned = _planned(step, interface, mesh, notes)
-    _options(step, interface, planned or (named.value if named is not None else None), notes)
+    if mesh.splits and settings.has_built_in_models:
+        _model(settings, mesh)
+    planned = _planned(settings, mesh)
+    if settings.has_built_in_models:
+        _options(settings, planned or (named.value if named is not None else None))
     return planned
 
 
-def _planned(step: Step, interface: Interface | None, mesh: Degrees, notes: Notes) -> str | None:
+def _planned(settings: Settings, mesh: Degrees) -> str | None:
     """The strategy of a component that offers several, if the step names none."""
-    offered = step.uses is not None and interface is not None and "strategy" in interface.inputs
-    if not offered or interface is None or "strategy" in step.with_:
+    step, interface = settings.step, settings.interface
+    if step.uses is None or interface is None or not settings.offers("strategy") or "strategy" in step.with_:
         return None
     if mesh.pipeline > 1:
         needed = "pipeline_parallel"
@@ -205,53 +192,48 @@ def _planned(step: Step, interface: Interface | None, mesh: Degrees, notes: Note
     choices = interface.choices.get("strategy")
     if choices is not None and needed not in choices:
         named = ", ".join(f"`{choice}`" for choice in choices)
-        message = f"{_only(mesh)} needs strategy `{needed}`, but {_component(step)} offers only {named}"
+        message = f"{_only(mesh)} needs strategy `{needed}`, but {_component(settings)} offers only {named}"
         help_ = "remove the degree, or use a component that offers it, such as `train_ddp`"
-        notes.report("model-parallelism-unsupported", options.degree_span(step, _first(mesh)), message, help_)
+        settings.notes.report(
+            "model-parallelism-unsupported", settings.degree_span(_first(mesh)), message, help_
+        )
         return None
     return needed
 
 
-def _supported(
-    step: Step, interface: Interface | None, mesh: Degrees, topology: Topology, notes: Notes
-) -> bool:
+def _supported(settings: Settings, mesh: Degrees) -> bool:
     """Whether launcher and component support the degrees; reported if not."""
     for name, value in (("tensor", mesh.tensor), ("pipeline", mesh.pipeline)):
         if value == 1:
             continue
-        if topology.launcher == "tensorflow":
+        if settings.topology.launcher == "tensorflow":
             message = f"`{name}` is {value}, but TensorFlow's strategies keep a whole model on every GPU"
             help_ = f"remove `{name}`, or use a PyTorch component such as `train_ddp`"
-        elif step.uses and interface is not None and _INPUTS[name] not in interface.inputs:
-            message = f"`{name}` is {value}, but {_component(step)} cannot split a model: it has no input"
+        elif settings.step.uses and settings.interface is not None and not settings.offers(_INPUTS[name]):
+            message = f"`{name}` is {value}, but {_component(settings)} cannot split a model: it has no input"
             message += f" `{_INPUTS[name]}`"
             help_ = f"remove `{name}`, or use a component that declares it, such as `train_ddp`"
         else:
             continue
-        notes.report("model-parallelism-unsupported", options.degree_span(step, name), message, help_)
+        settings.notes.report("model-parallelism-unsupported", settings.degree_span(name), message, help_)
         return False
     return True
 
 
-def _component(step: Step) -> str:
-    return f"`{step.uses.value}`" if step.uses else f"step `{step.name}`"
+def _component(settings: Settings) -> str:
+    uses = settings.step.uses
+    return f"`{uses.value}`" if uses else f"step `{settings.step.name}`"
 
 
-def _contradicts(step: Step, named: Located[str], mesh: Degrees, notes: Notes) -> bool:
+def _contradicts(settings: Settings, named: Located[str], mesh: Degrees) -> bool:
     """Whether the named strategy contradicts the degrees; reported with the fix."""
     verdict = _verdict(named.value, mesh)
     if verdict is None:
         return False
-    message, help_ = verdict
-    pinned = [options.pinned_degree(step, name) for name in _INPUTS]
+    message, help_ = f"`strategy` is `{named.value}`, {verdict[0]}", verdict[1]
+    pinned = [settings.pinned_degree(name) for name in _INPUTS]
     related = [Related(degree.span, "the degree") for degree in pinned if degree is not None]
-    notes.report(
-        "strategy-contradicts-degrees",
-        named.span,
-        f"`strategy` is `{named.value}`, {message}",
-        help_,
-        *related,
-    )
+    settings.notes.report("strategy-contradicts-degrees", named.span, message, help_, *related)
     return True
 
 
@@ -294,94 +276,74 @@ def _nothing_to_split(name: str, world: int) -> tuple[str, str] | None:
     return message, f"write `parallelism: {{{name}: {smallest}}}`, or `strategy: ddp`"
 
 
-def _model(step: Step, interface: Interface | None, mesh: Degrees, notes: Notes) -> None:
+def _model(settings: Settings, mesh: Degrees) -> None:
     """Report a model that cannot be split, if the component offers the built-in models."""
-    if interface is None or "gpt_heads" not in interface.inputs or mesh.tensor * mesh.pipeline == 1:
-        return
-    model = options.read_option(step, interface, "model")
+    step, model = settings.step, settings.read("model")
     if model in _WHOLE:
-        setting = step.with_.get("model")
-        span = setting.span if setting is not None else options.degree_span(step, _first(mesh))
+        setting, named = step.with_.get("model"), settings.named_strategy()
+        span = setting.span if setting is not None else settings.degree_span(_first(mesh))
         default = "" if setting is not None else " by default"
-        named = options.named_strategy(step)
-        wish = (
-            f"`strategy: {named.value}` asks for"
-            if named and step.parallelism is None
-            else "`parallelism` has"
-        )
+        asks = named is not None and step.parallelism is None
+        wish = f"`strategy: {named.value}` asks for" if named and asks else "`parallelism` has"
         message = f"`model` is `{model}`{default}, which cannot be split, but {wish} {_only(mesh)}"
         help_ = "use `model: gpt`, or a model of your own that says how it is split; `fsdp` shards any model"
-        notes.report("model-not-splittable", span, message, help_)
+        settings.notes.report("model-not-splittable", span, message, help_)
     elif model == "gpt":
-        _heads(step, interface, mesh, notes)
-        _layers(step, interface, mesh, notes)
+        _heads(settings, mesh)
+        _layers(settings, mesh)
     elif isinstance(model, str) and ".py:" in model and "${{" not in model:
-        needed = " and ".join(f"`{_METHODS[name]}`" for name in _split(mesh))
-        notes.advice.append(f"`{model}` has to return a model that says how it is split, by {needed}")
+        needed = " and ".join(f"`{_METHODS[name]}`" for name in _INPUTS if getattr(mesh, name) > 1)
+        settings.notes.advice.append(
+            f"`{model}` has to return a model that says how it is split, by {needed}"
+        )
 
 
 def _first(mesh: Degrees) -> str:
     return "tensor" if mesh.tensor > 1 else "pipeline"
 
 
-def _split(mesh: Degrees) -> list[str]:
-    return [name for name in _INPUTS if getattr(mesh, name) > 1]
-
-
-def _options(step: Step, interface: Interface | None, strategy: str | None, notes: Notes) -> None:
+def _options(settings: Settings, strategy: str | None) -> None:
     """Report options of the built-in components that a strategy does not support."""
-    if interface is None or "gpt_heads" not in interface.inputs:
-        return
     refused = {
         "precision": strategy in _SPLITTING and ("fp16", "bf16", "parts of a model share no loss scale"),
         "sync_batch_norm": strategy == "pipeline_parallel" and (True, "false", "no layer is on all ranks"),
     }
     for name, case in refused.items():
-        if not case or options.read_option(step, interface, name) != case[0]:
+        if not case or settings.read(name) != case[0]:
             continue
-        setting = step.with_.get(name)
         shown = str(case[0]).lower()
         message = f"`{name}` is `{shown}`, which strategy `{strategy}` does not support: {case[2]}"
-        span = setting.span if setting is not None else step.span
-        notes.report("strategy-option-refused", span, message, f"write `{name}: {case[1]}`")
+        span = settings.step.with_.get(name, settings.step).span
+        settings.notes.report("strategy-option-refused", span, message, f"write `{name}: {case[1]}`")
 
 
-def _heads(step: Step, interface: Interface, mesh: Degrees, notes: Notes) -> None:
+def _heads(settings: Settings, mesh: Degrees) -> None:
     """Each rank takes whole attention heads and an equal width: Megatron-LM, Shoeybi et al. 2019."""
-    heads, width = (options.read_count(step, interface, name) for name in ("gpt_heads", "gpt_width"))
-    for name, noun, value in (("gpt_heads", "attention heads", heads), ("gpt_width", "width", width)):
-        if value is None or value % mesh.tensor == 0:
-            continue
-        sizes = [number for number in (heads, width) if number is not None]
-        fits = degrees.largest_common_divisor(mesh.tensor, mesh.world_size // mesh.pipeline, *sizes)
-        size = f"the {value} {noun}" if noun != "width" else f"the width {value}"
-        message = f"the tensor degree {mesh.tensor} does not divide {size} of `gpt`"
-        multiple = f"make `{name}` a multiple of {mesh.tensor}"
-        help_ = f"write `tensor: {fits}`, or {multiple}" if fits > 1 else multiple
-        notes.report(
-            "tensor-degree-does-not-divide-model", options.degree_span(step, "tensor"), message, help_,
-            *_beside(step, name),
-        )  # fmt: skip
+    sizes = {name: count for name in ("gpt_heads", "gpt_width") if (count := settings.count(name))}
+    name, value = next((pair for pair in sizes.items() if pair[1] % mesh.tensor), ("", 0))
+    if not value:
         return
+    fits = degrees.largest_common_divisor(mesh.tensor, mesh.world_size // mesh.pipeline, *sizes.values())
+    size = f"the {value} attention heads" if name == "gpt_heads" else f"the width {value}"
+    message = f"the tensor degree {mesh.tensor} does not divide {size} of `gpt`"
+    help_ = _help_misfit("tensor", fits, name, mesh.tensor)
+    span, related = settings.degree_span("tensor"), settings.relate(name)
+    settings.notes.report("tensor-degree-does-not-divide-model", span, message, help_, *related)
 
 
-def _layers(step: Step, interface: Interface, mesh: Degrees, notes: Notes) -> None:
+def _layers(settings: Settings, mesh: Degrees) -> None:
     """Every stage has the same number of layers, because the longest stage delays all."""
-    layers = options.read_count(step, interface, "gpt_layers")
-    stages = mesh.pipeline
+    layers, stages = settings.count("gpt_layers"), mesh.pipeline
     if layers is None or layers % stages == 0:
         return
     fits = degrees.largest_common_divisor(stages, mesh.world_size // mesh.tensor, layers)
     relation = "is more than" if stages > layers else "does not divide"
     message = f"the pipeline degree {stages} {relation} the {plural(layers, 'layer')} of `gpt`"
-    multiple = f"make `gpt_layers` a multiple of {stages}"
-    help_ = f"write `pipeline: {fits}`, or {multiple}" if fits > 1 else multiple
-    notes.report(
-        "pipeline-degree-does-not-divide-layers", options.degree_span(step, "pipeline"), message, help_,
-        *_beside(step, "gpt_layers"),
-    )  # fmt: skip
+    help_ = _help_misfit("pipeline", fits, "gpt_layers", stages)
+    span, related = settings.degree_span("pipeline"), settings.relate("gpt_layers")
+    settings.notes.report("pipeline-degree-does-not-divide-layers", span, message, help_, *related)
 
 
-def _beside(step: Step, name: str) -> tuple[Related, ...]:
-    setting = step.with_.get(name)
-    return (Related(setting.span, f"`{name}`"),) if setting is not None else ()
+def _help_misfit(degree: str, fits: int, name: str, value: int) -> str:
+    multiple = f"make `{name}` a multiple of {value}"
+    return f"write `{degree}: {fits}`, or {multiple}" if fits > 1 else multiple

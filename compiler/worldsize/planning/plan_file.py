@@ -11,7 +11,7 @@ import msgspec
 from msgspec import to_builtins
 
 from worldsize.base import limits, untrusted
-from worldsize.planning.model import Derivation, Plan, PlannedSweep, StepPlan, Topology, Training
+from worldsize.planning.model import Plan, StepPlan
 
 NAME = "plan.json"
 FORMAT = "worldsize-plan/1"
@@ -63,20 +63,8 @@ def load(folder: Path) -> tuple[Plan, dict[str, dict[str, str]]] | None:
     if document is None:
         return None
     try:
-        steps = {name: _step(raw) for name, raw in document["steps"].items()}
+        steps = msgspec.convert(document["steps"], dict[str, StepPlan])
         templates = {name: dict(raw["templates"]) for name, raw in document["steps"].items()}
         return (Plan(document["name"], steps), templates) if steps else None
     except (AttributeError, KeyError, TypeError, ValueError):
         return None  # it was edited by hand
-
-
-def _step(raw: Mapping[str, Any]) -> StepPlan:
-    return StepPlan(
-        step=raw["step"],
-        topology=Topology(**raw["topology"]),
-        training=Training(**raw["training"]) if raw["training"] else None,
-        derivations=tuple(Derivation(**row) for row in raw["derivations"]),
-        advice=tuple(raw["advice"]),
-        inputs=raw["inputs"],
-        sweep=msgspec.convert(raw["sweep"], PlannedSweep) if raw.get("sweep") else None,
-    )

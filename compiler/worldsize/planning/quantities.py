@@ -119,7 +119,7 @@ def explain_pin(name: str) -> str:
 
 def comment(plan: StepPlan, quantity: str) -> str | None:
     """Where a quantity comes from: ``0.05 × κ, κ = 256 / 32 = 8 (linear)``; None where nothing says it."""
-    row = next((row for row in plan.derivations if row.quantity == quantity), None)
+    row = plan.find_row(quantity)
     if row is None:
         return None
     if quantity == "learning_rate" and "κ" in row.formula and plan.training:

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from worldsize.azureml import literals
 from worldsize.base.wording import plural, round_noise, show_number
-from worldsize.planning import options
-from worldsize.planning.model import Interface, Notes, PlanValue, Topology
+from worldsize.planning.model import Notes, PlanValue, Topology
+from worldsize.planning.options import Settings
 from worldsize.spec.model import ComputeProfile, Resilience, Step
 from wstrain.checkpoint import save_policy
 
@@ -50,17 +50,16 @@ def plan_resilience(
     return inputs
 
 
-def note_early_stopping(step: Step, interface: Interface | None, notes: Notes) -> None:
+def note_early_stopping(settings: Settings) -> None:
     """Say in the plan that a training may end before its epochs."""
-    if interface is None or "early_stopping_patience" not in interface.inputs:
-        return
-    setting = step.with_.get("early_stopping_patience")
+    setting = settings.step.with_.get("early_stopping_patience")
     patience = literals.parse_number(setting.value) if setting is not None else None
-    if patience is not None and patience >= 1:
-        metric = options.read_option(step, interface, "best_metric")
+    if settings.offers("early_stopping_patience") and patience is not None and patience >= 1:
+        validations = plural(int(patience), "validation")
         formula = (
-            f"stops after {plural(int(patience), 'validation')} in a row without a better validation_{metric}"
+            f"stops after {validations} in a row without a better validation_{settings.read('best_metric')}"
         )
+        notes = settings.notes
         notes.derive("early_stopping_patience", int(patience), formula, notes.given("with"))
 
 

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from msgspec import Struct
+
 from worldsize.azureml import literals
+from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural, round_noise, show_number
-from worldsize.planning import degrees, options
-from worldsize.planning.batches import (
-    Batches,
-    Replicas,
-    count_shards_per_rank,
-    count_steps,
-    plan_batches,
-)
-from worldsize.planning.learning_rate import batch_growth as growth
+from worldsize.planning import degrees
 from worldsize.planning.model import Notes, Topology, Training
 from worldsize.planning.options import Settings, verify_settings
-from worldsize.planning.rates import Rate, plan_rate
-from worldsize.spec.model import Scale, Step
-from wstrain.scaling import default_warmup_epochs
+from worldsize.planning.rates import Rate, batch_growth, plan_rate
+from worldsize.spec.model import Located, Scale, Step
+from wstrain.data import step_counts
+from wstrain.scaling import default_warmup_epochs, split_batch
 
 MAX_STEPS = 2**31 - 1  # as many as the spec's schema allows of anything
 
 
-def plan_training(
-    settings: Settings, topology: Topology, counted: int | None, notes: Notes
-) -> Training | None:
-    """Plan the training; None if it cannot be derived. Rows, advice and problems are added to ``notes``.
+def plan_training(settings: Settings, counted: int | None) -> Training | None:
+    """Plan the training; None if it cannot be derived. Rows, advice and problems are added to the notes.
 
     ``counted`` is the number of training rows in the data, None where it is unknown.
     """
-    scale = settings.scale
-    verify_settings(settings, notes)
-    replicas = _replicas(topology, notes)
+    scale, notes = settings.scale, settings.notes
+    verify_settings(settings)
+    replicas = _replicas(settings.topology, notes)
     batches = plan_batches(scale, replicas, notes)
     if batches is None:
         return None
-    check_pipeline_bubble(settings, topology, batches, notes)
+    check_pipeline_bubble(settings, batches)
     kappa = _kappa(scale, batches, notes)
-    scaled = plan_rate(settings, kappa, batches.global_batch, notes)
+    scaled = plan_rate(settings, kappa, batches.global_batch)
     if scaled is None:
         return None
-    epochs = _epochs(settings, notes)
+    epochs = _epochs(settings)
     warm = _warmup(scale, scaled, kappa, epochs, notes)
     rows = _rows(scale, counted, notes)
     drops = _drops_last(settings.step, scale, notes)
@@ -68,7 +64,7 @@ def plan_training(
         shard_count=per_rank * replicas.number,
         shards_per_rank=per_rank,
     )
-    _check_length(settings, training, notes)
+    _check_length(settings, training)
     _explain_steps(training, drops, notes)
     formula = f"{replicas.number} × {per_rank}"
     notes.derive("shard_count", training.shard_count, formula, f"{replicas.name} × shards per rank")
@@ -93,7 +89,7 @@ def _replicas(topology: Topology, notes: Notes) -> Replicas:
 
 def _kappa(scale: Scale, batches: Batches, notes: Notes) -> float:
     reference = scale.reference_batch_size
-    kappa = growth(batches.global_batch, reference.value)
+    kappa = batch_growth(batches.global_batch, reference.value)
     notes.derive(
         "kappa", kappa, f"{batches.global_batch} / {reference.value}", "global batch / reference batch"
     )
@@ -108,8 +104,8 @@ def _kappa(scale: Scale, batches: Batches, notes: Notes) -> float:
     return kappa
 
 
-def _epochs(settings: Settings, notes: Notes) -> float | None:
-    setting = settings.number("epochs")
+def _epochs(settings: Settings) -> float | None:
+    setting, notes = settings.number("epochs"), settings.notes
     if setting is None or setting[0] < 0:  # a negative number is outside the range of the input
         return None
     if setting[0] == 0:
@@ -173,9 +169,10 @@ def _drops_last(step: Step, scale: Scale, notes: Notes) -> bool:
     return not keeps
 
 
-def _check_length(settings: Settings, training: Training, notes: Notes) -> None:
+def _check_length(settings: Settings, training: Training) -> None:
     """A training must have at least one step, and no more than a counter holds."""
-    scale, rows, epochs = settings.scale, training.rows, training.epochs or 0
+    scale, notes = settings.scale, settings.notes
+    rows, epochs = training.rows, training.epochs or 0
     if rows is None:
         return
     if training.steps_per_epoch == 0:
@@ -226,12 +223,13 @@ _OTHER_DEGREE = (
 )
 
 
-def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batches, notes: Notes) -> None:
+def check_pipeline_bubble(settings: Settings, batches: Batches) -> None:
     """Derive the pipeline's bubble; warn where there are fewer micro-batches than stages.
 
     The micro-batches of gradient accumulation are those that flow through the pipeline.
     """
-    stages, micro = topology.pipeline_parallel_size, batches.accumulation
+    notes, stages = settings.notes, settings.topology.pipeline_parallel_size
+    micro = batches.accumulation
     if stages == 1:
         return
     share = round_noise(round(degrees.bubble_share(stages, micro), 4))
@@ -239,7 +237,7 @@ def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batch
     notes.derive("pipeline_bubble", share, formula, "idle share of a step, Huang et al. 2019")
     if any(problem.slug in _OTHER_DEGREE for problem in notes.problems):
         return  # the degree has to change first
-    if micro < stages and _starves(settings, stages, batches, notes):
+    if micro < stages and _starves(settings, stages, batches):
         return
     if share < degrees.TOLERABLE_BUBBLE:
         return
@@ -248,7 +246,7 @@ def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batch
         notes.advice.append(f"the pipeline idles {_percent(stages, micro)} of a step; {remedy}")
         return
     pinned = settings.scale.gradient_accumulation_steps
-    span = pinned.span if pinned is not None else options.degree_span(settings.step, "pipeline")
+    span = pinned.span if pinned is not None else settings.degree_span("pipeline")
     message = (
         f"`gradient_accumulation_steps` {micro} is below the {stages} pipeline stages:"
         f" they idle {_percent(stages, micro)} of a step, ({stages} − 1) / ({micro} + {stages} − 1)"
@@ -256,19 +254,18 @@ def check_pipeline_bubble(settings: Settings, topology: Topology, batches: Batch
     notes.report("pipeline-bubble", span, message, remedy)
 
 
-def _starves(settings: Settings, stages: int, batches: Batches, notes: Notes) -> bool:
+def _starves(settings: Settings, stages: int, batches: Batches) -> bool:
     """Whether the schedule needs more micro-batches, as torch's ``Schedule1F1B`` does; reported if so."""
-    step = settings.step
-    if options.read_option(step, settings.interface, "pipeline_schedule") != "1f1b":
+    if settings.read("pipeline_schedule") != "1f1b":
         return False
-    setting = step.with_.get("pipeline_schedule")
+    setting = settings.step.with_.get("pipeline_schedule")
     message = (
         f"schedule `1f1b` needs a micro-batch for each of {stages} pipeline stages,"
         f" but `gradient_accumulation_steps` is {batches.accumulation}"
     )
     help_ = f"{_remedy(stages, batches)}, or `pipeline_schedule: gpipe`"
-    span = setting.span if setting is not None else options.degree_span(step, "pipeline")
-    notes.report("strategy-option-refused", span, message, help_)
+    span = setting.span if setting is not None else settings.degree_span("pipeline")
+    settings.notes.report("strategy-option-refused", span, message, help_)
     return True
 
 
@@ -285,3 +282,203 @@ def _remedy(stages: int, batches: Batches) -> str:
 
 def _percent(stages: int, micro: int) -> str:
     return f"{degrees.bubble_share(stages, micro):.0%}".replace("%", " %")
+
+
+class Replicas(NamedTuple):
+    """The number of model copies that share a global batch, and their name in messages."""
+
+    number: int
+    name: str = "world size"
+
+
+class Batches(Struct, frozen=True):
+    """Samples: per device ``b``, in all ``global_batch``; ``accumulation`` counts micro-batches."""
+
+    per_device: int
+    accumulation: int
+    global_batch: int
+
+
+def plan_batches(scale: Scale, replicas: Replicas, notes: Notes) -> Batches | None:
+    """Plan the batches; None if pinned values contradict each other. Problems are added to ``notes``."""
+    start = _reference_per_device(scale, notes)
+    if start is None:
+        return None
+    pinned = scale.global_batch_size
+    if pinned is None:
+        batches = _forwards(scale, start, replicas)
+    else:
+        shared = _backwards(scale, pinned, start, replicas, notes)
+        if shared is None:
+            return None
+        batches = Batches(*shared, pinned.value)
+    _explain(scale, batches, start, replicas, notes)
+    return batches
+
+
+def _reference_per_device(scale: Scale, notes: Notes) -> int | None:
+    """The micro-batch known to fit a device: reference batch / reference devices, unless pinned."""
+    if scale.batch_size_per_device:
+        return scale.batch_size_per_device.value
+    total, gpus = scale.reference_batch_size, scale.reference_gpus
+    if gpus is None or total.value % gpus.value == 0:
+        return total.value // (gpus.value if gpus else 1)
+    near = " or ".join(str(value) for value in nearest_multiples(total.value, gpus.value))
+    message = f"reference `batch_size` {total.value} is not a multiple of {gpus.value} reference GPUs"
+    help_ = f"write {near}, the batch of all reference GPUs together; or pin `batch_size_per_device`"
+    notes.report(
+        "reference-batch-does-not-divide", total.span, message, help_, Related(gpus.span, "reference GPUs")
+    )
+    return None
+
+
+def _forwards(scale: Scale, per_device: int, replicas: Replicas) -> Batches:
+    pinned = scale.gradient_accumulation_steps
+    accumulation = pinned.value if pinned else 1
+    return Batches(per_device, accumulation, global_batch(per_device, accumulation, replicas.number))
+
+
+def _backwards(
+    scale: Scale, pinned: Located[int], start: int, replicas: Replicas, notes: Notes
+) -> tuple[int, int] | None:
+    """``(b, a)`` for a pinned global batch."""
+    b, a = scale.batch_size_per_device, scale.gradient_accumulation_steps
+    if b and a:
+        return _verify(pinned, b, a, replicas, notes)
+    unit = replicas.number * (b.value if b else a.value if a else 1)
+    if pinned.value % unit:
+        _does_not_factor(pinned, b, a, replicas, notes)
+        return None
+    rest = pinned.value // unit
+    if b:
+        return b.value, rest
+    if a:
+        return rest, a.value
+    shared = split_batch(rest, start)
+    _warn_small(pinned, shared, start, replicas, notes)
+    return shared
+
+
+def _verify(
+    pinned: Located[int], b: Located[int], a: Located[int], replicas: Replicas, notes: Notes
+) -> tuple[int, int] | None:
+    product = global_batch(b.value, a.value, replicas.number)
+    if product == pinned.value:
+        return b.value, a.value
+    message = (
+        f"`global_batch_size` is {pinned.value} but {b.value} per device × {a.value} accumulation"
+        f" × {replicas.number} {replicas.name} = {product}"
+    )
+    help_ = f"write `global_batch_size: {product}`, or leave one of the three to be derived"
+    related = (Related(b.span, "per device"), Related(a.span, "accumulation"))
+    notes.report("batch-identity", pinned.span, message, help_, *related)
+    return None
+
+
+def _does_not_factor(
+    pinned: Located[int], b: Located[int] | None, a: Located[int] | None, replicas: Replicas, notes: Notes
+) -> None:
+    parts, related = [f"{replicas.name} {replicas.number}"], []
+    if b:
+        parts.insert(0, f"{b.value} per device")
+        related.append(Related(b.span, "per device"))
+    if a:
+        parts.insert(0, f"{a.value} accumulation")
+        related.append(Related(a.span, "accumulation"))
+    unit = replicas.number * (b.value if b else a.value if a else 1)
+    product = " × ".join(parts) + (f" = {unit}" if len(parts) > 1 else "")
+    near = " or ".join(str(value) for value in nearest_multiples(pinned.value, unit))
+    message = f"`global_batch_size` is {pinned.value}, which is not a multiple of {product}"
+    plural_ = "the nearest valid ones" if " or " in near else "the smallest valid one"
+    notes.report("global-batch-does-not-factor", pinned.span, message, f"write {near}, {plural_}", *related)
+
+
+def _warn_small(
+    pinned: Located[int], shared: tuple[int, int], start: int, replicas: Replicas, notes: Notes
+) -> None:
+    """Warn if a rank's share has no large divisor and is computed in many small micro-batches."""
+    per_device, accumulation = shared
+    if per_device * 2 > min(start, per_device * accumulation):
+        return
+    near = " or ".join(str(value) for value in nearest_multiples(pinned.value, start * replicas.number))
+    message = (
+        f"`global_batch_size` {pinned.value} leaves {per_device} per device in {accumulation} micro-batches:"
+        f" {per_device * accumulation} per process has no larger divisor up to {start}"
+    )
+    help_ = f"write {near} to keep {start} per device"
+    notes.report("micro-batch-small", pinned.span, message, help_)
+
+
+def _explain(scale: Scale, batches: Batches, start: int, replicas: Replicas, notes: Notes) -> None:
+    pinned = scale.global_batch_size is not None
+    reference, gpus = (
+        scale.reference_batch_size.value,
+        scale.reference_gpus.value if scale.reference_gpus else 1,
+    )
+    if scale.batch_size_per_device:
+        row = ("", notes.given("scale.batch_size_per_device"))
+    elif pinned and batches.per_device != start:
+        row = (
+            f"{batches.global_batch} / {replicas.number} / {batches.accumulation}",
+            "from the global batch",
+        )
+    else:
+        row = (f"{reference} / {plural(gpus, 'reference GPU')}", notes.given("scale.reference"))
+    notes.derive("batch_size_per_device", batches.per_device, *row)
+    if scale.gradient_accumulation_steps:
+        row = ("", notes.given("scale.gradient_accumulation_steps"))
+    elif pinned:
+        row = (f"{batches.global_batch} / {batches.per_device} / {replicas.number}", "from the global batch")
+    else:
+        row = ("", "default")
+    notes.derive("gradient_accumulation_steps", batches.accumulation, *row)
+    formula = f"{batches.per_device} × {batches.accumulation} × {replicas.number}"
+    source = (
+        notes.given("scale.global_batch_size") if pinned else f"per device × accumulation × {replicas.name}"
+    )
+    notes.derive("global_batch_size", batches.global_batch, formula, source)
+
+
+def global_batch(per_device: int, accumulation: int, world_size: int) -> int:
+    """``G = b·a·W``, the samples behind one optimizer step."""
+    return per_device * accumulation * world_size
+
+
+def nearest_multiples(wanted: int, unit: int) -> tuple[int, ...]:
+    """The multiples of ``unit`` next to ``wanted``: below and above it, or only above if none is below."""
+    below = wanted // unit * unit
+    above = below + unit
+    if below == wanted:
+        return (wanted,)
+    return (below, above) if below else (above,)
+
+
+class Steps(Struct, frozen=True):
+    """Optimizer steps; None if rows or epochs are unknown."""
+
+    per_epoch: int | None
+    total: int | None
+    warmup: int | None
+
+
+def count_steps(
+    rows: int | None,
+    global_batch: int,
+    epochs: float | None,
+    warmup_epochs: float,
+    *,
+    drop_last: bool = True,
+) -> Steps:
+    """Count the steps per epoch, in total, and of the warm-up; what is None is unknown before the run."""
+    if rows is None:
+        return Steps(None, None, 0 if warmup_epochs == 0 else None)
+    counted = rows if drop_last else rows + global_batch - 1  # the incomplete batch is a step too
+    per_epoch = step_counts.steps_per_epoch(counted, global_batch)
+    total = None if epochs is None else step_counts.total_steps(epochs, per_epoch)
+    return Steps(per_epoch, total, step_counts.warmup_steps(warmup_epochs, per_epoch))
+
+
+def count_shards_per_rank(world_size: int, loader_workers: int, rows: int | None) -> int:
+    """Count the shards of each rank: one per loader worker, fewer if there are few rows, at least one."""
+    wanted = max(loader_workers, 1)
+    return wanted if rows is None else max(1, min(wanted, rows // world_size))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from msgspec.structs import replace
 
 from worldsize.planning.advising.model import DEEPSPEED, HOROVOD, TORCH, LayoutChoice, Option, Rate, Subject
@@ -120,14 +122,7 @@ def _is_built_in(step: Step) -> bool:
     return step.uses is not None and step.uses.value in _BUILT_IN
 
 
-def _layout(training: Training) -> tuple[str, int, int, int, str]:
-    return (
-        training.strategy,
-        training.zero_stage,
-        training.tensor_parallel,
-        training.pipeline_parallel,
-        training.recomputation,
-    )
+_layout = attrgetter("strategy", "zero_stage", "tensor_parallel", "pipeline_parallel", "recomputation")
 
 
 def _set_layout(step: Step, present: Training, option: Option) -> Settings:

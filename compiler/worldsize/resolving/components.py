@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from worldsize.azureml import component as reader
@@ -21,7 +20,7 @@ from worldsize.base.wording import shorten
 from worldsize.planning.model import Interface, Launcher
 from worldsize.planning.shared_memory import OPTION
 from worldsize.resolving import own_command
-from worldsize.scripts.module import parse_text
+from worldsize.scripts.loops import count_loader_workers
 from worldsize.spec.model import Located, Spec, Step
 
 Components = dict[str, Component | None]
@@ -67,7 +66,7 @@ def _interface(component: Component, files: Files) -> Interface:
             if port.enum is not None and isinstance(port.enum.value, list)
         },
         outputs=frozenset(component.outputs),
-        loader_workers=read_loader_workers(component, files),
+        loader_workers=count_loader_workers(_read_script(component, files), OPTION),
     )
 
 
@@ -129,66 +128,22 @@ def _missing(uses: Located[str], path: Path) -> Problem:
 
 
 LARGEST = 1024 * 1024  # bytes of a script that is read
-MOST = 256  # workers of a process
-_LOADER = "DataLoader"
-_DECLARES = ("add_argument", "option", "Option")  # of argparse, click and typer
 
 
-def read_loader_workers(component: Component, files: Files) -> int | None:
-    """The number that the script of a command starts by default; None if it cannot be known from it alone."""
-    text = _read_script(component, files)
-    if text is None or _LOADER not in text:
-        return None
-
-    try:
-        calls = [node for node in ast.walk(parse_text(text)) if isinstance(node, ast.Call)]
-    except SyntaxError:  # reported with the script
-        return None
-    options = list(_find_defaults(calls))
-    counts = options or list(_find_literals(calls))
-    distinct = {count for count in counts if count is not None}
-    return distinct.pop() if len(distinct) == 1 and None not in counts else None
-
-
-def _read_script(component: Component, files: Files) -> str | None:
+def _read_script(component: Component, files: Files) -> str:
+    """The script of a command; empty if it is not one file that can be read."""
     command, code = component.command, component.code
     if command is None or code is None or component.folder is None:
-        return None
+        return ""
     if not isinstance(command.value, str) or not isinstance(code.value, str):
-        return None
+        return ""
     folder = local_path(code.value, component.folder)
     words = [word.text for parsed in parse_commands(command.value) for word in parsed.words]
     scripts = [word for word in words if re.fullmatch(r"[\w./-]{1,200}\.py", word)]
     path = folder / scripts[0] if folder is not None and len(scripts) == 1 else None
     if path is None or not is_file(path) or not files.readable(path):
-        return None
+        return ""
     try:
         return untrusted.read_text(path, LARGEST)
     except OSError:
-        return None
-
-
-def _find_defaults(calls: list[ast.Call]) -> Iterator[int | None]:
-    """The defaults of the options that say how many workers there are; None for one that is no number."""
-    for call in calls:
-        names = [str(argument.value) for argument in call.args if isinstance(argument, ast.Constant)]
-        if _name(call) in _DECLARES and any(map(OPTION.fullmatch, names)):
-            yield _read_number(call, "default")
-
-
-def _find_literals(calls: list[ast.Call]) -> Iterator[int | None]:
-    """What loaders are given; one that is given nothing has no workers."""
-    for call in calls:
-        if _name(call) == _LOADER:
-            has_more = any(keyword.arg is None for keyword in call.keywords)  # `**options`
-            is_set = any(keyword.arg == "num_workers" for keyword in call.keywords)
-            yield _read_number(call, "num_workers") if is_set else None if has_more else 0
-
-
-def _name(call: ast.Call) -> str:
-    return getattr(call.func, "attr", "") or getattr(call.func, "id", "")
-
-
-def _read_number(call: ast.Call, name: str) -> int | None:
-    value = next((getattr(word.value, "value", None) for word in call.keywords if word.arg == name), None)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST else None
+        return ""

@@ -18,7 +18,7 @@ from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
-from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training, Workload
+from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training
 from worldsize.planning.memory import built_in
 from worldsize.planning.memory.step_memory import read_setup, read_training
 from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
@@ -28,6 +28,7 @@ from worldsize.planning.resilience import Saving
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.workloads import make_training, make_workload
 from worldsize.spec.model import Scale, Spec
+from worldsize.spec.workload import Workload
 from wstrain.checkpoint import save_policy
 from wstrain.plan_inputs import COMPILE_PAYS_SECONDS, COMPILED
 
@@ -233,6 +234,5 @@ def read_tier(spec: Spec, name: str) -> Tier:
 
 
 def _find_derived(plan: StepPlan, quantity: str) -> float | None:
-    rows = (row.value for row in plan.derivations if row.quantity == quantity)
-    value = next(rows, None)
-    return float(value) if isinstance(value, (int, float)) else None
+    row = plan.find_row(quantity)
+    return float(row.value) if row is not None and isinstance(row.value, (int, float)) else None

@@ -102,10 +102,8 @@ def resources(state: ResolveState, step: str) -> Field[Any] | None:
     shared = as_field(spec_step.shm_size)
     if shared is not None:
         block["shm_size"] = shared
-    elif plan is not None:
-        derived = next((row.value for row in plan.derivations if row.quantity == "shm_size"), None)
-        if derived is not None:
-            block["shm_size"] = _count(state, step, "shm_size", derived)
+    elif plan is not None and (derived := plan.find_row("shm_size")) is not None:
+        block["shm_size"] = _count(state, step, "shm_size", derived.value)
     return join_fields(block) if block else None
 
 

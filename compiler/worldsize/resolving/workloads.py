@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import convert
+
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
@@ -14,17 +16,10 @@ from worldsize.facts.gpus import Gpu
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize, explain_unknown_size
 from worldsize.planning.estimates.clusters import describe_cluster
 from worldsize.planning.estimates.memory import describe_shortage, find_fitting, fits
-from worldsize.planning.estimates.model import (
-    Case,
-    Cluster,
-    Convolutional,
-    Recomputation,
-    Training,
-    Transformer,
-    Workload,
-)
+from worldsize.planning.estimates.model import Case, Cluster, Recomputation, Training
 from worldsize.spec.estimate_file import EstimateKeys
 from worldsize.spec.model import Located, WorkloadKeys
+from worldsize.spec.workload import KINDS, Transformer, Workload
 
 Values = Mapping[str, Located[Any]]
 _RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "selective": "selective"}
@@ -32,20 +27,8 @@ _RECOMPUTATION: dict[Any, Recomputation] = {True: "full", False: "none", "select
 
 def make_workload(keys: WorkloadKeys) -> Workload:
     """The workload of keys that were checked."""
-    values = {name: located.value for name, located in keys.values.items()}
-    if keys.kind == "convolutional":
-        return Convolutional(
-            float(values["parameters"]), float(values["forward_flops"]), values.get("activation_bytes")
-        )
-    return Transformer(
-        parameters=float(values["parameters"]),
-        layers=values["layers"],
-        width=values["width"],
-        heads=values["heads"],
-        vocabulary=values["vocabulary"],
-        sequence_length=values["sequence_length"],
-        tied_embeddings=values.get("tied_embeddings"),
-    )
+    values = {name: located.value for name, located in keys.values.items() if name != "kind"}
+    return convert(values, KINDS[keys.kind], strict=False)  # a whole number may be written `4.0`
 
 
 def make_training(values: Values, micro_batch: int, accumulation: int) -> Training:

@@ -6,7 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.scripts.module import Module, keep, name_variable
+from worldsize.base.source import Source
+from worldsize.scripts.module import (
+    Module,
+    constant_value,
+    keep,
+    keyword_argument,
+    name_variable,
+    parse_module,
+)
 
 _LOOPS = (ast.For, ast.While, ast.AsyncFor)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.Module)
@@ -122,3 +130,35 @@ def list_prepared(modules: tuple[Module, ...]) -> set[str] | None:
     ]
     starred = any(isinstance(argument, ast.Starred) for argument in arguments)
     return None if starred else {name_variable(argument) for argument in arguments}
+
+
+_MOST_WORKERS = 256
+
+
+def count_loader_workers(text: str, option: re.Pattern[str]) -> int | None:
+    """The workers that each loader of a script has by default; None if the script alone does not tell.
+
+    ``option`` matches the names of the options that say it, which argparse, click or typer declares.
+    """
+    module = parse_module(Source("", text)) if "DataLoader" in text else None
+    if module is None:
+        return None
+    declared = [
+        keyword_argument(call, "default")
+        for call in module.called("add_argument", "option", "Option")
+        if any(option.fullmatch(str(constant_value(word))) for word in call.args)
+    ]
+    counts = {_read_workers(value) for value in declared} or {
+        0
+        if all(word.arg not in (None, "num_workers") for word in call.keywords)
+        else _read_workers(keyword_argument(call, "num_workers"))
+        for call in module.called("DataLoader")
+    }
+    return counts.pop() if len(counts) == 1 else None
+
+
+def _read_workers(node: ast.AST | None) -> int | None:
+    value = constant_value(node)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_WORKERS:
+        return value
+    return None

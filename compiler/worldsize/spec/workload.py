@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from collections.abc import Mapping as Entries
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import fields
+
 from worldsize.base.problem import Problem
 from worldsize.base.wording import quoted_list
 from worldsize.documents.shape import load_schema
@@ -13,13 +16,37 @@ from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.spec.model import Located, WorkloadKeys
 from worldsize.spec.values import number_with_dot, write_flow
 
-# What each kind needs, and may have beside `kind` and `parameters`.
-REQUIRED = {
-    "transformer": ("layers", "width", "heads", "vocabulary", "sequence_length"),
-    "convolutional": ("forward_flops",),
+
+class Transformer(Struct, frozen=True):
+    """A transformer; ``width`` is that of the residual stream, ``parameters`` counts the embeddings."""
+
+    parameters: float
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    sequence_length: int
+    tied_embeddings: bool | None = None  # whether the head is the embedding; None to tell by the parameters
+
+
+class Convolutional(Struct, frozen=True):
+    """A convolutional network, by one sample.
+
+    ``forward_flops`` counts a multiplication and an addition as two. ``activation_bytes`` are those of the
+    outputs of all layers in fp32; None to take those of a ResNet with as many operations.
+    """
+
+    parameters: float
+    forward_flops: float
+    activation_bytes: float | None = None
+
+
+Workload = Transformer | Convolutional
+KINDS: dict[str, type[Transformer | Convolutional]] = {
+    "transformer": Transformer,
+    "convolutional": Convolutional,
 }
 STAGES = {"fsdp": (2, 3), "deepspeed": (0, 1, 2, 3)}  # of ZeRO; the other strategies have only 0
-OPTIONAL = {"transformer": ("tied_embeddings",), "convolutional": ("activation_bytes",)}
 
 
 def read_exponents(parent: Mapping) -> None:
@@ -39,13 +66,13 @@ def read_exponents(parent: Mapping) -> None:
 def check_workload(workload: WorkloadKeys) -> Iterator[Problem]:
     """Report keys that the kind of a workload lacks, and keys of another kind."""
     kind = workload.kind
-    keys = ("kind", "parameters", *REQUIRED[kind], *OPTIONAL[kind])
+    keys = ("kind", *KINDS[kind].__struct_fields__)
     for name, located in workload.values.items():
         if name not in keys:
             message = f"`{name}` is not a key of a {kind} workload"
             yield Problem("spec-unknown-key", located.key_span, message, f"its keys are {quoted_list(keys)}")
     properties = load_schema("spec").root["$defs"]["workload"]["properties"]
-    for name in REQUIRED[kind]:
+    for name in (key.name for key in fields(KINDS[kind]) if key.required):
         if name not in workload.values:
             example = write_flow(properties[name]["examples"][0])
             message = f"a {kind} workload has no `{name}`"

@@ -9,17 +9,8 @@ from typing import get_args
 from msgspec import Struct
 
 from worldsize.facts import gpus
-from worldsize.planning.estimates.model import (
-    Cluster,
-    Convolutional,
-    Estimate,
-    Precision,
-    Recomputation,
-    Strategy,
-    Training,
-    Transformer,
-    Workload,
-)
+from worldsize.planning.estimates.model import Cluster, Estimate, Precision, Recomputation, Strategy, Training
+from worldsize.spec.workload import Convolutional, Transformer, Workload
 
 FILE = Path(__file__).with_name("published.tsv")
 _RECOMPUTATION: dict[str, Recomputation] = {"true": "full", "selective": "selective", "false": "none"}

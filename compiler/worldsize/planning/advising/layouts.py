@@ -24,17 +24,11 @@ from worldsize.planning.advising.model import LayoutChoice, Question, Sharding, 
 from worldsize.planning.degrees import divisors
 from worldsize.planning.estimates.constants import Constants
 from worldsize.planning.estimates.memory import estimate_need
-from worldsize.planning.estimates.model import (
-    Case,
-    Cluster,
-    Convolutional,
-    Recomputation,
-    Training,
-    Transformer,
-)
+from worldsize.planning.estimates.model import Case, Cluster, Recomputation, Training
 from worldsize.planning.estimates.operations import count_operations, time_compute
 from worldsize.planning.estimates.step_time import find_links, time_step
 from worldsize.planning.memory.network import gpu_constants
+from worldsize.spec.workload import Convolutional, Transformer
 
 NOTICEABLE = 0.01  # of a step's time; estimates are not sure of less
 MOST_STAGES = 16

@@ -17,9 +17,9 @@ from worldsize.planning.estimates.model import (
     Recomputation,
     Strategy,
     Training,
-    Workload,
 )
 from worldsize.planning.model import Rule
+from worldsize.spec.workload import Workload
 
 Sharding = tuple[Strategy, int]
 """A strategy and its ZeRO stage: ``("fsdp", 3)``."""

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from worldsize.planning.estimates.model import (
-    Convolutional,
-    Precision,
-    Strategy,
-    Training,
-    Transformer,
-    Workload,
-)
+from worldsize.planning.estimates.model import Precision, Strategy, Training
 from worldsize.planning.memory.network import Network, Part, Setup
+from worldsize.spec.workload import Convolutional, Transformer, Workload
 
 # The trainers' words in those of the step-time model. With tensor and pipeline parallelism, replicas
 # exchange gradients as with DDP, which is also what any other word means.

@@ -11,19 +11,9 @@ from worldsize.base.wording import join_words
 from worldsize.planning.estimates import operations, processes
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration, Carried, carry
 from worldsize.planning.estimates.constants import RELATED, Constants, fitted
-from worldsize.planning.estimates.model import (
-    Bound,
-    Case,
-    Cluster,
-    Convolutional,
-    Estimate,
-    Interval,
-    StepTime,
-    Training,
-    Transformer,
-    Workload,
-)
+from worldsize.planning.estimates.model import Bound, Case, Cluster, Estimate, Interval, StepTime, Training
 from worldsize.planning.estimates.step_time import time_step
+from worldsize.spec.workload import Convolutional, Transformer, Workload
 
 
 def estimate(

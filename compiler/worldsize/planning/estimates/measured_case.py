@@ -28,8 +28,9 @@ from worldsize.planning.estimates.calibration import (
     ran_without_gpus,
 )
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
-from worldsize.planning.estimates.model import Case, Cluster, Training, Transformer, Workload
+from worldsize.planning.estimates.model import Case, Cluster, Training
 from worldsize.planning.estimates.prediction import Prediction, read_prediction
+from worldsize.spec.workload import Transformer, Workload
 
 
 class MeasuredRun(Struct, frozen=True):

@@ -14,8 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.wording import format_memory
-from worldsize.planning.estimates.model import Case, Cluster, Convolutional, Training, Transformer
+from worldsize.planning.estimates.model import Case, Cluster, Training
 from worldsize.planning.memory.network import gpu_constants
+from worldsize.spec.workload import Convolutional, Transformer
 
 # Numbers of 16 bits that a layer keeps for each token and unit of width: 34 bytes, without dropout masks and
 # stored scores (Korthikanti et al. 2022, arXiv:2205.05198, section 4.1, equation 2, less 2 of dropout).

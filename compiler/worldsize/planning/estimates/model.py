@@ -7,38 +7,12 @@ from typing import Literal
 from msgspec import Struct
 
 from worldsize.facts.gpus import Gpu
+from worldsize.spec.workload import Workload
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 Strategy = Literal["ddp", "fsdp", "deepspeed", "horovod"]
 Recomputation = Literal["none", "selective", "full"]
 Bound = Literal["compute", "network", "memory", "input", "latency"]
-
-
-class Transformer(Struct, frozen=True):
-    """A transformer; ``width`` is that of the residual stream, ``parameters`` counts the embeddings."""
-
-    parameters: float
-    layers: int
-    width: int
-    heads: int
-    vocabulary: int
-    sequence_length: int
-    tied_embeddings: bool | None = None  # whether the head is the embedding; None to tell by the parameters
-
-
-class Convolutional(Struct, frozen=True):
-    """A convolutional network, by one sample.
-
-    ``forward_flops`` counts a multiplication and an addition as two. ``activation_bytes`` are those of the
-    outputs of all layers in fp32; None to take those of a ResNet with as many operations.
-    """
-
-    parameters: float
-    forward_flops: float
-    activation_bytes: float | None = None
-
-
-Workload = Transformer | Convolutional
 
 
 class Training(Struct, frozen=True):

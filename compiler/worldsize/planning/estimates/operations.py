@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from worldsize.planning.estimates.constants import Constants
-from worldsize.planning.estimates.model import Cluster, Convolutional, Training, Transformer, Workload
+from worldsize.planning.estimates.model import Cluster, Training
+from worldsize.spec.workload import Convolutional, Transformer, Workload
 
 BACKWARD = 2.0  # backward passes cost twice the forward one: a product for the input, one for the weight
 _FLOPS_PER_ACTIVATION_BYTE = (

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from worldsize.planning.estimates import processes
 from worldsize.planning.estimates.calibration import Calibration
 from worldsize.planning.estimates.constants import Constants
-from worldsize.planning.estimates.model import Case, Cluster, StepTime, Training, Transformer, Workload
+from worldsize.planning.estimates.model import Case, Cluster, StepTime, Training
 from worldsize.planning.estimates.operations import BACKWARD, ComputeTime, count_operations, time_compute
+from worldsize.spec.workload import Transformer, Workload
 
 # Bytes read and written for each weight that an optimizer updates: weight, gradient and moments in fp32,
 # and the gradient that is cleared. LAMB reads the update again, for its norm.

@@ -37,6 +37,10 @@ def _weights(parts: Sequence[Part]) -> list[Weight]:
     return [weight for part in parts for weight in part.weights]
 
 
+def _count_numbers(parts: Sequence[Part]) -> int:
+    return sum(weight.count for weight in _weights(parts))
+
+
 def _trained(parts: Sequence[Part]) -> int:
     return sum(part.trained for part in parts)
 
@@ -52,14 +56,12 @@ def _replicated(parts: Sequence[Part], setup: Setup) -> States:
     buffers = FUSION_BUFFER if setup.strategy == "horovod" and setup.data > 1 else 0
     if setup.strategy in ("tensor_parallel", "pipeline_parallel") and setup.data > 1:
         buffers += 4 * trained
-    everything = sum(weight.count for weight in _weights(parts))
-    return States(4 * everything, 4 * trained, 4 * setup.moments * trained, buffers)
+    return States(4 * _count_numbers(parts), 4 * trained, 4 * setup.moments * trained, buffers)
 
 
 def _parameter_server(parts: Sequence[Part]) -> States:
     """A worker fetches the variables and sends gradients; moments stay on the servers (Li et al. 2014)."""
-    everything = sum(weight.count for weight in _weights(parts))
-    return States(4 * everything, 4 * _trained(parts), 0)
+    return States(4 * _count_numbers(parts), 4 * _trained(parts), 0)
 
 
 def _fsdp(parts: Sequence[Part], setup: Setup) -> States:
@@ -189,8 +191,7 @@ def zero_states(parts: Sequence[Part], setup: Setup) -> States:
     arXiv:1910.02054, section 3.1). Stage 1 divides the optimizer states by n, 2 the gradients, 3 the weights.
     In fp32 DeepSpeed keeps the master copy too, from stage 1 on, beside weights of 4 bytes.
     """
-    trained = sum(part.trained for part in parts)
-    everything = sum(weight.count for part in parts for weight in part.weights)
+    trained, everything = _trained(parts), _count_numbers(parts)
     ranks, narrow, stage = setup.data, setup.narrow, setup.stage
     slice_size = -(-trained // ranks)
     master = 4 if stage or narrow == 2 else 0

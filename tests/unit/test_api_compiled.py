@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 import worldsize
+from worldsize.api.bundle import Bundle, Shelf, shelve
 from worldsize.azureml.copying import CopyAccess
 from worldsize.base import resources
 from worldsize.base.span import Span
-from worldsize.emit.bundle import Bundle, Shelf, shelve
 
 ROOT = Path(__file__).parents[2]
 SPEC = """

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.checking.python_places import PythonFile, point_into_python
 from worldsize.cli.main import main
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.dsl.places import PythonFile, point_into_python
 
 PYTHON = '''\
 from azure.ai.ml import command, dsl

@@ -16,12 +16,12 @@ from worldsize.base import untrusted
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
-from worldsize.checking import Report
+from worldsize.checking.report import Report
 from worldsize.checking.selection import read_suppressions
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
-from worldsize.documents.diagnostics.suppress import Suppression, apply_suppressions
+from worldsize.documents.diagnostics.suppress import apply_suppressions
 from worldsize.documents.secrecy.masking import mask_findings
 from worldsize.documents.yaml.load import Comment
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
@@ -34,11 +34,29 @@ _AS_WRITTEN = "the step as it was written for the check"
 
 
 def point_report_into_python(report: Report) -> Report:
-    """A report whose findings on written pipelines point into their Python files."""
-    diagnostics, sources = point_into_python(report.diagnostics, report.sources, suppress_errors=True)
+    """A report whose findings on written pipelines point into their Python files.
+
+    The spec of a planned job does not repeat what is said of the job itself.
+    """
+    planned = {path for path in report.files if _is_written(path) and Path(path).name == "spec.yml"}
+    said = {_state(finding) for finding in report.diagnostics if finding.span.path not in planned}
+    kept = [
+        finding
+        for finding in report.diagnostics
+        if finding.span.path not in planned or _state(finding) not in said
+    ]
+    diagnostics, sources = point_into_python(kept, report.sources, suppress_errors=True)
     written = {path: _open_python(path) for path in report.files}
     files = dict.fromkeys(path if file is None else file.path for path, file in written.items())
     return replace(report, diagnostics=tuple(diagnostics), sources=sources, files=tuple(files))
+
+
+def _state(finding: Diagnostic) -> tuple[str, str]:
+    return finding.code, finding.message
+
+
+def _is_written(path: str) -> bool:
+    return Path(path).parts[-4:-2] == (".worldsize", "pipelines")
 
 
 def point_into_python(
@@ -57,15 +75,11 @@ def point_into_python(
     roots = {path: _read_tree(path, sources) for path in files}
     moved = sort_unique(_move(diagnostic, files, roots) for diagnostic in diagnostics)
     marked = {file.path: file for file in files.values() if "worldsize" in file.source.text}
-    suppressions = {path: _read_suppressions(file) for path, file in marked.items()}
+    suppressions = {path: read_suppressions(file.list_comments())[0] for path, file in marked.items()}
     kept = apply_suppressions(moved, suppressions)
     if not suppress_errors:
         kept = [diagnostic for diagnostic in moved if diagnostic in kept or diagnostic.severity == "error"]
     return mask_findings(kept, {**sources, **{file.path: file.source for file in files.values()}})
-
-
-def _read_suppressions(file: PythonFile) -> list[Suppression]:
-    return read_suppressions(file.list_comments())[0]
 
 
 def _spans(finding: Diagnostic) -> Iterator[Span]:
@@ -75,8 +89,7 @@ def _spans(finding: Diagnostic) -> Iterator[Span]:
 
 def _open_python(path: str) -> PythonFile | None:
     """The file that a written pipeline comes from; None for any other file, or if it cannot be read."""
-    parts = Path(path).parts
-    if parts[-4:-2] != (".worldsize", "pipelines"):
+    if not _is_written(path):
         return None
     try:
         file, _, function = untrusted.read_text(Path(path).with_name(PYTHON)).strip().rpartition(":")

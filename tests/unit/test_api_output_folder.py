@@ -14,8 +14,8 @@ import pytest
 import yaml as pyyaml
 
 import worldsize
+from worldsize.api import output_folder
 from worldsize.documents.errors import OutputError, SpecError
-from worldsize.emit import output_folder
 from worldsize.planning import plan_file
 
 HEAD = """\
@@ -247,7 +247,7 @@ def test_a_foreign_folder_is_refused_without_reading_all_of_it(
 
 KILLED = """
 import os, pathlib, signal, sys
-from worldsize.emit import output_folder
+from worldsize.api import output_folder
 rename = pathlib.Path.rename
 def killed(self, target):
     if self.name == "new":
@@ -291,7 +291,7 @@ def test_what_another_compile_is_writing_stays(tmp_path: Path) -> None:
 @pytest.mark.run  # starts Python
 def test_compiles_at_once_leave_one_whole_output(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib; from worldsize.emit import output_folder\n"
+        "import sys, pathlib; from worldsize.api import output_folder\n"
         "from worldsize.documents.errors import OutputError\n"
         "for _ in range(30):\n"
         "    files = {name: sys.argv[1].encode() for name in ('a', 'b', 'c')}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,27 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import binding, literals, write
+from worldsize.api.bundle import (
+    FILE,
+    Bundle,
+    Content,
+    Shelf,
+    bundle_component,
+    find_relative,
+    relocate_inputs,
+    shelve,
+)
+from worldsize.azureml import binding, literals, write, yaml_dump
 from worldsize.azureml.component import load_component
+from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.fields import read_field
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import AZURE_ML, Argument, Component, Data, Field, Job, Literal, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
-from worldsize.emit.bundle import FILE, Bundle, Content, Shelf, bundle_component, find_relative, shelve
+from worldsize.base.span import Span
+from worldsize.documents import yaml
+from worldsize.documents.yaml.nodes import Node, Scalar
 from worldsize.planning import plan_file
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.measured_case import MeasuredRun, choose_runs
@@ -293,7 +305,7 @@ def make_trial(step: Step, component: Component) -> Component:
 
 def make_node(step: Step) -> Step:
     """The step without what only its trials have, and with the limits of the sweep, as it is written."""
-    limits = read_field(step.raw, "limits") if isinstance(step.raw, Mapping) else None
+    limits = read_field(step.raw, "limits") if isinstance(step.raw, yaml.Mapping) else None
     return replace(step, distribution=None, environment_variables=None, limits=limits)
 
 
@@ -316,7 +328,7 @@ def _with_entries(
     raw: Node | None, step: Step, command: Field[Any] | None, resources: dict[str, Any]
 ) -> Node | None:
     """The component's file with the changed keys, in the order that it has."""
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, yaml.Mapping):
         return raw
     changed: dict[str, Any] = {}
     if step.distribution is not None:
@@ -329,15 +341,63 @@ def _with_entries(
     entries = [(key, nodes.pop(key.text, node)) for key, node in raw.entries]
     at = next((place for place, (key, _) in enumerate(entries) if key.text == "command"), len(entries))
     entries[at:at] = [(_scalar(raw, name), node) for name, node in nodes.items()]
-    return Mapping(raw.source, raw.start, raw.end, entries, raw.flow)
+    return yaml.Mapping(raw.source, raw.start, raw.end, entries, raw.flow)
 
 
-def _to_node(at: Mapping, value: Any) -> Node:
+def _to_node(at: yaml.Mapping, value: Any) -> Node:
     if isinstance(value, dict):
         entries = [(_scalar(at, name), _to_node(at, part)) for name, part in value.items()]
-        return Mapping(at.source, at.start, at.end, entries)
+        return yaml.Mapping(at.source, at.start, at.end, entries)
     return _scalar(at, value)
 
 
-def _scalar(at: Mapping, value: Any) -> Scalar:
+def _scalar(at: yaml.Mapping, value: Any) -> Scalar:
     return Scalar(at.source, at.start, at.end, str(value), "", None, [], value)
+
+
+_SCHEMA = "https://azuremlschemas.azureedge.net/latest/{}Component.schema.json"
+
+
+def lay_out_pipeline(
+    job: Job,
+    planned: tuple[Plan, Mapping[str, Mapping[str, str]]],
+    gate: CopyAccess,
+    out: Path,
+    header: str,
+) -> tuple[Content, list[Problem]]:
+    """Everything that the folder of a pipeline holds, by path inside it; and why some files cannot be copied.
+
+    Args:
+        job: The pipeline, read from its file.
+        planned: Its plan, and the text that the plan filled in.
+        gate: What may be copied.
+        out: The folder, to which paths of local data become relative.
+        header: What the first line of the pipeline says.
+    """
+    assert job.raw is not None
+    assert job.path is not None
+    document: dict[str, Any] = yaml.to_python(job.raw)
+    folder, shelf = job.path.parent, Shelf(gate, out)
+    relocate_inputs(document, folder, out)
+    for name, step in job.steps.items():
+        limits.check_time()
+        node = document["jobs"][name]
+        relocate_inputs(node, folder, out)
+        if step.component is not None:
+            key = "trial" if "trial" in node else "component"
+            node[key] = f"./components/{_place(step, step.component, shelf, job)}/{FILE}"
+    files: Content = {
+        **shelf.files,
+        PIPELINE: yaml_dump.dump(document, header=header, paragraphs="jobs").encode(),
+    }
+    files[plan_file.NAME] = plan_file.dump(*planned, list(files))
+    return {name: files[name] for name in sorted(files)}, shelf.problems
+
+
+def _place(step: Step, component: Component, shelf: Shelf, job: Job) -> str:
+    """Give the component of a step a folder, shared by all steps that use it; the folder's name."""
+    at = step.span or Span(str(job.path), 1, 1, 1, 1)
+    bundle = bundle_component(component, at, shelf.gate)
+    if component.path is None:  # it was part of its step, which needs no schema
+        bundle.document = {"$schema": _SCHEMA.format(component.type), **bundle.document}
+    return shelve(shelf, bundle, step.name, None, at)

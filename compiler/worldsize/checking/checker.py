@@ -196,7 +196,7 @@ def _read_excluded(project: discover.Project, files: Files) -> Iterator[tuple[st
 
     for path in discover.list_settings_above(project.settings, project.tree):
         document = files.document(Path(os.path.relpath(path)))
-        yield str(Path(path).parent), settings.read_excluded(document)
+        yield str(Path(path).parent), settings.read_settings(document).exclude
 
 
 def print_check(paths: Sequence[str]) -> int:

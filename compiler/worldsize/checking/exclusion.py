@@ -5,7 +5,7 @@ from __future__ import annotations
 # Paths are strings here, as in `discover`.
 # ruff: noqa: PTH110, PTH118
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path, PurePath, PurePosixPath
 
 from msgspec import Struct, field
@@ -42,7 +42,7 @@ class Excluded(Struct, frozen=True):
         return bool(parts and self.lines.decide(parts, below=is_folder))
 
 
-def compile_globs(folder: str, globs: Sequence[str]) -> Excluded | None:
+def compile_globs(folder: str, globs: Iterable[str]) -> Excluded | None:
     """Compile patterns that are relative to a folder; None without any."""
     root = os.path.realpath(folder)
     lines = compile_lines(_relative(glob, root) for glob in globs)

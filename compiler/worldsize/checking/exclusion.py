@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Paths are strings here, as in `discover`.
-# ruff: noqa: PTH110, PTH118
+# ruff: noqa: PTH110, PTH113, PTH118
 import os
 from collections.abc import Iterable
 from pathlib import Path, PurePath, PurePosixPath
@@ -106,11 +106,11 @@ class GitIgnored(Struct):
         return False
 
     def _read(self, folder: str) -> None:
-        path = Path(folder, ".gitignore")
-        if not path.is_file():
+        path = os.path.join(folder, ".gitignore")
+        if not os.path.isfile(path):
             return
         try:
-            content = read_listed(path, ignore.LARGEST)
+            content = read_listed(Path(path), ignore.LARGEST)
         except OSError:
             return  # a file that cannot be read ignores nothing
         self._files.append((folder, ignore.parse_ignore_file(content, PurePosixPath()).lines))

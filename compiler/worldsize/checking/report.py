@@ -74,7 +74,7 @@ class Report(Struct, frozen=True):
         Raises:
             ValueError: The format is unknown.
         """
-        from worldsize.documents.diagnostics import ci_formats, text  # silent callers need no renderer
+        from worldsize.documents.diagnostics import text  # silent callers need no renderer
 
         shown = [finding for finding in self.diagnostics if self.notes or finding.is_shown_by_default]
         files = len(self.files)
@@ -84,6 +84,8 @@ class Report(Struct, frozen=True):
             if format_ == "concise":
                 return text.render_concise(self.diagnostics, shown, summary, colour=colour)
             return text.render_short(self.diagnostics, shown, self.sources, summary, colour=colour)
+        from worldsize.documents.diagnostics import ci_formats  # few callers are build servers
+
         if format_ == "json":
             totals = count_severities(self.diagnostics)
             return ci_formats.render_json(shown, totals=totals, files=files, fixed=self.fixed)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml.copying import Archive, CopyAccess, allow_everything
 from worldsize.azureml.files import Files
-from worldsize.azureml.snapshot import report_outside
+from worldsize.azureml.snapshot import report_outside_project
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
@@ -88,7 +88,10 @@ def report_refused(
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
     return [
-        *(report_outside(name, os.path.realpath(path), at) for name, path in islice(outside, _MAX_LISTED)),
+        *(
+            report_outside_project(name, os.path.realpath(path), at)
+            for name, path in islice(outside, _MAX_LISTED)
+        ),
         *(_report_not_text(name, at) for name in unreadable[:_MAX_LISTED]),
     ]
 

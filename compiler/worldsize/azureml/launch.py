@@ -204,10 +204,7 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
         setting = setting or fields.read_member(component.resources if component else None, name)
         return setting or fields.read_member(step.compute, name)  # where the preview of 2021 had it
 
-    command = component.command.value if component and component.command else None
-    commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
-    if ".sh" in str(command):
-        commands = tree.once(_read_scripts, component) or commands
+    commands = tree.once(_read_commands, component)
     instances = read_count(resource("instance_count"), job, 1)
     cluster = _read_cluster(tree, job, step)
     typed = resource("instance_type")
@@ -244,12 +241,12 @@ def _find_code_folder(component: Component | None) -> Path | None:
     return local_path(code, component.folder)
 
 
-def _read_scripts(tree: Tree, component: Component) -> tuple[Command, ...]:
+def _read_commands(tree: Tree, component: Component | None) -> tuple[Command, ...]:
     """The commands of a component with those of the shell scripts that they start."""
-    folder = _find_code_folder(component)
-    command = component.command.value if component.command is not None else None
+    command = component.command.value if component is not None and component.command is not None else None
     commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
-    if folder is None:
+    folder = _find_code_folder(component)
+    if folder is None or ".sh" not in str(command):
         return commands
 
     def read(name: str) -> Source | None:
@@ -306,11 +303,11 @@ class Launcher(Struct):
 
 def read_inner_launchers(tree: Tree, launch: Launch) -> list[Launcher]:
     """The launchers that a step's command starts; once a step."""
-    return tree.once(_list_inner_launchers, launch)
+    return tree.all_of(_find_inner_launchers, launch)
 
 
-def _list_inner_launchers(_tree: Tree, launch: Launch) -> list[Launcher]:
-    return list(find_inner_launchers(launch))
+def _find_inner_launchers(_tree: Tree, launch: Launch) -> Iterator[Launcher]:
+    return find_inner_launchers(launch)
 
 
 def find_gpu_launcher(tree: Tree, launch: Launch) -> Launcher | None:

@@ -74,9 +74,7 @@ class Part(NamedTuple):
             return
         for place, real in list(listed.outside.items())[:_SHOWN]:
             name = self.path.name if place in (".", "") else place
-            message = f"`{shorten(name)}` is `{real}`, which is outside the project"
-            help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
-            yield Problem("copy-outside-tree", span, message, help_)
+            yield report_outside_project(shorten(name), real, span)
         if listed.exceeded:
             message = f"`{self.path.name}` holds {listed.exceeded}, so it is not copied"
             yield Problem("too-many-files", span, message, _suggest_exclusion(listed))
@@ -89,6 +87,13 @@ class Part(NamedTuple):
             message = f"`{shorten(place)}` is a link to `{real}`, which is outside the folder of this file"
             help_ = "it is copied: if that is right, list its folder under `allow:` in a `worldsize.yml` here"
             yield Problem("code-outside-tree", self.span, message, help_)
+
+
+def report_outside_project(name: str, real: str, span: Span) -> Problem:
+    """The problem of a file that is not copied; ``real`` is its path without links."""
+    message = f"`{name}` is `{real}`, which is outside the project"
+    help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
+    return Problem("copy-outside-tree", span, message, help_)
 
 
 def read_snapshot(component: Component, folder: Path, gate: CopyAccess) -> tuple[Snapshot, list[Problem]]:
@@ -397,7 +402,7 @@ def list_file(gate: CopyAccess, path: Path, place: str) -> Listing:
     listing = Listing()
     real = gate.real_paths.resolve(path)
     if gate.allowed(real):
-        entry = Entry(path.name, "file", real, os.stat(real).st_size, path.is_symlink())  # noqa: PTH116
+        entry = Entry(path.name, "file", real, Path(real).stat().st_size, path.is_symlink())
         listing.note_link(gate, place, entry)
         listing.take(place, entry)
     else:

@@ -123,7 +123,7 @@ class Tree(Struct):
 
     def document(self, path: str | os.PathLike[str]) -> yaml.Document:
         """A YAML file, parsed when first asked for. A file that cannot be read has problems and no root."""
-        return self.files.document(Path(path))
+        return self.files.document(path if isinstance(path, Path) else Path(path))
 
     def text(self, path: str | os.PathLike[str]) -> Source | None:
         """A text file of the tree (a script, a requirements file), or None where it cannot be read."""

@@ -31,9 +31,7 @@ from worldsize.documents.yaml.scalars import classify_scalar
 WIDTH = 100  # columns after which running text is folded
 
 _NUMBER_IN_1_2 = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?$|0o[0-7]+$|0x[0-9a-fA-F]+$")
-_NOT_PRINTABLE = re.compile(
-    "[^\n -~\xa1-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]|[\u2028\u2029]"
-)
+_NOT_PRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _BREAKS_BEFORE = re.compile(r" (?=--|\$\[\[|&& |\|\| )")
 _NOT_FINITE = {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}
 _FOLD = "\a "  # ruamel.yaml breaks a line of a folded text here

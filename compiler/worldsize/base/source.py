@@ -49,6 +49,11 @@ class Source(Struct, eq=False):
             return len(self.text)
         return min(starts[line - 1] + column - 1, len(self.text))
 
+    def text_under(self, span: Span) -> str:
+        """The part of a span that is on its first line."""
+        line = self.line(span.line)
+        return line[span.column - 1 : span.end_column - 1 if span.end_line == span.line else len(line)]
+
     def line(self, number: int) -> str:
         """The text of a 1-based line without its line end; empty past the last line."""
         starts = self._line_starts()

@@ -148,9 +148,8 @@ def _key(diagnostic: Diagnostic, sources: Mapping[str, Source], folder: str) -> 
     span = diagnostic.span
     path = os.path.relpath(os.path.realpath(span.path), folder).replace(os.sep, "/")
     source = sources.get(span.path)
-    line = source.line(span.line) if source is not None else ""
-    end = span.end_column - 1 if span.end_line == span.line else len(line)
-    before, marked, after = line[: span.column - 1], line[span.column - 1 : end], line[end:]
+    line, marked = (source.line(span.line), source.text_under(span)) if source is not None else ("", "")
+    before, after = line[: span.column - 1], line[span.column - 1 + len(marked) :]
     if diagnostic.slug.startswith("secret-"):
         marked = ""  # a short one could be guessed from the hash
     text = "\n".join((" ".join(f"{before}{marked}{after}".split()) or diagnostic.message, marked))

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml.copying import Archive, CopyAccess, allow_everything
 from worldsize.azureml.files import Files
+from worldsize.azureml.snapshot import report_outside_project
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
@@ -53,7 +54,7 @@ def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[
     from worldsize.documents import yaml  # few projects have settings
 
     document = read.get(Path(os.path.realpath(settings_file)))
-    return settings.read_allowed(document or yaml.load(settings_file))
+    return settings.read_settings(document or yaml.load(settings_file)).allow
 
 
 def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
@@ -87,7 +88,10 @@ def report_refused(
     inner = [name for source in files.values() if isinstance(source, Archive) for name, _ in source.files]
     unreadable = [name for name in (*files, *inner) if not _is_text(name)]
     return [
-        *(_report_outside_file(name, path, at) for name, path in islice(outside, _MAX_LISTED)),
+        *(
+            report_outside_project(name, os.path.realpath(path), at)
+            for name, path in islice(outside, _MAX_LISTED)
+        ),
         *(_report_not_text(name, at) for name in unreadable[:_MAX_LISTED]),
     ]
 
@@ -118,12 +122,6 @@ def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None
     return [
         replace(finding, severity="error") if finding.slug in _OUTSIDE else finding for finding in diagnostics
     ]
-
-
-def _report_outside_file(name: str, source: Path, at: Span) -> Problem:
-    message = f"`{name}` is `{os.path.realpath(source)}`, which is outside the project"
-    help_ = "copy it into the project, or list its folder under `allow:` in `worldsize.yml`"
-    return Problem("copy-outside-tree", at, message, help_)
 
 
 def _is_text(name: str) -> bool:

@@ -27,6 +27,7 @@ from worldsize.checking.selection import (
 )
 from worldsize.checking.stages import CheckRun
 from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity, sort_unique
+from worldsize.documents.diagnostics.text import wants_colour
 from worldsize.documents.secrecy import masking
 from worldsize.rules import engine
 from worldsize.rules.context import Context
@@ -196,13 +197,11 @@ def _read_excluded(project: discover.Project, files: Files) -> Iterator[tuple[st
 
     for path in discover.list_settings_above(project.settings, project.tree):
         document = files.document(Path(os.path.relpath(path)))
-        yield str(Path(path).parent), settings.read_excluded(document)
+        yield str(Path(path).parent), settings.read_settings(document).exclude
 
 
 def print_check(paths: Sequence[str]) -> int:
     """Check files and folders, print what was found, and return the exit status."""
-    from worldsize.documents.diagnostics.text import wants_colour  # other callers print nothing
-
     report = check(paths)
     write_output(report.render(colour=wants_colour(sys.stdout)))
     return report.exit_code

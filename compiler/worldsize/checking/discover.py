@@ -6,7 +6,7 @@ from __future__ import annotations
 # ruff: noqa: PTH118, PTH119, PTH120, PTH110, PTH112, PTH113
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from worldsize.azureml.copying import RealPaths
 from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
+from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.base.wording import join_words, plural, quoted_list
-from worldsize.documents.yaml import Document, Mapping
+from worldsize.documents.yaml import Document, Mapping, Node, Scalar, Sequence
 
 if TYPE_CHECKING:
     from worldsize.checking.exclusion import Excluded
@@ -45,7 +46,7 @@ class Project(NamedTuple):
     files: tuple[CheckedFile, ...]
 
 
-def list_files(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> list[CheckedFile]:
+def list_files(paths: Iterable[str | os.PathLike[str]], exclude: Collection[str] = ()) -> list[CheckedFile]:
     """The YAML files at and below the paths, sorted, each once. Linked folders are not entered.
 
     Files that git ignores are listed only if they, or the folder that is ignored, are named.
@@ -67,7 +68,7 @@ def list_files(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] =
     return sorted(files_by_path.values())
 
 
-def _compile_globs(folder: str, globs: Sequence[str]) -> Excluded | None:
+def _compile_globs(folder: str, globs: Collection[str]) -> Excluded | None:
     if not globs:
         return None
     from worldsize.checking import exclusion  # few checks exclude anything
@@ -116,7 +117,7 @@ def _below(folder: str, excluded: Excluded | None) -> Iterator[str]:
                 yield os.path.normpath(os.path.join(parent, name))
 
 
-def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[str] = ()) -> list[Project]:
+def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Collection[str] = ()) -> list[Project]:
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
     find_tree_once = cache(find_tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
@@ -131,7 +132,7 @@ def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Sequence[st
 
 
 def find_left_out(
-    project: Project, globs: Iterable[tuple[str, Sequence[str]]], exclude: Sequence[str]
+    project: Project, globs: Iterable[tuple[str, Collection[str]]], exclude: Collection[str]
 ) -> Callable[[str], bool]:
     """Which files nothing is reported of, also where others refer to them.
 
@@ -271,6 +272,13 @@ def recognise_kind(document: Document, *, named: bool) -> str | None:
     return recognise(root, document.path)
 
 
+def find_schema_in_list(root: Node | None) -> Span | None:
+    """The place of the ``$schema`` of Azure ML in the first item of a list."""
+    first = root.items[0] if isinstance(root, Sequence) and root.items else None
+    schema = first.get("$schema") if isinstance(first, Mapping) else None
+    return schema.span if isinstance(schema, Scalar) and "azureml" in schema.text else None
+
+
 def _is_spec(document: Document, root: Mapping, *, named: bool) -> bool:
     """Whether a file with ``steps:`` is ours; Azure DevOps, Codefresh, Woodpecker and others have some, too.
 
@@ -350,9 +358,9 @@ def looks_like_azureml(path: str, text: str) -> bool:
 
 
 def explain_nothing(
-    paths: Sequence[str | os.PathLike[str]],
-    exclude: Sequence[str],
-    projects: Sequence[Project],
+    paths: Collection[str | os.PathLike[str]],
+    exclude: Collection[str],
+    projects: Collection[Project],
     excluded: int,
 ) -> str:
     """Return the reasons as one sentence, with the number of files of each.

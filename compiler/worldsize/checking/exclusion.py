@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 # Paths are strings here, as in `discover`.
-# ruff: noqa: PTH110, PTH118
+# ruff: noqa: PTH110, PTH113, PTH118
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path, PurePath, PurePosixPath
 
 from msgspec import Struct, field
@@ -42,7 +42,7 @@ class Excluded(Struct, frozen=True):
         return bool(parts and self.lines.decide(parts, below=is_folder))
 
 
-def compile_globs(folder: str, globs: Sequence[str]) -> Excluded | None:
+def compile_globs(folder: str, globs: Iterable[str]) -> Excluded | None:
     """Compile patterns that are relative to a folder; None without any."""
     root = os.path.realpath(folder)
     lines = compile_lines(_relative(glob, root) for glob in globs)
@@ -106,11 +106,11 @@ class GitIgnored(Struct):
         return False
 
     def _read(self, folder: str) -> None:
-        path = Path(folder, ".gitignore")
-        if not path.is_file():
+        path = os.path.join(folder, ".gitignore")
+        if not os.path.isfile(path):
             return
         try:
-            content = read_listed(path, ignore.LARGEST)
+            content = read_listed(Path(path), ignore.LARGEST)
         except OSError:
             return  # a file that cannot be read ignores nothing
         self._files.append((folder, ignore.parse_ignore_file(content, PurePosixPath()).lines))

@@ -33,7 +33,7 @@ from worldsize.scripts.module import parse_text
 _QUOTES = "'\""
 _MARK = "\ufeff".encode()
 _PARTS = (".py", ".json")  # scripts and configurations, which only jobs name
-
+_ROUNDS = 50  # a fix can reveal another fault, and a rule can report only the first place of several
 _NO_END = "\n\\ No newline at end of file\n"
 
 
@@ -173,9 +173,6 @@ def _is_sound(document: Document, edits: Sequence[Edit], changed: str) -> bool:
         if not touched and document.text[start:end] != changed[new_start:new_end]:
             return False
     return True
-
-
-_ROUNDS = 50  # a fix can reveal another fault, and a rule can report only the first place of several
 
 
 class Change(Struct):

@@ -90,8 +90,7 @@ def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Conte
         return True
     if problem.slug not in _MISSING or span.path not in sources or span.end_line != span.line:
         return False
-    written = sources[span.path].line(span.line)[span.column - 1 : span.end_column - 1]
-    text = written.strip("\"'").removeprefix("file:").rstrip("/")
+    text = sources[span.path].text_under(span).strip("\"'").removeprefix("file:").rstrip("/")
     return bool(text) and _is_fetched(text, span.path, context)
 
 
@@ -238,15 +237,12 @@ def _find_placeholder(problem: Problem, sources: Mapping[str, Source]) -> str | 
     source = sources.get(span.path)
     if source is None or not _may_be_unfilled(problem.slug):
         return None
-    line = source.line(span.line)
-    if problem.slug == "yaml-syntax":
-        if "azureml" not in source.text:
-            return None
-    else:
-        end = span.end_column - 1 if span.end_line == span.line else len(line)
-        line = line[span.column - 1 : end]
-    match = _PLACEHOLDER.search(line)
-    if match is None and (variable := _VARIABLE.fullmatch(line)) is not None:
+    is_syntax = problem.slug == "yaml-syntax"
+    if is_syntax and "azureml" not in source.text:
+        return None
+    text = source.line(span.line) if is_syntax else source.text_under(span)
+    match = _PLACEHOLDER.search(text)
+    if match is None and (variable := _VARIABLE.fullmatch(text)) is not None:
         return variable["name"]
     return match[0] if match else None
 

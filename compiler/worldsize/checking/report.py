@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from worldsize.base.wording import plural
+from worldsize.documents.diagnostics import text
 from worldsize.documents.diagnostics.diagnostic import INTERNAL, Diagnostic, count_severities
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.rules import registry
@@ -74,8 +75,6 @@ class Report(Struct, frozen=True):
         Raises:
             ValueError: The format is unknown.
         """
-        from worldsize.documents.diagnostics import ci_formats, text  # silent callers need no renderer
-
         shown = [finding for finding in self.diagnostics if self.notes or finding.is_shown_by_default]
         files = len(self.files)
         if format_ in ("text", "concise"):
@@ -84,6 +83,8 @@ class Report(Struct, frozen=True):
             if format_ == "concise":
                 return text.render_concise(self.diagnostics, shown, summary, colour=colour)
             return text.render_short(self.diagnostics, shown, self.sources, summary, colour=colour)
+        from worldsize.documents.diagnostics import ci_formats  # few callers are build servers
+
         if format_ == "json":
             totals = count_severities(self.diagnostics)
             return ci_formats.render_json(shown, totals=totals, files=files, fixed=self.fixed)

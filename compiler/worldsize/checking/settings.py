@@ -52,6 +52,7 @@ class Settings(Struct):
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # patterns relative to the folder of the file
     severity: dict[str, str] = field(default_factory=dict)  # by code or its beginning
     allow: tuple[Path, ...] = ()
     assets: tuple[Asset, ...] = ()
@@ -82,7 +83,7 @@ def read_settings(document: Document) -> Settings:
     settings.problems += islice(_report_unknown_keys(root, _SCHEMA.root, "worldsize.yml"), limits.FOUND)
     settings.select = tuple(_read_codes(settings, root, "select"))
     settings.ignore = tuple(_read_codes(settings, root, "ignore"))
-    list(_read_globs(settings, root.get("exclude")))  # `read_excluded` reads those of the folders above too
+    settings.exclude = tuple(_read_globs(settings, root.get("exclude")))
     settings.severity = dict(_read_severities(settings, root.get("severity")))
     settings.allow = tuple(_read_folders(settings, root.get("allow"), folder))
     settings.assets = tuple(_read_assets(settings, root.get("assets"), folder))
@@ -96,20 +97,6 @@ def read_project_settings(folder: Path) -> Settings:
     """The settings that a check of a folder reads; empty ones where its project has none."""
     path = discover.find_settings(str(folder.resolve()), discover.find_tree(folder))
     return Settings() if path is None else read_settings(load(Path(path)))
-
-
-def read_allowed(document: Document) -> tuple[Path, ...]:
-    """Only the folders under ``allow``, without a check of the rest of the file."""
-    root = document.root
-    node = root.get("allow") if isinstance(root, Mapping) else None
-    return tuple(_read_folders(Settings(), node, Path(document.path).parent))
-
-
-def read_excluded(document: Document) -> tuple[str, ...]:
-    """Only the patterns under ``exclude``."""
-    root = document.root
-    node = root.get("exclude") if isinstance(root, Mapping) else None
-    return tuple(_read_globs(Settings(), node))
 
 
 def _report_unknown_keys(node: Mapping, shape: Shape, where: str) -> Iterator[Problem]:

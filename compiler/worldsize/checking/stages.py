@@ -105,7 +105,7 @@ class CheckRun(Struct):
             _check_native(self, document, kind)
 
     def _unrecognised(self, document: yaml.Document, *, named: bool) -> None:
-        schema = _find_schema_in_list(document.root)
+        schema = discover.find_schema_in_list(document.root)
         if schema is not None:
             self.files.append(document.path)
             message = "the file is a list, but Azure ML reads one mapping per file"
@@ -132,13 +132,6 @@ class CheckRun(Struct):
 
 def _soften(problem: Problem) -> Problem:
     return replace(problem, slug="file-not-read") if problem.slug == "yaml-too-large" else problem
-
-
-def _find_schema_in_list(root: yaml.Node | None) -> Span | None:
-    """The place of the `$schema` of Azure ML in the first item of a list."""
-    first = root.items[0] if isinstance(root, yaml.Sequence) and root.items else None
-    schema = first.get("$schema") if isinstance(first, yaml.Mapping) else None
-    return schema.span if isinstance(schema, yaml.Scalar) and "azureml" in schema.text else None
 
 
 def _check_spec(run: CheckRun, document: yaml.Document) -> None:

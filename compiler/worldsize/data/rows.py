@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from worldsize.base import limits
 from worldsize.data.sample import (
     MAX_BYTES,
     MAX_CELLS,
@@ -41,14 +40,16 @@ from wssources.tokenizer_files import check_tokenizer_file
 from wssources.unpack_limits import open_archive, read_npy_header
 
 
-def read_sample(request: Request, kind: str) -> Sample:
-    """Read data up to its first fault, or the bounds of this module."""
-    return _read_into(Sample(), _READERS[kind], request)
+def read_sample(request: Request, kind: str, check_time: Callable[[], None]) -> Sample:
+    """Read data up to its first fault, or the bounds of this module; ``check_time`` may end it."""
+    return _read_into(Sample(check_time), _READERS[kind], request)
 
 
-def read_texts(request: Request, kind: str) -> Sample:
-    """Read documents of text up to the first fault, or the bounds of this module."""
-    return _read_into(Sample(slug="data-column-missing"), partial(_read_texts, kind=kind), request)
+def read_texts(request: Request, kind: str, check_time: Callable[[], None]) -> Sample:
+    """The same for documents of text."""
+    return _read_into(
+        Sample(check_time, slug="data-column-missing"), partial(_read_texts, kind=kind), request
+    )
 
 
 def _read_into(sample: Sample, read: Callable[[Request, Sample], None], request: Request) -> Sample:
@@ -89,7 +90,7 @@ def _read_table(request: Request, sample: Sample, kind: str) -> None:
         sample.slug = "data-row-invalid"
         most = min(MAX_ROWS, max(1, MAX_CELLS // max(len(head.columns), 1))) - sample.rows
         for number, row in enumerate(read_rows(request, kind, file, plan, head, most=MAX_BYTES)):
-            limits.check_time()
+            sample.check_time()
             sample.add_row(file, row)
             if number + 1 >= most:
                 sample.complete = False
@@ -118,7 +119,7 @@ def _read_parquet(request: Request, sample: Sample) -> None:
         same_columns(request, request.files[0], [*columns, *labels], file, names)
         sample.slug, sample.blamed = "data-row-invalid", ""
         for name in (*columns, *labels) if request.missing == REFUSE else ():
-            _check_parquet_column(request, file, metadata, name)
+            _check_parquet_column(request, sample, file, metadata, name)
         sample.rows += metadata.num_rows
     # How many rows each class has is not in the footers.
     sample.complete = sample.complete and (sample.rows == 0 or _tally_parquet(request, sample))
@@ -143,13 +144,13 @@ def _tally_parquet(request: Request, sample: Sample) -> bool:
     return sum(counted.values()) == tally.rows
 
 
-def _check_parquet_column(request: Request, file: Path, metadata: Any, name: str) -> None:
+def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata: Any, name: str) -> None:
     paths = [metadata.schema.column(index).path for index in range(metadata.num_columns)]
     if name not in paths:  # a list or a struct
         return
     index, missing = paths.index(name), 0
     for group in range(min(metadata.num_row_groups, MAX_OPENED)):
-        limits.check_time()
+        sample.check_time()
         statistics = metadata.row_group(group).column(index).statistics
         if statistics is None:
             continue
@@ -287,7 +288,7 @@ def read_pictures(request: Request, sample: Sample) -> None:
         sample.complete = False
         return
     for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
-        limits.check_time()
+        sample.check_time()
         try:
             read_shape(file)
         except ValueError as error:
@@ -331,7 +332,7 @@ def _read_texts(request: Request, sample: Sample, kind: str) -> None:
     sample.parts = PartCounts(request.split or SplitSettings(), fixed_parts(bounds, parts.values()))
     size = 0
     for document in documents.read_corpus(request, kind, labelled=labelled):
-        limits.check_time()
+        sample.check_time()
         block = next(document.blocks(), "")
         if labelled and not block.strip():
             raise UserError(f"`{document.name}` has no text", "remove it, or write its text into it")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ MAX_PICTURES = 1_000  # whose size is read, spread over all
 class Sample(Struct):
     """What was read: the first fault, with the rule and the input that it belongs to, or the labels."""
 
+    check_time: Callable[[], None]  # raises where the reader has used up its time
     fault: UserError | None = None
     slug: str = "data-row-invalid"
     blamed: str = ""  # the input to correct

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.base import resources
+from worldsize.base.patterns import compile_later
 
 Shape = Mapping[str, Any]
 Path = tuple[str | int, ...]
@@ -148,7 +149,7 @@ def fold_case(word: str, case: str) -> str:
     return word.lower() if case == "ignore" else word
 
 
-_DATE_TIME = re.compile(
+_DATE_TIME = compile_later(
     r"(\d{4})-(\d{1,2})-(\d{1,2})[T ](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.\d{1,12})?)?"
     r"(Z|[+-]\d{2}(?::?\d{2})?)?"
 )

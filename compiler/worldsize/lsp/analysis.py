@@ -75,11 +75,8 @@ def is_ours(document: Document) -> bool:
     root = document.root
     if root is None:
         return discover.looks_like_azureml(document.path, document.text)
-    if discover.recognise_kind(document, named=False) is not None:
-        return True
-    first = root.items[0] if isinstance(root, yaml.Sequence) and root.items else None
-    schema = first.get("$schema") if isinstance(first, yaml.Mapping) else None
-    return isinstance(schema, yaml.Scalar) and "azureml" in schema.text
+    is_known = discover.recognise_kind(document, named=False) is not None
+    return is_known or discover.find_schema_in_list(root) is not None
 
 
 def is_excluded(path: str) -> bool:
@@ -89,8 +86,7 @@ def is_excluded(path: str) -> bool:
     if settings_file is None:
         return False
     for file in discover.list_settings_above(settings_file, tree):
-        globs = settings.read_excluded(yaml.load(file))
-        excluded = compile_globs(str(Path(file).parent), globs)
+        excluded = compile_globs(str(Path(file).parent), settings.read_settings(yaml.load(file)).exclude)
         if excluded is not None and excluded.covers(discover.find_location(path)):
             return True
     return False

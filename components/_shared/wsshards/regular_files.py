@@ -85,7 +85,7 @@ def check_regular(path: str | Path) -> int:
     Raises:
         OSError: the path names nothing, or something that is not a regular file.
     """
-    status = Path(path).stat()
+    status = os.stat(path)  # noqa: PTH116 - a check of a big tree asks this thousands of times
     if not stat.S_ISREG(status.st_mode):
         raise _not_regular(path, status.st_mode)
     return status.st_size

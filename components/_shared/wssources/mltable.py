@@ -7,10 +7,9 @@ that is read otherwise than Azure ML reads it is worse than none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import list_files, read_regular
@@ -61,8 +60,7 @@ class ElsewhereError(Exception):
     """A file of the table lies where it is not looked for."""
 
 
-@dataclass(frozen=True)
-class TableFile:
+class TableFile(NamedTuple):
     """What a file `MLTable` says.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -84,7 +84,7 @@ class PictureLabels:
         """Return the request for the pictures that have a label, and print how many have none."""
         if self.without:
             print(f"{self.without:,} pictures have no row in the CSV of labels and are left out")
-        return replace(request, files=Files(request.root, self.files or []))
+        return request._replace(files=Files(request.root, self.files or []))
 
     def find(self, file: Path) -> tuple[str, ...]:
         """Return the labels of a picture."""
@@ -208,7 +208,7 @@ def _find_division(request: Request, file: Path) -> RowDivision:
     split = request.split
     if split is None or not (split.given or split.columns or split.by_time):
         return RowDivision()
-    own = replace(request, files=[file])
+    own = request._replace(files=[file])
     return find_row_division(own, row_faults.read_csv_head(own, [file], HEAD_BYTES), listed=True)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, overload
+from typing import IO, TYPE_CHECKING, NamedTuple, overload
 
 from wsshards.errors import UserError
 from wsshards.regular_files import open_regular
@@ -39,8 +38,7 @@ class Files(Sequence[Path]):
         return self._root / self._names[index]
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What the user wants to read.
 
     Attributes:
@@ -68,10 +66,10 @@ class Request:
     called: str = ""
     task: str = "auto"
     missing: str = REFUSE
-    column_types: Mapping[str, str] = field(default_factory=dict)
+    column_types: Mapping[str, str] = {}
     split: SplitSettings | None = None
     seed: int = 0
-    media: MediaOptions = field(default_factory=MediaOptions)
+    media: MediaOptions = MediaOptions()
 
     @property
     def name(self) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from worldsize.azureml.fields import read_mapping, read_text
 from worldsize.base.problem import Fix, Problem
@@ -57,7 +56,7 @@ def recognise(root: Node | None, path: str = "") -> str | None:
     """
     if not isinstance(root, Mapping):
         return None
-    if PurePath(path).name.lower() in {"mltable", "mltable.yml", "mltable.yaml"}:
+    if path.rpartition("/")[2].lower() in {"mltable", "mltable.yml", "mltable.yaml"}:
         return "other"
     declared = _declared(root)
     if declared is None and ("steps" in root and "jobs" not in root):

@@ -7,13 +7,13 @@ position (unhashable keys, impossible dates) becomes a problem with a position.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import yaml
 from msgspec import Struct, field
 
 from worldsize.base import limits
+from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem, Related
 from worldsize.base.source import Source
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
@@ -21,7 +21,7 @@ from worldsize.documents.yaml.scalars import classify_scalar, explain_unreadable
 
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # Blanks and whole comment lines, then a property, and the same again up to the value.
-_PROPERTY = re.compile(r"\s*(?:#[^\r\n]*[\r\n]\s*)*[&!]\S*\s*(?:(?<=\s)#[^\r\n]*(?:[\r\n]\s*|\Z))*")
+_PROPERTY = compile_later(r"\s*(?:#[^\r\n]*[\r\n]\s*)*[&!]\S*\s*(?:(?<=\s)#[^\r\n]*(?:[\r\n]\s*|\Z))*")
 _SUSPECT = frozenset("+-.0123456789=<")  # first characters of plain words that PyYAML may fail on
 _REPEATED = ("yaml-duplicate-key", "yaml-key-repeated")
 _COLLECTION_TAGS = frozenset({None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"})

@@ -13,6 +13,7 @@ from msgspec import Struct
 from worldsize.azureml.literals import parse_number
 from worldsize.azureml.model import Job, Literal, Step
 from worldsize.azureml.references import exists, is_folder
+from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.data.rows import read_sample, read_texts
@@ -215,7 +216,7 @@ def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) ->
     if source.media is None:
         return
     tokenized = documents.is_tokenized(kind, request.media, request.task)
-    read = read_texts(request, kind) if tokenized else read_sample(request, kind)
+    read = (read_texts if tokenized else read_sample)(request, kind, limits.check_time)
     if read.fault is not None:
         yield _report(read.slug, source.span_of(read.blamed or "source", "source"), read.fault)
         return

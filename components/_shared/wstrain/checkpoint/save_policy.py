@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass
 class SavePolicy:
     """When a checkpoint is due, the same on every rank.
 
@@ -23,9 +22,9 @@ class SavePolicy:
             intervals.
     """
 
-    intervals: Sequence[int] = ()
-    between: float = 0.0
-    _last: int = field(default=0, init=False)
+    def __init__(self, intervals: Sequence[int] = (), between: float = 0.0) -> None:
+        self.intervals, self.between = intervals, between
+        self._last = 0
 
     def is_due(self, done: int, pace: Pace) -> bool:
         """Whether a checkpoint is due after ``done`` steps."""
@@ -43,8 +42,7 @@ class SavePolicy:
         return max(1, round(seconds / pace.step))
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(NamedTuple):
     """Measured times, the same on every rank.
 
     Attributes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +66,12 @@ def _open_files(source: str, data: str, kind: str, request: Request, scratch: Pa
     if is_described(root, kind):
         unpacked = unpack(root, _make_folder(scratch), fetch=download)
         kinds = unpacked.column_kinds(request.column_types)
-        request = replace(request, column_types=kinds, split=unpacked.divide(request.split))
+        request = request._replace(column_types=kinds, split=unpacked.divide(request.split))
         source, (root, names) = ".", find_files(".", str(unpacked.root))
     kind = "images" if kind == "auto" and request.media.labels else kind
     called = name_source(source, root)
     kind, wanted = choose_files(root, names, kind, called)
-    chosen = replace(request, root=root, files=Files(root, wanted))
+    chosen = request._replace(root=root, files=Files(root, wanted))
     check_content(chosen, chosen.files[0], kind)
     tokenized = is_tokenized(kind, chosen.media, chosen.task)
     if kind == "text" or (kind == "images" and find_label_file(chosen) is None):

@@ -88,7 +88,7 @@ def find_python_files(request: Request) -> Request:
             f"`{PYTHON_SOURCE}` takes {PYTHON_SOURCE_BYTES:,} bytes and this Python carries {available:,}",
             "use a Python that has its standard library as files",
         )
-    return replace(request, root=root, files=_first_files(files))
+    return request._replace(root=root, files=_first_files(files))
 
 
 def _first_files(files: Iterable[Path]) -> tuple[Path, ...]:

@@ -129,7 +129,7 @@ def _prepare(request: Request) -> Request:
     if media.tokenizer in (BPE, BYTES_TOKENIZER):
         return request
     own = find_tokenizer_file(media).resolve()
-    return replace(request, files=[file for file in request.files if file.resolve() != own])
+    return request._replace(files=[file for file in request.files if file.resolve() != own])
 
 
 def _survey(request: Request, kind: str, *, labelled: bool) -> _Corpus:

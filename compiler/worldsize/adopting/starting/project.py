@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.project.files import (
     CODE,
-    ProjectRequest,
     find_existing,
     make_project,
     name_spec,
@@ -22,7 +21,14 @@ from worldsize.adopting.project.files import (
     write_files,
 )
 from worldsize.adopting.project.inputs import find_data
-from worldsize.adopting.project.spec import TIMEOUT_SECONDS, Target, choose_size, find_size, most_instances
+from worldsize.adopting.project.spec import (
+    TIMEOUT_SECONDS,
+    ProjectRequest,
+    Target,
+    choose_size,
+    find_size,
+    most_instances,
+)
 from worldsize.adopting.starting import files
 from worldsize.adopting.starting.pipeline import (
     StartError,

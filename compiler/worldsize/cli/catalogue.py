@@ -15,7 +15,7 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.checking import settings
-from worldsize.cli import common, spec_options, workspace_options
+from worldsize.cli import common, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.facts import price_service, vm_sizes
 from worldsize.facts import prices as facts
@@ -86,7 +86,7 @@ def command(
         return
     project = settings.read_project_settings(Path.cwd())
     prices_file = Path(os.path.relpath(project.prices_file))
-    with spec_options.exit_on_error():
+    with common.exit_on_error():
         prices = facts.read_price_list(region or project.region, prices_file)
         if read_prices:
             names = [size.name for size in _list_sizes(project.vm_sizes)]

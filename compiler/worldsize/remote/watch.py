@@ -12,7 +12,7 @@ from worldsize.remote.jobs import RemoteJob, RemoteStep
 from worldsize.remote.logs import ENDED, seconds_of, step_state
 from worldsize.remote.rest import Rest
 from worldsize.running.model.results import Registration, Status, View
-from worldsize.running.show.views import describe_registration
+from worldsize.running.show.views import describe_registration, format_step
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 5.0  # between two looks; the pause grows while nothing changes
 GROWTH = 1.4
@@ -110,9 +110,7 @@ def render_result(job: RemoteJob, *, steps: bool) -> str:
     if steps:
         width = max((len(name) for name in record.steps), default=0)
         for name, step in record.steps.items():
-            time = format_duration(step.seconds) if step.seconds else ""
-            state = "not started" if step.state == "waiting" else step.state
-            lines.append(f"  {name:<{width}}  {state:<11}  {time:>9}".rstrip())
+            lines.append(f"  {format_step(name, width, step.state, step.seconds)}")
     lines += [f"  {name}: {fit.text}" for name, fit in job.fitted().items()]
     lines += map(_show_model, job.registrations())
     lines += [f"  output {name}  {place}" for name, place in job.outputs().items()]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import insert_entry
@@ -17,8 +18,7 @@ _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 TIERS = {"lowpriority": "low_priority", "dedicated": "dedicated"}
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteCluster:
+class RemoteCluster(Struct, frozen=True):
     """A cluster of the workspace, in the words of ``worldsize.yml``."""
 
     name: str
@@ -33,8 +33,7 @@ class RemoteCluster:
         return {"instance_type": self.instance_type, **limit, "tier": self.tier}
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSize:
+class RemoteSize(Struct, frozen=True):
     """A VM size of the workspace's location: what Azure tells of it."""
 
     name: str
@@ -53,8 +52,7 @@ class RemoteSize:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """The cores of a VM family, or another limited quantity."""
 
     name: str

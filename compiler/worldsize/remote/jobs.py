@@ -6,11 +6,12 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from worldsize.azureml import binding
 from worldsize.planning.estimates import prediction
@@ -28,22 +29,20 @@ MAX_POINTS = 100_000  # of one metric
 MAX_DEPTH = 4  # pipelines inside pipelines
 
 
-@dataclass(frozen=True, slots=True)
-class _Logged:
+class _Logged(Struct, frozen=True):
     """What a step has logged to MLflow."""
 
     metrics: Mapping[str, float]
     parameters: Mapping[str, str]
 
 
-@dataclass(slots=True)
-class RemoteStep:
+class RemoteStep(Struct):
     """A step of a job: its node in the job's body, and its run once there is one."""
 
     name: str
-    node: Mapping[str, Any] = field(default_factory=dict)
-    run: Mapping[str, Any] = field(default_factory=dict)
-    bound: Mapping[str, Any] = field(default_factory=dict)  # the pipeline's values by their expressions
+    node: Mapping[str, Any] = {}
+    run: Mapping[str, Any] = {}
+    bound: Mapping[str, Any] = {}  # the pipeline's values by their expressions
 
     @property
     def id(self) -> str | None:
@@ -84,8 +83,7 @@ class RemoteStep:
         )
 
 
-@dataclass
-class RemoteJob:
+class RemoteJob(Struct, dict=True, eq=False):
     """A job of a workspace, with the details that ``worldsize show`` prints."""
 
     rest: Rest

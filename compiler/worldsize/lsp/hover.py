@@ -23,7 +23,6 @@ from worldsize.lsp.schemas import open_schema, write_literal
 from worldsize.planning.model import Derivation, StepPlan
 from worldsize.planning.plan_text import list_rows
 from worldsize.rules import pages, registry
-from worldsize.rules.registry import Rule
 
 _CRON = frozenset({("schedule", "cron"), ("trigger", "expression")})  # in a spec, and in a schedule
 
@@ -37,7 +36,13 @@ def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.
     code = find_code(names.text, offset)
     if code is not None:
         rule = registry.find(code.group())
-        return None if rule is None else _show(names, describe_rule(rule), *code.span())
+        return (
+            None
+            if rule is None
+            else _show(
+                names, f"{rule.code} `{rule.slug}` ({rule.severity})\n\n{pages.read(rule)}", *code.span()
+            )
+        )
     described = _describe_place(names, offset) if names.kind else None
     return _show(names, *described) if described is not None else None
 
@@ -205,11 +210,6 @@ def describe_component(component: Component, name: str) -> str:
         if ports:
             lines.append(f"{label}: " + ", ".join(f"`{port.name}` ({port.type})" for port in ports.values()))
     return "\n\n".join(lines)
-
-
-def describe_rule(rule: Rule) -> str:
-    """The page of a rule."""
-    return f"{rule.code} `{rule.slug}` ({rule.severity})\n\n{pages.read(rule)}"
 
 
 def describe_derivations(rows: Iterable[Derivation]) -> str:

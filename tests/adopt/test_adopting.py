@@ -13,7 +13,8 @@ import worldsize
 from worldsize.adopting.adopt import adopt_module, adopt_script
 from worldsize.adopting.model import AdoptError
 from worldsize.adopting.options.arguments import write_arguments
-from worldsize.adopting.project.files import ProjectRequest, make_project
+from worldsize.adopting.project.files import make_project
+from worldsize.adopting.project.spec import ProjectRequest
 from worldsize.adopting.source.reading import MOST_BYTES, parse_bytes
 
 HERE = Path(__file__).parent

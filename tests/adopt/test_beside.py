@@ -10,7 +10,8 @@ import yaml
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import Adoption, ScriptProfile
 from worldsize.adopting.project.environment import pin_environment
-from worldsize.adopting.project.files import ProjectRequest, make_project
+from worldsize.adopting.project.files import make_project
+from worldsize.adopting.project.spec import ProjectRequest
 from worldsize.adopting.proving.prove import Measured
 
 SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")

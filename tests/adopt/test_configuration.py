@@ -8,7 +8,8 @@ import pytest
 
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.model import Adoption
-from worldsize.adopting.project.files import ProjectRequest, make_project
+from worldsize.adopting.project.files import make_project
+from worldsize.adopting.project.spec import ProjectRequest
 
 MORE = Path(__file__).with_name("more")
 TEXT = (MORE / "config_file.py").read_text(encoding="utf-8")

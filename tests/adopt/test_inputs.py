@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from worldsize.adopting.adopt import adopt_script
-from worldsize.adopting.project.files import Project, ProjectRequest, make_project
+from worldsize.adopting.project.files import Project, make_project
+from worldsize.adopting.project.spec import ProjectRequest
 
 SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from adopt_text import adopt_text
 
-from worldsize.adopting.project.files import ProjectRequest, make_project
+from worldsize.adopting.project.files import make_project
+from worldsize.adopting.project.spec import ProjectRequest
 
 SCRIPTS = Path(__file__).with_name("scripts")
 TRAINER = (SCRIPTS / "trainer_classifier.py").read_text(encoding="utf-8")

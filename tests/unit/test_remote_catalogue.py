@@ -132,10 +132,11 @@ class Location:
 def test_the_sizes_to_learn_have_gpus_or_a_cluster() -> None:
     rest: Any = Location()
     sizes = read_sizes(rest)
-    assert [size.name for size in sizes] == ["Standard_E10_v9", "Standard_E9_v9", "Standard_ND256xyz_v9"]
-    (cluster,) = clusters = read_clusters(rest, sizes)
+    names = [size.name for size in sizes]
+    assert names == ["STANDARD_NC96ADS_A100_V4", "Standard_E10_v9", "Standard_E9_v9", "Standard_ND256xyz_v9"]
+    (cluster,) = clusters = read_clusters(rest, names)
     assert cluster.instance_type == "Standard_E9_v9"
-    assert choose_sizes(sizes, clusters) == [
+    assert choose_sizes(sizes[1:], clusters) == [
         RemoteSize("Standard_E9_v9", 0),
         RemoteSize("Standard_ND256xyz_v9", 8),
     ]

@@ -19,14 +19,13 @@ from worldsize.adopting.options.arguments import add_data
 from worldsize.adopting.project.files import (
     CODE,
     Project,
-    ProjectRequest,
     find_existing,
     list_missing,
     make_project,
     write_files,
 )
 from worldsize.adopting.project.inputs import choose_data_option, explain_missing, find_data
-from worldsize.adopting.project.spec import CONDA_FILE, Target, choose_size, find_size
+from worldsize.adopting.project.spec import CONDA_FILE, ProjectRequest, Target, choose_size, find_size
 from worldsize.adopting.proving.prove import SECONDS, STEPS, Measured, Proof, Request
 from worldsize.adopting.proving.prove import prove as prove_adoption
 from worldsize.adopting.source.reading import MOST_BYTES

@@ -19,8 +19,8 @@ from worldsize import api
 from worldsize.adopting.apply import Adopted, AlreadyAdoptedError, Prepared, adopt
 from worldsize.adopting.model import AdoptError, Adoption, Obstacle
 from worldsize.adopting.options.arguments import read_arguments
-from worldsize.adopting.project.files import ProjectRequest, complete_environment
-from worldsize.adopting.project.spec import CONDA_FILE, UnknownSizeError
+from worldsize.adopting.project.files import complete_environment
+from worldsize.adopting.project.spec import CONDA_FILE, ProjectRequest, UnknownSizeError
 from worldsize.adopting.proving.curves import LOOSE, TOLERANCE, ComparedStep, Comparison
 from worldsize.adopting.proving.prove import PROCESSES, Failed, Proof
 from worldsize.base.shown_text import mark_controls

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from worldsize.api.advice import AdvisedStep
 from worldsize.base.wording import plural, quoted_list, show_digits, show_number
 from worldsize.cli import common
-from worldsize.cli.common import format_table, show_interval, show_share
+from worldsize.cli.common import format_table, show_interval, show_seconds, show_share
 from worldsize.cli.pictures import Picture
 from worldsize.planning.advising.model import Advice, Limits, Option, OtherBatch
 from worldsize.planning.advising.options import Comparison, compare
@@ -117,8 +117,7 @@ def describe_layout(training: Training) -> str:
 
 def show_hours(seconds: Interval) -> str:
     """``12.1 h (10.5 to 13.9)``, in seconds, minutes, hours or days."""
-    size, unit = next((size, unit) for limit, size, unit in _TIMES if seconds.expected < limit)
-    return show_interval(seconds, unit, size)
+    return show_seconds(seconds, _TIMES)
 
 
 def show_cost(option: Option) -> str:

@@ -147,7 +147,7 @@ def command(
 def _exit_on_refusal() -> Iterator[None]:
     """Turn what is wrong with the file or the question into a message and an exit status."""
     try:
-        with spec_options.exit_on_error():
+        with common.exit_on_error():
             yield
     except WrongChoiceError as error:
         raise click.UsageError(str(error)) from None

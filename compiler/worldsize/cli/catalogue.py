@@ -15,14 +15,13 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.checking import settings
-from worldsize.cli import common, spec_options, workspace_options
+from worldsize.cli import common, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
+from worldsize.facts import price_service, vm_sizes
 from worldsize.facts import prices as facts
-from worldsize.facts import vm_sizes
 from worldsize.facts.prices import TIERS, Price, PriceList
 from worldsize.facts.vm_sizes import Learned, VmSize
 from worldsize.remote import catalogue
-from worldsize.remote import prices as remote
 from worldsize.remote.rest import Rest
 
 EPILOG = """\b
@@ -87,7 +86,7 @@ def command(
         return
     project = settings.read_project_settings(Path.cwd())
     prices_file = Path(os.path.relpath(project.prices_file))
-    with spec_options.exit_on_error():
+    with common.exit_on_error():
         prices = facts.read_price_list(region or project.region, prices_file)
         if read_prices:
             names = [size.name for size in _list_sizes(project.vm_sizes)]
@@ -149,9 +148,9 @@ def _gibibytes(number: float | None) -> str:
 
 
 def _refresh(rest: Rest, file: Path) -> None:
-    listed = catalogue.read_sizes(rest)
-    clusters = catalogue.read_clusters(rest, listed)
-    sizes = catalogue.choose_sizes(listed, clusters)
+    unlisted = [size for size in catalogue.read_sizes(rest) if vm_sizes.lookup(size.name) is None]
+    clusters = catalogue.read_clusters(rest, [*vm_sizes.names(), *(size.name for size in unlisted)])
+    sizes = catalogue.choose_sizes(unlisted, clusters)
     try:
         text = untrusted.read_text(file)
     except FileNotFoundError:
@@ -211,11 +210,11 @@ def _refresh_prices(
 ) -> None:
     """Read the prices of VM sizes into the project's file; exits if that fails."""
     _refuse_unwritable(prices.region, currency)
-    read = remote.read_prices(names, prices.region, currency.upper(), say=_note)
+    read = price_service.read_prices(names, prices.region, currency.upper(), say=_note)
     if not read:
         help_ = "check the name with `az account list-locations`"
         common.refuse(f"Azure lists no price of these VM sizes in `{prices.region}`", help_)
-    remote.write_prices(file, prices.refreshed, read, spelled)
+    price_service.write_prices(file, prices.refreshed, read, spelled)
     count = plural(len({size for size, _, _ in read}), "VM size")
     common.say(f"prices of {count} in {prices.region}, in {currency.upper()}; `{file}` is written")
 

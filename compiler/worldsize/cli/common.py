@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -38,6 +38,12 @@ def show_interval(interval: Interval, unit: str = "", divisor: float = 1.0) -> s
     bounds = (interval.low / divisor, interval.expected / divisor, interval.high / divisor)
     low, expected, high = map(show_digits, bounds)
     return f"{expected}{f' {unit}' if unit else ''} ({low} to {high})"
+
+
+def show_seconds(seconds: Interval, units: Iterable[tuple[float, float, str]]) -> str:
+    """In the first of the units, each with its limit, that suits the expected value."""
+    divisor, unit = next((divisor, unit) for limit, divisor, unit in units if seconds.expected < limit)
+    return show_interval(seconds, unit, divisor)
 
 
 def show_share(share: float, decimals: int = 0) -> str:

@@ -62,7 +62,7 @@ def command(
             f"`{'--set' if settings else '--from'}` is for specs, and `{spec}` is a pipeline in Python",
             "change its function",
         )
-    with spec_options.exit_on_error():
+    with common.exit_on_error():
         if load.is_reference(str(spec)):
             compiled = verbs.compile(str(spec), output)
         else:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from worldsize.base.untrusted import UnreadableError
-from worldsize.base.wording import MACHINE_ERRORS
+from worldsize.base.wording import MACHINE_ERRORS, shorten
 
 VARIABLE = "WORLDSIZE_TRACEBACK"
 LONGEST = 200
@@ -58,8 +58,7 @@ def _working_folder_exists() -> bool:
 
 def _summarise_error(error: BaseException) -> str:
     """The error and the line it came from, as one line."""
-    text = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
-    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    text = shorten(f"{type(error).__name__}: {error}".rstrip().removesuffix(":"), LONGEST)
     step = error.__traceback__
     while step is not None and step.tb_next is not None:
         step = step.tb_next

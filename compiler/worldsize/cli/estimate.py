@@ -58,7 +58,7 @@ def command(
     plot_file: Path | None,
 ) -> None:
     """Estimate how fast a workload trains on a cluster, and what an hour of it costs."""
-    with spec_options.exit_on_error():
+    with common.exit_on_error():
         estimated = api.estimate(file, region, spec_options.read_runs(runs, home, azure))
     if plot_file is not None:
         _draw(estimated, plot_file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.wording import plural
-from worldsize.cli.common import show_interval, show_share
+from worldsize.cli.common import show_interval, show_seconds, show_share
 from worldsize.cli.pictures import Picture
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.estimate import estimate
@@ -25,10 +26,14 @@ if TYPE_CHECKING:
     from worldsize.api.forecast import Estimated, StepForecast
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Cost
-    from worldsize.planning.estimates.model import Case, Estimate, Interval
+    from worldsize.planning.estimates.model import Case, Estimate
     from worldsize.resolving.step_estimates import StepCost
 
 _CENT = 0.01
+_TIMES = (
+    *((0.1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")),
+    (math.inf, 86_400, "days"),
+)
 _SMALLEST_SHARE = 0.005  # of a step's time, that is shown
 
 
@@ -53,7 +58,7 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
     if time.estimate is None or case is None or cost is None:
         return f"{name}  time unknown: {time.unknown}\n"
     spans = (("an epoch", time.epoch_seconds), ("all epochs", time.total_seconds))
-    rows = [(name, _show_seconds(span)) for name, span in spans if span is not None]
+    rows = [(name, show_seconds(span, _TIMES)) for name, span in spans if span is not None]
     rows += _speed(time.estimate)
     if time.compiled is not None:
         pays = f"it pays in {COMPILE_PAYS_SECONDS / 60:.0f} minutes of training or more"
@@ -76,7 +81,7 @@ def _align(rows: list[tuple[str, str]]) -> Iterator[str]:
 
 
 def _speed(estimate: Estimate) -> Iterator[tuple[str, str]]:
-    yield "a step", _show_seconds(estimate.step_seconds)
+    yield "a step", show_seconds(estimate.step_seconds, _TIMES)
     yield "samples per second", show_interval(estimate.samples_per_second)
     if estimate.tokens_per_second_per_gpu is not None:
         yield "tokens per second and GPU", show_interval(estimate.tokens_per_second_per_gpu)
@@ -116,19 +121,6 @@ def _prices(cost: StepCost, instances: int) -> Iterator[tuple[str, str]]:
 def _show_price(price: Price, instances: int) -> str:
     amount = f"{price.amount * instances:,.2f} {price.currency}"
     return f"{amount} for {plural(instances, 'instance')} in {price.region}, as of {price.as_of}"
-
-
-def _show_seconds(seconds: Interval) -> str:
-    """In the unit that suits the expected value."""
-    divisor, unit = _choose_unit(seconds.expected)
-    return show_interval(seconds, unit, divisor)
-
-
-def _choose_unit(seconds: float) -> tuple[float, str]:
-    for most, divisor, unit in ((0.1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < most:
-            return divisor, unit
-    return 86_400, "days"
 
 
 _BEYOND = 4  # times the instances that were asked for

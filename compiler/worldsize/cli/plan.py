@@ -74,7 +74,7 @@ def command(
 ) -> None:
     """Print the plan of a spec: the formula behind each number, the time and the cost of its trainings."""
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
-    with spec_options.exit_on_error():
+    with common.exit_on_error():
         checked = _plan(spec, settings)
         needs = _memory(checked, import_model) if with_memory or import_model else None
         forecasts = api.forecast_steps(checked, region, spec_options.read_runs(runs, home, azure))

@@ -5,8 +5,7 @@ The runs that ``--from`` names are here, in a workspace, in MLflow, or in a file
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,7 @@ from worldsize.base.wording import quoted_list
 from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents import yaml
-from worldsize.facts.prices import PriceFileError
-from worldsize.planning.estimates.measured_case import MeasuredRun, UnusableRunError, read_card_file
+from worldsize.planning.estimates.measured_case import MeasuredRun, read_card_file
 from worldsize.remote import jobs
 from worldsize.rules import engine
 from worldsize.running.prepare import overrides
@@ -47,18 +45,6 @@ region_option = click.option("--region", metavar="REGION", help="The Azure regio
 def from_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--from``, and where its runs are: ``runs`` names them, ``home`` and ``azure`` have them."""
     return common.add_options(workspace_options.of_azure(command), _FROM, run_folders.runs_dir)
-
-
-@contextlib.contextmanager
-def exit_on_error() -> Iterator[None]:
-    """Turn what is wrong with a spec, its runs or its prices into a message and exit status 1."""
-    try:
-        with common.exit_on_error():
-            yield
-    except UnusableRunError as error:
-        common.refuse(str(error))
-    except PriceFileError as error:
-        common.refuse(str(error), "remove the file; `worldsize catalogue --prices` writes a new one")
 
 
 def override_spec(spec: Path, settings: Sequence[str]) -> Document | None:

@@ -21,6 +21,7 @@ from typing import Literal
 from msgspec import Struct
 
 from worldsize.base import untrusted
+from worldsize.base.problem import HelpfulError
 from worldsize.base.suggest import closest
 from worldsize.base.wording import describe_os_error
 from worldsize.facts import table
@@ -55,8 +56,11 @@ Refreshed = Mapping[tuple[str, str, Tier], Price]
 NOT_REFRESHED: Refreshed = MappingProxyType({})
 
 
-class PriceFileError(ValueError):
+class PriceFileError(HelpfulError):
     """A file of prices is not as :func:`format_prices` writes it; the text says where and how."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "remove the file; `worldsize catalogue --prices` writes a new one")
 
 
 def find_price(size: str, region: str, tier: Tier, refreshed: Refreshed = NOT_REFRESHED) -> Price | None:
@@ -139,8 +143,6 @@ def parse_prices(text: str, path: str) -> Refreshed:
             for price in _parse_row(row):
                 prices[row[0].lower(), price.region, price.tier] = price
     except (csv.Error, ValueError) as error:
-        if isinstance(error, PriceFileError):
-            raise
         raise PriceFileError(f"{path}:{rows.line_num}: the row is not a price: {error}") from error
     return prices
 

@@ -10,6 +10,7 @@ from lsprotocol import types
 
 from worldsize.base.problem import Fix
 from worldsize.base.source import Source
+from worldsize.base.wording import shorten
 from worldsize.checking.fixing import apply_fixes, apply_script_fixes, fix
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
@@ -96,14 +97,13 @@ def apply_one(source: Source, fix_: Fix) -> tuple[str, int]:
 def _name_fix(finding: Diagnostic, fix_: Fix, source: Source) -> str:
     span = fix_.span
     old = source.text[source.offset(span.line, span.column) : source.offset(span.end_line, span.end_column)]
-    new = " ".join(fix_.replacement.split())
-    short = [text if len(text) <= 60 else f"{text[:59]}…" for text in (" ".join(old.split()), new)]
-    if not new:
-        what = f"Remove `{short[0]}`"
-    elif not old.strip():
-        what = f"Insert `{short[1]}`"
+    removed, inserted = shorten(old, 60), shorten(fix_.replacement, 60)
+    if not inserted:
+        what = f"Remove `{removed}`"
+    elif not removed:
+        what = f"Insert `{inserted}`"
     else:
-        what = f"Replace `{short[0]}` with `{short[1]}`"
+        what = f"Replace `{removed}` with `{inserted}`"
     return f"{what} ({finding.code}{'' if fix_.safe else ', may change what the job does'})"
 
 

@@ -34,7 +34,10 @@ def find_definition(
     if hit is None:
         return None
     entry, part = hit
-    return _find_port_of_key(names, entry) if part == "key" else _find_value(names, entry, offset)
+    if part == "value":
+        return _find_value(names, entry, offset)
+    port = names.find_port(entry.path)  # of the component, to which a key under `with:` gives a value
+    return _locate_span(names, port.span if port is not None else None)
 
 
 def _locate_entry(names: Names, path: KeyPath) -> types.Location | None:
@@ -59,12 +62,6 @@ def _locate_file(names: Names, path: Path | None) -> types.Location | None:
     if path is None or not is_file(path):
         return None
     return _locate_span(names, Span(str(path), 1, 1, 1, 1))
-
-
-def _find_port_of_key(names: Names, entry: Entry) -> types.Location | None:
-    """The input or output of the component that a key under `with:` gives a value."""
-    port = names.find_port(entry.path)
-    return _locate_span(names, port.span if port is not None else None)
 
 
 def _find_target(names: Names, expression: Expression, index: int, path: KeyPath) -> types.Location | None:

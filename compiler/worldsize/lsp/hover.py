@@ -19,11 +19,10 @@ from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names
 from worldsize.lsp.outline import Entry, Path
 from worldsize.lsp.positions import find_code, find_expression
-from worldsize.lsp.schemas import open_schema
+from worldsize.lsp.schemas import open_schema, write_literal
 from worldsize.planning.model import Derivation, StepPlan
 from worldsize.planning.plan_text import list_rows
 from worldsize.rules import pages, registry
-from worldsize.rules.registry import Rule
 
 _CRON = frozenset({("schedule", "cron"), ("trigger", "expression")})  # in a spec, and in a schedule
 
@@ -37,7 +36,13 @@ def hover(session: Session, buffer: Buffer, params: types.HoverParams) -> types.
     code = find_code(names.text, offset)
     if code is not None:
         rule = registry.find(code.group())
-        return None if rule is None else _show(names, describe_rule(rule), *code.span())
+        return (
+            None
+            if rule is None
+            else _show(
+                names, f"{rule.code} `{rule.slug}` ({rule.severity})\n\n{pages.read(rule)}", *code.span()
+            )
+        )
     described = _describe_place(names, offset) if names.kind else None
     return _show(names, *described) if described is not None else None
 
@@ -187,11 +192,11 @@ def describe_port(port: Port) -> str:
     """The type, default, range and description of an input or output of a component."""
     facts = [f"`{port.name}`: {port.type}"]
     facts += ["optional"] if port.optional else []
-    facts += [f"default `{_write(port.default.value)}`"] if port.default is not None else []
+    facts += [f"default `{write_literal(port.default.value)}`"] if port.default is not None else []
     facts += [f"at least {show_number(port.min.value)}"] if port.min is not None else []
     facts += [f"at most {show_number(port.max.value)}"] if port.max is not None else []
     if port.enum is not None and isinstance(port.enum.value, list):
-        facts.append("one of " + ", ".join(f"`{_write(word)}`" for word in port.enum.value))
+        facts.append("one of " + ", ".join(f"`{write_literal(word)}`" for word in port.enum.value))
     return "\n\n".join([", ".join(facts), *([port.description] if port.description else [])])
 
 
@@ -205,11 +210,6 @@ def describe_component(component: Component, name: str) -> str:
         if ports:
             lines.append(f"{label}: " + ", ".join(f"`{port.name}` ({port.type})" for port in ports.values()))
     return "\n\n".join(lines)
-
-
-def describe_rule(rule: Rule) -> str:
-    """The page of a rule."""
-    return f"{rule.code} `{rule.slug}` ({rule.severity})\n\n{pages.read(rule)}"
 
 
 def describe_derivations(rows: Iterable[Derivation]) -> str:
@@ -246,7 +246,3 @@ def _align(rows: list[tuple[str, ...]]) -> list[str]:
     rule = ["-" * width for width in widths]
     rule[1] = f"{rule[1][1:]}:"
     return [lines[0], "| " + " | ".join(rule) + " |", *lines[1:]]
-
-
-def _write(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -56,7 +55,7 @@ class SchemaView(Struct, frozen=True):
             kinds = shape.get("type")
             if "boolean" in (kinds if isinstance(kinds, list) else [kinds]):
                 words += [True, False]
-            values |= dict.fromkeys(_write(word) for word in words if word is not None)
+            values |= dict.fromkeys(write_literal(word) for word in words if word is not None)
         return list(values)
 
     def describe(self, path: Path) -> str | None:
@@ -72,7 +71,7 @@ class SchemaView(Struct, frozen=True):
         lines = [str(text)] if text else []
         more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
         lines += [f"One of {', '.join(f'`{value}`' for value in values[:_SHOWN])}{more}."] if values else []
-        lines += [f"Default: `{_write(default)}`."] if default is not None else []
+        lines += [f"Default: `{write_literal(default)}`."] if default is not None else []
         return "\n\n".join(lines) or None
 
     def _expand(self, shape: Shape, path: Path) -> Iterator[Shape]:
@@ -127,5 +126,6 @@ def _merge(shape: Shape, schema: Schema) -> Shape:
     return {**schema.resolve(shape), **shape}
 
 
-def _write(value: Any) -> str:
+def write_literal(value: object) -> str:
+    """A value as YAML writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -186,7 +186,8 @@ def make_server() -> Server:
     server = Server()
     _add_start(server)
     _add_synchronisation(server)
-    _add_requests(server)
+    for method, (module, function, options) in _REQUESTS.items():
+        server.feature(method, options)(_make_handler(server, method, module, function))
     return server
 
 
@@ -300,11 +301,6 @@ _REQUESTS: dict[str, tuple[str, str, Any]] = {  # the module and function that a
     types.TEXT_DOCUMENT_REFERENCES: ("references", "find_references", None),
     types.TEXT_DOCUMENT_RENAME: ("references", "rename", types.RenameOptions(prepare_provider=True)),
 }
-
-
-def _add_requests(server: Server) -> None:
-    for method, (module, function, options) in _REQUESTS.items():
-        server.feature(method, options)(_make_handler(server, method, module, function))
 
 
 def _make_handler(server: Server, method: str, module: str, function: str) -> Callable[[Any], Any]:

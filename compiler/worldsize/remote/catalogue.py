@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import classify_scalar
-from worldsize.facts import vm_sizes
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
 
@@ -18,8 +18,7 @@ _NAME = re.compile(r"\w[\w-]*", re.ASCII)
 TIERS = {"lowpriority": "low_priority", "dedicated": "dedicated"}
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteCluster:
+class RemoteCluster(Struct, frozen=True):
     """A cluster of the workspace, in the words of ``worldsize.yml``."""
 
     name: str
@@ -34,8 +33,7 @@ class RemoteCluster:
         return {"instance_type": self.instance_type, **limit, "tier": self.tier}
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteSize:
+class RemoteSize(Struct, frozen=True):
     """A VM size of the workspace's location: what Azure tells of it."""
 
     name: str
@@ -54,8 +52,7 @@ class RemoteSize:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """The cores of a VM family, or another limited quantity."""
 
     name: str
@@ -63,12 +60,12 @@ class Quota:
     limit: int
 
 
-def read_clusters(rest: Rest, sizes: Sequence[RemoteSize] = ()) -> list[RemoteCluster]:
+def read_clusters(rest: Rest, sizes: Iterable[str]) -> list[RemoteCluster]:
     """The workspace's clusters; attached computes and single instances are left out.
 
-    ``sizes`` are those that the catalogue lacks, whose names are written as Azure lists them.
+    ``sizes`` are the names of VM sizes as Azure lists them, which its clusters have in any case.
     """
-    names = {size.name.lower(): size.name for size in sizes}
+    names = {size.lower(): size for size in sizes}
     clusters = []
     for document in rest.list("/computes"):
         outer = document.get("properties") or {}
@@ -76,10 +73,9 @@ def read_clusters(rest: Rest, sizes: Sequence[RemoteSize] = ()) -> list[RemoteCl
         size = inner.get("vmSize")
         if str(outer.get("computeType")).lower() != "amlcompute" or not isinstance(size, str):
             continue
-        vm_size = vm_sizes.lookup(size)
         scale = inner.get("scaleSettings") or {}
         tier = TIERS.get(str(inner.get("vmPriority")).lower(), "dedicated")
-        shown = vm_size.name if vm_size else names.get(size.lower(), size)
+        shown = names.get(size.lower(), size)
         most = int(scale.get("maxNodeCount") or 0)
         clusters.append(RemoteCluster(str(document["name"]), shown, most, tier))
     return sorted(clusters, key=lambda cluster: cluster.name)
@@ -97,13 +93,13 @@ def read_quotas(rest: Rest) -> list[Quota]:
 
 
 def read_sizes(rest: Rest) -> list[RemoteSize]:
-    """The location's VM sizes that Worldsize's catalogue does not have and whose GPUs Azure tells."""
+    """The location's VM sizes whose GPUs Azure tells."""
     sizes = {}
     for listed in _read_location(rest, "vmSizes"):
         name, gpus = listed.get("name"), listed.get("gpus")
         if not isinstance(name, str) or not isinstance(gpus, int) or _NAME.fullmatch(name) is None:
             continue
-        if gpus >= 0 and vm_sizes.lookup(name) is None:
+        if gpus >= 0:
             vcpus, memory = (_read_amount(listed, key) for key in ("vCPUs", "memoryGB"))
             sizes[name.lower()] = RemoteSize(name, gpus, None if vcpus is None else int(vcpus), memory)
     return sorted(sizes.values(), key=lambda size: size.name)

@@ -6,11 +6,12 @@ import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from worldsize.azureml import binding
 from worldsize.planning.estimates import prediction
@@ -28,25 +29,20 @@ MAX_POINTS = 100_000  # of one metric
 MAX_DEPTH = 4  # pipelines inside pipelines
 
 
-@dataclass(frozen=True, slots=True)
-class _Logged:
+class _Logged(Struct, frozen=True):
     """What a step has logged to MLflow."""
 
     metrics: Mapping[str, float]
     parameters: Mapping[str, str]
 
 
-_NOTHING = _Logged({}, {})
-
-
-@dataclass(slots=True)
-class RemoteStep:
+class RemoteStep(Struct):
     """A step of a job: its node in the job's body, and its run once there is one."""
 
     name: str
-    node: Mapping[str, Any] = field(default_factory=dict)
-    run: Mapping[str, Any] = field(default_factory=dict)
-    given: Mapping[str, Any] = field(default_factory=dict)  # the pipeline's values by their expressions
+    node: Mapping[str, Any] = {}
+    run: Mapping[str, Any] = {}
+    bound: Mapping[str, Any] = {}  # the pipeline's values by their expressions
 
     @property
     def id(self) -> str | None:
@@ -67,9 +63,9 @@ class RemoteStep:
         """The step as a record."""
         inputs = self.node.get("inputs") or {}
         values = {name: port.get("value") for name, port in inputs.items() if isinstance(port, dict)}
-        bound = (part for value in values.values() for part in binding.find_expressions(str(value)))
-        needs = (part.step for part in bound if part.step is not None)
-        values = {name: self.given.get(str(value), value) for name, value in values.items()}
+        expressions = (part for value in values.values() for part in binding.find_expressions(str(value)))
+        needs = (part.step for part in expressions if part.step is not None)
+        values = {name: self.bound.get(str(value), value) for name, value in values.items()}
         return StepRecord(
             name=self.name,
             state=step_state(self.run),
@@ -87,8 +83,7 @@ class RemoteStep:
         )
 
 
-@dataclass
-class RemoteJob:
+class RemoteJob(Struct, dict=True, eq=False):
     """A job of a workspace, with the details that ``worldsize show`` prints."""
 
     rest: Rest
@@ -153,9 +148,8 @@ class RemoteJob:
         models = []
         for step in self.steps.values():
             inputs = step.node.get("inputs") or {}
-            if step.id is None or not inputs.keys() >= {"model", "metrics"}:
-                continue  # it is not `register`
-            if step_state(step.run) == "succeeded":
+            is_register = inputs.keys() >= {"model", "metrics"}
+            if is_register and step.id is not None and step_state(step.run) == "succeeded":
                 name = str((inputs.get("model_name") or {}).get("value") or step.name)
                 with without_refusals():  # the log is gone
                     models.append(parse_registration(logs.last_lines(self.rest, step.id, LAST_LINES), name))
@@ -177,12 +171,11 @@ class RemoteJob:
 
     def metrics(self, step: StepRecord) -> Mapping[str, float]:
         """The newest values of the metrics that the step has logged to MLflow."""
-        return self._logged.get(self.steps[step.name].id or "", _NOTHING).metrics
+        return self._find_logged(self.steps[step.name]).metrics
 
     def run_metrics(self) -> dict[str, float]:
         """The newest values by name, and by ``step.name``; of several steps the last one counts."""
-        steps = self.steps.items()
-        return name_values((name, self._logged.get(step.id or "", _NOTHING).metrics) for name, step in steps)
+        return name_values((name, self._find_logged(step).metrics) for name, step in self.steps.items())
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """The end of the log of a step that failed."""
@@ -196,7 +189,7 @@ class RemoteJob:
         return {
             name: Speed(logged.metrics[SPEED], 0.0, logged.parameters)
             for name, step in self.steps.items()
-            if SPEED in (logged := self._logged.get(step.id or "", _NOTHING)).metrics
+            if SPEED in (logged := self._find_logged(step)).metrics
         }
 
     def predicted_speeds(self) -> dict[str, Speed]:
@@ -206,31 +199,29 @@ class RemoteJob:
 
     def parameters(self, step: StepRecord) -> Mapping[str, str]:
         """The parameters that the step has logged to MLflow."""
-        return self._logged.get(self.steps[step.name].id or "", _NOTHING).parameters
+        return self._find_logged(self.steps[step.name]).parameters
 
     def histories(self, step: StepRecord, limit: int) -> dict[str, list[tuple[float, float]]]:
         """The training steps and values of the metrics that the step has logged, of at most ``limit``."""
-        name = self.steps[step.name].id
-        if name is None:
-            return {}
         metrics = list(self.metrics(step))[:limit]
         with ThreadPoolExecutor(THREADS) as pool:
-            return dict(
-                zip(metrics, pool.map(lambda metric: self._read_history(name, metric), metrics), strict=True)
-            )
+            read = partial(self._read_history, str(self.steps[step.name].id))
+            return dict(zip(metrics, pool.map(read, metrics), strict=True))
 
     def artifacts(self, step: StepRecord, paths: Sequence[str]) -> dict[str, bytes]:
         """The files that the step has logged to MLflow, of those that are asked for.
 
         A step that has logged no metric and no parameter is not asked.
         """
-        name = self.steps[step.name].id
-        logged = self._logged.get(name or "", _NOTHING)
+        name, logged = self.steps[step.name].id, self._find_logged(self.steps[step.name])
         if name is None or not (logged.metrics or logged.parameters):
             return {}
         with ThreadPoolExecutor(THREADS) as pool:
             contents = zip(paths, pool.map(partial(self.rest.artifact, name), paths), strict=True)
             return {path: content for path, content in contents if content is not None}
+
+    def _find_logged(self, step: RemoteStep) -> _Logged:
+        return self._logged.get(step.id or "", _Logged({}, {}))
 
     def _read_history(self, name: str, metric: str) -> list[tuple[float, float]]:
         from azure.core.exceptions import HttpResponseError
@@ -319,7 +310,7 @@ def read_steps(rest: Rest, document: Mapping[str, Any], run: Mapping[str, Any]) 
     values = {
         f"${{{{parent.inputs.{name}}}}}": port.get("value", port.get("uri")) for name, port in inputs.items()
     }
-    steps = {name: RemoteStep(name, node, given=values) for name, node in nodes.items()}
+    steps = {name: RemoteStep(name, node, bound=values) for name, node in nodes.items()}
     shown = ((name, node.get("display_name")) for name, node in nodes.items() if isinstance(node, Mapping))
     titles = {str(title): name for name, title in shown if title}
     for title, child in _walk_children(rest, str(document["name"])):

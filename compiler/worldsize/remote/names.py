@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, join_words
@@ -25,8 +26,7 @@ _KEYS = {"subscription": "subscription_id", "group": "resource_group", "workspac
 _FILES = (".azureml/config.json", "config.json")
 
 
-@dataclass(frozen=True, slots=True)
-class WorkspaceNames:
+class WorkspaceNames(Struct, frozen=True):
     """The three names of a workspace."""
 
     subscription: str

@@ -182,7 +182,7 @@ def _send(names: WorkspaceNames, target: Target, options: SubmitOptions, view: V
     ml_client = make_client(names, rest.credential)
     for cluster in missing:
         show(f"creating compute `{cluster}`")
-        create_computes(ml_client, target, [cluster])
+        create_compute(ml_client, target, cluster)
     if not target.is_schedule:
         show(f"submitting to {names.shown}")
     name = _send_target(ml_client, target, options)
@@ -198,10 +198,12 @@ def _send(names: WorkspaceNames, target: Target, options: SubmitOptions, view: V
             job = watch.watch_job(rest, name, view)
         show(job)
         if options.download is not None:
-            download(ml_client, name, options.download)
+            with quiet(), contextlib.redirect_stdout(io.StringIO()):
+                ml_client.jobs.download(name, download_path=options.download, all=True)
     except KeyboardInterrupt:
         if options.cancel_on_interrupt:
-            cancel(ml_client, name)
+            with quiet():
+                ml_client.jobs.begin_cancel(name)
         raise FollowInterruptError(name, names, canceled=options.cancel_on_interrupt) from None
     return Submitted(name, names, properties, job)
 
@@ -266,43 +268,31 @@ def _find_size(target: Target, name: str) -> object:
     return cluster if isinstance(cluster, Path) or cluster is None else cluster.instance_type
 
 
-def create_computes(client: MLClient, target: Target, names: Sequence[str]) -> None:
-    """Create clusters as the spec's compute profiles, compute files or ``worldsize.yml`` describe them."""
+def create_compute(client: MLClient, target: Target, name: str) -> None:
+    """Create a cluster as a compute profile of the spec, a compute file or ``worldsize.yml`` describes it."""
     from azure.ai.ml import load_compute
     from azure.ai.ml.entities import AmlCompute
 
     with quiet():
-        for name in names:
-            cluster = target.clusters[name]
-            if isinstance(cluster, Path):
-                compute = load_compute(cluster)
-            else:
-                compute = AmlCompute(
-                    name=name,
-                    size=cluster.instance_type,
-                    max_instances=cluster.max_instances or 1,
-                    tier=cluster.tier or "dedicated",
-                )
-            client.compute.begin_create_or_update(compute).result()
-
-
-def load_job(target: Target, name: str | None, experiment: str | None) -> Any:
-    """The job as azure-ai-ml's own object, with another name or experiment."""
-    with quiet():
-        from azure.ai.ml import load_job as load
-
-        job = load(target.path, params_override=list(target.overrides))
-    if name is not None:
-        job.name = name
-    if experiment is not None:
-        job.experiment_name = experiment
-    return job
+        cluster = target.clusters[name]
+        if isinstance(cluster, Path):
+            compute = load_compute(cluster)
+        else:
+            size, tier = cluster.instance_type, cluster.tier or "dedicated"
+            compute = AmlCompute(name=name, size=size, max_instances=cluster.max_instances or 1, tier=tier)
+        client.compute.begin_create_or_update(compute).result()
 
 
 def submit_job(client: MLClient, target: Target, name: str | None, experiment: str | None) -> str:
-    """Submit a job; the name that the workspace knows it by."""
-    job = load_job(target, name, experiment)
+    """Submit a job, with another name or experiment; the name that the workspace knows it by."""
     with quiet():
+        from azure.ai.ml import load_job
+
+        job = load_job(target.path, params_override=list(target.overrides))
+        if name is not None:
+            job.name = name
+        if experiment is not None:
+            job.experiment_name = experiment
         return str(client.jobs.create_or_update(job).name)
 
 
@@ -318,15 +308,3 @@ def submit_schedule(client: MLClient, target: Target, name: str | None, experime
         if experiment is not None and hasattr(schedule.create_job, "experiment_name"):
             schedule.create_job.experiment_name = experiment
         return str(client.schedules.begin_create_or_update(schedule).result().name)
-
-
-def download(client: MLClient, name: str, folder: Path) -> None:
-    """Download the outputs of a job, and its logs."""
-    with quiet(), contextlib.redirect_stdout(io.StringIO()):
-        client.jobs.download(name, download_path=folder, all=True)
-
-
-def cancel(client: MLClient, name: str) -> None:
-    """Ask the workspace to cancel a job."""
-    with quiet():
-        client.jobs.begin_cancel(name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import job as jobs
@@ -34,17 +34,16 @@ _NO_CLUSTER = frozenset({"serverless", "local", ""})
 _NOT_JOBS = frozenset({"compute", "data", "environment", "settings"})
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """A file for azure-ai-ml to load, and what is known of it."""
 
     path: Path
     is_schedule: bool
     job: Job | None  # what it starts; None where that is in the workspace already
-    overrides: list[dict[str, Any]] = field(default_factory=list)  # for azure-ai-ml's loaders
-    clusters: Mapping[str, Path | Cluster] = field(default_factory=dict)  # that can be created
+    overrides: list[dict[str, Any]] = []  # for azure-ai-ml's loaders
+    clusters: Mapping[str, Path | Cluster] = {}  # that can be created
     warnings: tuple[Diagnostic, ...] = ()
-    sources: Sources = field(default_factory=dict)
+    sources: Sources = {}
 
     @property
     def compute_names(self) -> list[str]:
@@ -213,8 +212,7 @@ def check_registered(rest: Rest, target: Target) -> None:
     """
     if target.job is None:
         return
-    components: _Components = {}
-    jobs = _fill_jobs(rest, target.job, components)
+    jobs = _fill_jobs(rest, target.job, {})
     if findings := check_by_rules(jobs, _SLUGS, target.path.parent):
         raise SpecError(findings, target.sources)
 
@@ -222,7 +220,7 @@ def check_registered(rest: Rest, target: Target) -> None:
 def _fill_jobs(rest: Rest, job: Job, components: _Components) -> Iterator[Job]:
     """The job and the pipelines in it, those that name registered components with what these declare."""
     steps = {name: _fill_step(rest, step, components) for name, step in job.steps.items()}
-    if any(steps[name] is not step or _is_of_workspace(step) for name, step in job.steps.items()):
+    if any(map(_is_of_workspace, job.steps.values())):
         yield replace(job, steps=steps)
     for step in job.steps.values():
         if step.component is not None and step.component.graph is not None:

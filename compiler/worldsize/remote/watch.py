@@ -11,8 +11,8 @@ from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.jobs import RemoteJob, RemoteStep
 from worldsize.remote.logs import ENDED, seconds_of, step_state
 from worldsize.remote.rest import Rest
-from worldsize.running.model.results import Registration, Status, View
-from worldsize.running.show.views import describe_registration
+from worldsize.running.model.results import Status, View
+from worldsize.running.show.views import describe_registration, format_step
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 5.0  # between two looks; the pause grows while nothing changes
 GROWTH = 1.4
@@ -110,20 +110,14 @@ def render_result(job: RemoteJob, *, steps: bool) -> str:
     if steps:
         width = max((len(name) for name in record.steps), default=0)
         for name, step in record.steps.items():
-            time = format_duration(step.seconds) if step.seconds else ""
-            state = "not started" if step.state == "waiting" else step.state
-            lines.append(f"  {name:<{width}}  {state:<11}  {time:>9}".rstrip())
+            lines.append(f"  {format_step(name, width, step.state, step.seconds)}")
     lines += [f"  {name}: {fit.text}" for name, fit in job.fitted().items()]
-    lines += map(_show_model, job.registrations())
+    for model in job.registrations():  # with the reference by which other jobs name it
+        reference = f"  azureml:{model.name}:{model.version}" if model.version is not None else ""
+        lines.append(f"  model  {describe_registration(model)}{reference}")
     lines += [f"  output {name}  {place}" for name, place in job.outputs().items()]
     lines += [f"  {name}  {link}" for name, link in job.links().items()]
     return "\n".join(lines)
-
-
-def _show_model(model: Registration) -> str:
-    """A model of the workspace, with the reference by which other jobs name it."""
-    reference = f"  azureml:{model.name}:{model.version}" if model.version is not None else ""
-    return f"  model  {describe_registration(model)}{reference}"
 
 
 def _failures(job: RemoteJob) -> Iterator[str]:

@@ -13,11 +13,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from worldsize.adopting.model import Adoption
 from worldsize.adopting.project.environment import list_local_modules, normalise, pin_environment
 from worldsize.adopting.project.inputs import Input, goes_with_code, list_inputs, list_settings
-from worldsize.adopting.project.spec import CONDA_FILE, SpecInput, SpecRequest, Target, describe_spec
-from worldsize.adopting.proving.prove import Measured
+from worldsize.adopting.project.spec import (
+    CONDA_FILE,
+    ProjectRequest,
+    SpecInput,
+    SpecRequest,
+    describe_spec,
+)
 from worldsize.adopting.starting.files import IGNORED, SPEC_SCHEMA, write_ignored
 from worldsize.azureml import yaml_dump
 from worldsize.base import untrusted
@@ -28,18 +32,6 @@ from worldsize.documents.yaml import nodes
 from worldsize.scripts.module import parse_text
 
 CODE = "src"  # the folder of the script in a folder of its own
-
-
-class ProjectRequest(Struct, frozen=True):
-    """What a project is made from."""
-
-    adoption: Adoption
-    script: Path
-    target: Target = Target()
-    data: Path | None = None
-    arguments: tuple[str, ...] = ()
-    measured: Measured = Measured()
-    name: str | None = None  # of the spec; else that of the script
 
 
 class Project(Struct, frozen=True):
@@ -77,17 +69,15 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     data = request.data
     spec = describe_spec(
         SpecRequest(
+            request,
             name=name,
-            profile=profile,
             script=inside,
             code="." if beside else f"./{CODE}",
             environment=environment,
-            target=request.target,
-            data=None if data is None else relative_path(data, folder),
-            data_is_file=data is not None and data.is_file(),
+            data=relative_path(data, folder)
+            if data is not None and profile.flag("data") is not None
+            else None,
             inputs=tuple(_place_inputs(inputs, data, folder)),
-            arguments=request.arguments,
-            measured=request.measured,
         )
     )
     files[f"{name}.yml"] = yaml_dump.dump(spec, header=SPEC_SCHEMA, paragraphs="steps").encode()

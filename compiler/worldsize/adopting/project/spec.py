@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from msgspec import Struct
 
-from worldsize.adopting.model import Flag, Role, ScriptProfile
+from worldsize.adopting.model import Adoption, Flag, Role, ScriptProfile
 from worldsize.adopting.options.arguments import find_given, write_arguments
 from worldsize.adopting.project.environment import Environment
 from worldsize.adopting.proving.prove import Measured
@@ -71,25 +71,33 @@ class SpecInput(Struct, frozen=True):
     is_file: bool = True
 
 
-class SpecRequest(Struct, frozen=True):
-    """What the spec is written from."""
+class ProjectRequest(Struct, frozen=True):
+    """What a project is made from."""
 
-    name: str
-    profile: ScriptProfile
-    script: str  # its path in the folder of its code
-    code: str  # that folder, from the spec
-    environment: Environment
+    adoption: Adoption
+    script: Path
     target: Target = Target()
-    data: str | None = None  # a path from the spec, or an asset
-    data_is_file: bool = False
-    inputs: tuple[SpecInput, ...] = ()
+    data: Path | None = None
     arguments: tuple[str, ...] = ()  # of the user, for options that the plan does not set
     measured: Measured = Measured()
+    name: str | None = None  # of the spec; else that of the script
+
+
+class SpecRequest(Struct, frozen=True):
+    """What the spec of a project is written from; paths are relative to the spec."""
+
+    project: ProjectRequest
+    name: str
+    script: str  # its path in the folder of its code
+    code: str
+    environment: Environment
+    data: str | None = None  # of the option that reads it
+    inputs: tuple[SpecInput, ...] = ()
 
 
 def describe_spec(request: SpecRequest) -> dict[str, Any]:
     """The spec of one training step."""
-    profile, target = request.profile, request.target
+    profile, target, data = request.project.adoption.profile, request.project.target, request.project.data
     step: dict[str, Any] = {"compute": "gpu", "instance_count": target.instance_count}
     step["timeout"] = Field(TIMEOUT_SECONDS, comment="seconds")
     kind = "tensorflow" if profile.framework == "keras" else "pytorch"
@@ -97,12 +105,13 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
     step["command"] = " ".join(_command(request))
     step["code"] = request.code
     step["environment"] = {"image": request.environment.image, "conda_file": f"./{CONDA_FILE}"}
-    read = [SpecInput(flag, "", "data", str(request.data), request.data_is_file)
-            for flag in profile.flags if flag is profile.flag("data") and _reads_data(request)]  # fmt: skip
-    if named := [each for each in (*read, *request.inputs) if each.name]:
+    read = {each.name: (each.path, each.is_file) for each in request.inputs if each.name}
+    if request.data is not None:
+        read = {"data": (request.data, data is not None and data.is_file()), **read}
+    if read:
         step["with"] = {
-            each.name: Flow(type="uri_file" if each.is_file else "uri_folder", path=each.path)
-            for each in named
+            name: Flow(type="uri_file" if is_file else "uri_folder", path=path)
+            for name, (path, is_file) in read.items()
         }
     written = {"model": profile.flag("output"), "checkpoints": profile.flag("checkpoints")}
     outputs = {name: "uri_folder" for name, flag in written.items() if flag is not None}
@@ -110,7 +119,7 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
         outputs["checkpoints"] = "uri_folder"
     if outputs:
         step["outputs"] = Flow(outputs)
-    if (scale := _describe_scale(request)) is not None:
+    if (scale := _describe_scale(request.project)) is not None:
         step["scale"] = scale
     return {
         "name": request.name,
@@ -143,27 +152,23 @@ def _value(profile: ScriptProfile, role: Role, known: float | None, arguments: S
         return known
 
 
-def _reads_data(request: SpecRequest) -> bool:
-    return request.data is not None and request.profile.flag("data") is not None
-
-
 def _command(request: SpecRequest) -> Iterator[str]:
     """The words of the command: the script, what the plan and the job set, and the user's other options."""
-    profile = request.profile
-    is_planned = find_reference(profile, request.arguments) is not None
+    profile, arguments = request.project.adoption.profile, request.project.arguments
+    is_planned = find_reference(profile, arguments) is not None
     values: dict[str, tuple[Flag | None, str]] = {
-        "data": (profile.flag("data") if _reads_data(request) else None, "${{inputs.data}}"),
+        "data": (profile.flag("data") if request.data is not None else None, "${{inputs.data}}"),
         "output": (output := profile.flag("output"), _output_path(output)),
         "checkpoints": (profile.flag("checkpoints"), "${{outputs.checkpoints}}"),
         "batch_size": (profile.flag("batch_size") if is_planned else None, "${{plan.batch_size_per_device}}"),
         "learning_rate": (profile.flag("learning_rate") if is_planned else None, "${{plan.learning_rate}}"),
         "accumulation": (profile.flag("accumulation") if is_planned else None, _ACCUMULATION),
-        "epochs": (profile.flag("epochs") if _epochs(request) else None, "${{plan.epochs}}"),
+        "epochs": (profile.flag("epochs") if _epochs(profile, arguments) else None, "${{plan.epochs}}"),
     }
     ours = [(flag, value) for flag, value in values.values() if flag is not None]
     ours += [(each.flag, each.value) for each in request.inputs]
     yield from ("python", "-m", profile.module) if profile.module else ("python", shlex.quote(request.script))
-    yield from write_arguments(profile, request.arguments, ours)
+    yield from write_arguments(profile, arguments, ours)
 
 
 def _output_path(flag: Flag | None) -> str:
@@ -172,20 +177,21 @@ def _output_path(flag: Flag | None) -> str:
     return "${{outputs.model}}/" + name if "." in name.strip(".") else "${{outputs.model}}"
 
 
-def _epochs(request: SpecRequest) -> float | None:
+def _epochs(profile: ScriptProfile, arguments: Sequence[str]) -> float | None:
     """The epochs, where the plan knows them."""
-    if find_reference(request.profile, request.arguments) is None:
+    if find_reference(profile, arguments) is None:
         return None
-    epochs = _value(request.profile, "epochs", request.profile.epochs, request.arguments)
+    epochs = _value(profile, "epochs", profile.epochs, arguments)
     return epochs if epochs and epochs > 0 else None
 
 
-def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
-    reference = find_reference(request.profile, request.arguments)
+def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
+    profile, arguments = request.adoption.profile, request.arguments
+    reference = find_reference(profile, arguments)
     if reference is None:
         return None
     batch, rate = reference
-    steps = int(_value(request.profile, "accumulation", 1, request.arguments) or 1)
+    steps = int(_value(profile, "accumulation", 1, arguments) or 1)
     scale: dict[str, Any] = {
         "reference": Field(
             Flow(batch_size=batch * steps, learning_rate=rate), comment="what worked on one GPU"
@@ -193,20 +199,20 @@ def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
     }
     if steps > 1:
         scale |= {"batch_size_per_device": batch, "gradient_accumulation_steps": steps}
-    if request.profile.optimizer is not None:
-        scale["optimizer"] = request.profile.optimizer
-    if epochs := _epochs(request):
+    if profile.optimizer is not None:
+        scale["optimizer"] = profile.optimizer
+    if epochs := _epochs(profile, arguments):
         scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
-    optimizer = optimizers.lookup(request.profile.optimizer or "")
+    optimizer = optimizers.lookup(profile.optimizer or "")
     if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
-        own = "of the plan; the script has its own" if request.profile.warms_up else "the script has none"
+        own = "of the plan; the script has its own" if profile.warms_up else "the script has none"
         scale["warmup_epochs"] = Field(0, comment=own)
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows
-        if request.profile.keeps_last and steps == 1:
+        if profile.keeps_last and steps == 1:
             scale["drop_last"] = Field(False, comment="the script's loaders keep it")
-    if measured.parameters and measured.forward_flops and not request.profile.has_attention:
+    if measured.parameters and measured.forward_flops and not profile.has_attention:
         counted = Flow(
             kind="convolutional", parameters=measured.parameters, forward_flops=round(measured.forward_flops)
         )

@@ -37,7 +37,7 @@ def _describe_cluster(size: str | None, count: int | None) -> Any:
 
 def write_ignored(*also: str) -> str:
     """``.amlignore``: what is not uploaded with code; ``also`` is data, which is an input."""
-    return "".join(f"{each}\n" for each in (*_NOT_UPLOADED, *(f"/{each}" for each in dict.fromkeys(also))))
+    return "".join(f"{line}\n" for line in (*_NOT_UPLOADED, *(f"/{path}" for path in dict.fromkeys(also))))
 
 
 # No package index has Worldsize yet.

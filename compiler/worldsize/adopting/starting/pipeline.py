@@ -56,9 +56,9 @@ def check_inside(path: Path, folder: Path) -> None:
 def find_clusters(path: Path, folder: Path) -> list[str]:
     """The clusters that a pipeline names and no file below ``folder`` describes."""
     document = yaml.load(path)
-    found = dict.fromkeys(_walk(document.root, None)) if document.root is not None else {}
-    known = set(_list_described(folder)) if found else set()
-    return [name for name in found if name not in known]
+    names = dict.fromkeys(_walk(document.root, None)) if document.root is not None else {}
+    described = set(_list_described(folder)) if names else set()
+    return [name for name in names if name not in described]
 
 
 def _list_described(folder: Path) -> Iterator[str]:
@@ -74,8 +74,8 @@ def _list_described(folder: Path) -> Iterator[str]:
 def find_code(path: Path, folder: Path) -> list[str]:
     """The folders below ``folder`` that a pipeline uploads as code and that have no ignore file."""
     job, _ = read_job(path)
-    found = dict.fromkeys(_list_code(job.steps.values()) if job is not None else ())
-    inside = [relative_path(each.absolute(), folder.absolute()) for each in found]
+    folders = dict.fromkeys(_list_code(job.steps.values()) if job is not None else ())
+    inside = [relative_path(code.absolute(), folder.absolute()) for code in folders]
     return [
         text.removeprefix("./")
         for text in inside
@@ -100,8 +100,8 @@ def _list_code(steps: Iterable[Step]) -> Iterator[Path]:
 def _walk(node: Node, inherited: str | None) -> Iterator[str]:
     """The cluster of each job."""
     if isinstance(node, Sequence):
-        for each in node.items:
-            yield from _walk(each, inherited)
+        for item in node.items:
+            yield from _walk(item, inherited)
     if not isinstance(node, Mapping):
         return
     settings = node.get("settings")

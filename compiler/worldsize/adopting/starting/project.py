@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from worldsize.adopting.adopt import adopt_script
 from worldsize.adopting.project.files import (
     CODE,
-    ProjectRequest,
     find_existing,
     make_project,
     name_spec,
@@ -22,7 +21,14 @@ from worldsize.adopting.project.files import (
     write_files,
 )
 from worldsize.adopting.project.inputs import find_data
-from worldsize.adopting.project.spec import TIMEOUT_SECONDS, Target, choose_size, find_size, most_instances
+from worldsize.adopting.project.spec import (
+    TIMEOUT_SECONDS,
+    ProjectRequest,
+    Target,
+    choose_size,
+    find_size,
+    most_instances,
+)
 from worldsize.adopting.starting import files
 from worldsize.adopting.starting.pipeline import (
     StartError,
@@ -31,7 +37,7 @@ from worldsize.adopting.starting.pipeline import (
     find_clusters,
     find_code,
 )
-from worldsize.adopting.starting.table import find_imbalance, find_labels, find_settings
+from worldsize.adopting.starting.table import Label, find_imbalance, find_labels, find_settings
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
@@ -88,16 +94,6 @@ class NewProject(Struct, frozen=True):
     spec: str | None
 
 
-class Answers(Struct, frozen=True):
-    """What was asked for, on the command line or in a terminal."""
-
-    name: str
-    instance_type: str
-    instance_count: int = 1
-    label: str | None = None
-    why: str = "as given"
-
-
 def init(
     folder: str | os.PathLike[str] = ".",
     *,
@@ -137,38 +133,24 @@ def init(
         assert path is not None
         check_inside(path, folder)
         sizes = _choose_sizes(find_clusters(path, folder), instance_type, ask)
-        return _write(folder, surround_pipeline(folder, path, sizes), force=force)
+        return _write(folder, _surround_pipeline(folder, path, sizes), force=force)
     usual = name_spec(path.stem if path is not None else folder.absolute().name, "project")
     if name is None:
         name = ask(Question("Name", usual, str)) if ask else usual
     if instance_type is None:
         size = choose_size(instance_count)
         instance_type = ask(Question("VM size", size, find_size)) if ask else size
-    answers = Answers(name_spec(name, "project"), find_size(instance_type), instance_count, label)
+    name, target = name_spec(name, "project"), Target(find_size(instance_type), instance_count)
     if kind == "script":
         assert path is not None
-        return replace(_write(folder, _adopt(folder, path, answers), force=force), script=path)
-    return _start_from_data(kind, folder, path, answers, ask, force=force)
-
-
-def _start_from_data(
-    kind: Kind, folder: Path, path: Path | None, answers: Answers, ask: Ask, *, force: bool
-) -> Started:
+        return replace(_write(folder, _adopt(folder, path, name, target), force=force), script=path)
     try:
-        table = None
-        if kind == "table":
-            assert path is not None
-            table = read_table(path)
-            answers = _choose_label(table, answers, ask)
-        start = make_start(kind, folder, path, table, answers)
+        start = _find_start(kind, folder, path, label, ask)
     except UserError as error:
         raise StartError(str(error.message), error.help) from None
-    made = make_files(folder, path, start, answers)
+    made = _make_files(name, start, target)
     _check(folder, made)
-    notes = start.said
-    if table is not None and answers.why not in ("as given", "as chosen"):
-        notes = (f"the label is `{answers.label}`, {answers.why}: `--label` chooses another column", *notes)
-    return replace(_write(folder, made, force=force), notes=notes)
+    return replace(_write(folder, made, force=force), notes=start.notes)
 
 
 def _choose_source(source: str | os.PathLike[str] | None, ask: Ask) -> Path | None:
@@ -202,10 +184,10 @@ def _choose_sizes(clusters: Sequence[str], size: str | None, ask: Ask) -> dict[s
         return find_size(text) if text.strip() else None
 
     text = "VM size of the cluster `{}` (empty if you do not know it)"
-    return {name: ask(Question(text.format(name), "", read)) for name in clusters} if ask else {}
+    return {name: ask(Question(text.format(name), "", read)) if ask else None for name in clusters}
 
 
-def _choose_label(table: Table, answers: Answers, ask: Ask) -> Answers:
+def _choose_label(table: Table, name: str | None, ask: Ask) -> Label:
     """The label, as given, by its name, or asked for."""
 
     def read(text: str) -> str:
@@ -213,18 +195,18 @@ def _choose_label(table: Table, answers: Answers, ask: Ask) -> Answers:
             raise StartError(f"`{table.path.name}` has no column `{text}`")
         return text
 
-    if answers.label is not None:
-        if answers.label not in table.columns:
+    if name is not None:
+        if name not in table.columns:
             columns = f"its columns are {quoted_list(table.columns)}"
-            hint = did_you_mean(answers.label, table.columns) or columns
-            raise StartError(f"`{table.path.name}` has no column `{answers.label}`", hint)
-        return answers
+            hint = did_you_mean(name, table.columns) or columns
+            raise StartError(f"`{table.path.name}` has no column `{name}`", hint)
+        return Label(name, "as given")
     labels = find_labels(table)
     if ask and labels:
         question = Question(f"Label (of {quoted_list(table.columns)})", labels[0].name, read)
-        return replace(answers, label=ask(question), why="as chosen")
+        return Label(ask(question), "as chosen")
     if len(labels) == 1:
-        return replace(answers, label=labels[0].name, why=labels[0].reason)
+        return labels[0]
     names = quoted_list([label.name for label in labels])
     raise StartError(
         f"several columns of `{table.path.name}` may be the label: {names}",
@@ -232,14 +214,12 @@ def _choose_label(table: Table, answers: Answers, ask: Ask) -> Answers:
     )
 
 
-def _adopt(folder: Path, script: Path, answers: Answers) -> NewProject:
+def _adopt(folder: Path, script: Path, name: str, target: Target) -> NewProject:
     """The files of a project around an adopted script."""
     adoption = adopt_script(script)
-    target = Target(answers.instance_type, answers.instance_count)
-    data = find_data(adoption.profile, script)
-    request = ProjectRequest(adoption, script, target, data, name=answers.name)
+    request = ProjectRequest(adoption, script, target, find_data(adoption.profile, script), name=name)
     made = make_project(request, folder, beside=False)
-    clusters = {GPU_CLUSTER: (answers.instance_type, most_instances(answers.instance_count))}
+    clusters = {GPU_CLUSTER: (target.instance_type, most_instances(target.instance_count))}
     around = _encode({**_surround(clusters), f"{CODE}/{files.IGNORED}": files.write_ignored()})
     return NewProject(made.files | around, made.spec)
 
@@ -314,57 +294,34 @@ def _find_way(source: Path, suffix: str) -> str | None:
     return f"write a CSV: `pandas.{read}.to_csv({source.with_suffix('.csv').name!r}, index=False)`"
 
 
-def make_start(kind: Kind, folder: Path, source: Path | None, table: Table | None, answers: Answers) -> Start:
-    """What the project trains."""
-    if source is None:
-        return start_example(answers.name)
-    path = relative_path(source.absolute(), folder.absolute())
-    if kind == "pictures":
-        return start_pictures(answers.name, path, len(_list_pictures(source)))
-    assert table is not None
-    assert answers.label is not None
-    settings, rows = find_settings(table, answers.label), len(table.head.rows)
-    start = start_table(answers.name, path, answers.label, answers.why, settings.inputs, rows=rows)
-    imbalance = find_imbalance(table, answers.label)
-    if imbalance:
-        weighted = {**start.train, "class_weights": "balanced"}
-        return replace(start, train=weighted, said=(*settings.said, imbalance))
-    return replace(start, said=settings.said)
-
-
 def _list_pictures(folder: Path) -> list[str]:
     return [path for path in list_files(folder, _MANY) if Path(path).suffix.lower() in PICTURES]
 
 
-def make_files(folder: Path, source: Path | None, start: Start, answers: Answers) -> NewProject:
+def _make_files(name: str, start: Start, target: Target) -> NewProject:
     """The files of a project that starts from data."""
-    spec = f"{answers.name}.yml"
-    most = most_instances(answers.instance_count)
-    document = describe_start(start, answers.instance_type, answers.instance_count)
-    clusters = {GPU_CLUSTER: (answers.instance_type, most), CPU_CLUSTER: (CPU_SIZE, 1)}
-    path = "" if source is None else relative_path(source.absolute(), folder.absolute())
-    ignored = files.write_ignored(*([path.removeprefix("./")] if path.startswith("./") else []))
-    text = yaml_dump.dump(document, header=files.SPEC_SCHEMA)
-    return NewProject(_encode({spec: text, **_surround(clusters), files.IGNORED: ignored}), spec)
+    ignored = [start.path.removeprefix("./")] if start.path.startswith("./") else []
+    text = yaml_dump.dump(_describe_start(name, start, target), header=files.SPEC_SCHEMA)
+    most = most_instances(target.instance_count)
+    clusters = {GPU_CLUSTER: (target.instance_type, most), CPU_CLUSTER: (CPU_SIZE, 1)}
+    written = {f"{name}.yml": text, **_surround(clusters), files.IGNORED: files.write_ignored(*ignored)}
+    return NewProject(_encode(written), f"{name}.yml")
 
 
-def surround_pipeline(folder: Path, pipeline: Path, sizes: dict[str, str | None]) -> NewProject:
+def _surround_pipeline(folder: Path, pipeline: Path, sizes: Mapping[str, str | None]) -> NewProject:
     """The files around a pipeline that exists, which stays as it is.
 
     ``sizes`` are the VM sizes of its clusters, as far as the user knows them.
     """
-    clusters = {name: (sizes.get(name), None) for name in find_clusters(pipeline, folder)}
+    clusters = {name: (size, None) for name, size in sizes.items()}
     ignored = {
-        (Path(each) / files.IGNORED).as_posix(): files.write_ignored() for each in find_code(pipeline, folder)
+        (Path(code) / files.IGNORED).as_posix(): files.write_ignored() for code in find_code(pipeline, folder)
     }
     return NewProject(_encode({**_surround(clusters), **ignored}), None)
 
 
 def _surround(clusters: Mapping[str, tuple[str | None, int | None]]) -> dict[str, str]:
-    return {
-        files.SETTINGS: files.write_settings(clusters),
-        files.WORKFLOW: files.write_workflow(),
-    }
+    return {files.SETTINGS: files.write_settings(clusters), files.WORKFLOW: files.write_workflow()}
 
 
 def _encode(texts: Mapping[str, str]) -> dict[str, bytes]:
@@ -374,22 +331,53 @@ def _encode(texts: Mapping[str, str]) -> dict[str, bytes]:
 GPU_CLUSTER, CPU_CLUSTER = "gpu-cluster", "cpu-cluster"
 CPU_SIZE = "Standard_D16s_v5"
 _SPLIT = "a fifth is held out for validation"
-_ADAM = {"optimizer": "adamw"}
 
 
 class Start(Struct, frozen=True):
     """What a project trains."""
 
-    name: str
     shard: dict[str, Any]  # the inputs of `shard_data`, with comments where a choice was made
     model: str
     train: dict[str, Any] = {}
     epochs: int = 20
+    path: str = ""  # of the data, from the spec
     rows: int | None = None  # of the data, where they are known
-    said: tuple[str, ...] = ()  # about the data, that is not in the spec
+    notes: tuple[str, ...] = ()  # about the data, that is not in the spec
 
 
-def choose_batch(rows: int | None, world_size: int) -> int:
+def _find_start(kind: Kind, folder: Path, source: Path | None, label: str | None, ask: Ask) -> Start:
+    """What a project trains that starts from data; an example is to be replaced by the user's.
+
+    Raises:
+        UserError: Nothing can be learned from the table.
+    """
+    if source is None:
+        why = "1,797 handwritten digits; for a table of your own: `worldsize init --from data.csv`"
+        return Start({"source": Field("builtin:digits", comment=why)}, "cnn")
+    path = relative_path(source.absolute(), folder.absolute())
+    if kind == "pictures":
+        data = Field(Flow(type="uri_folder", path=path), comment=f"a folder for each class; {_SPLIT}")
+        rows = len(_list_pictures(source))
+        return Start({"data": data}, "cnn", {"augmentation": "light"}, epochs=10, path=path, rows=rows)
+    table = read_table(source)
+    return _start_from_table(table, path, _choose_label(table, label, ask))
+
+
+def _start_from_table(table: Table, path: str, label: Label) -> Start:
+    settings, imbalance = find_settings(table, label.name), find_imbalance(table, label.name)
+    data = Field(Flow(type="uri_file", path=path), comment=_SPLIT)
+    shard = {"data": data, "label": Field(label.name, comment=label.reason), **settings.inputs}
+    is_text = "text" in settings.inputs
+    train: dict[str, Any] = {} if is_text else {"early_stopping_patience": 5}
+    train |= {"class_weights": "balanced"} if imbalance else {}
+    notes = [*settings.said, *([imbalance] if imbalance else [])]
+    if label.reason not in ("as given", "as chosen"):
+        notes.insert(0, f"the label is `{label.name}`, {label.reason}: `--label` chooses another column")
+    model, rows = "gpt" if is_text else "mlp", len(table.head.rows)
+    return Start(shard, model, train, path=path, rows=rows, notes=tuple(notes))
+
+
+def _choose_batch(rows: int | None, world_size: int) -> int:
     """The batch size of one process: usually 32, less where an epoch would have fewer than four steps."""
     batch = 32
     while rows is not None and batch > 1 and batch * world_size * 4 > rows * 4 // 5:
@@ -400,7 +388,7 @@ def choose_batch(rows: int | None, world_size: int) -> int:
 MOST_GROWTH = 8  # of the batch: with Adam the √ rule holds below 10 (Malladi et al. 2022)
 
 
-def choose_scale(batch: int, world_size: int) -> Flow:
+def _choose_scale(batch: int, world_size: int) -> Flow:
     """The reference on one GPU; on many the global batch is pinned where the √ rule still holds."""
     if world_size <= MOST_GROWTH:
         return Flow(reference=Flow(batch_size=batch, learning_rate=0.001))
@@ -409,20 +397,21 @@ def choose_scale(batch: int, world_size: int) -> Flow:
     return Flow(reference=Flow(batch_size=batch, learning_rate=0.001), global_batch_size=whole)
 
 
-def describe_start(start: Start, instance_type: str, instance_count: int) -> dict[str, Any]:
+def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
     """The spec of a project: shard, train, evaluate, register."""
+    instance_type, instance_count = target.instance_type, target.instance_count
     most = most_instances(instance_count)
     gpu = Flow(target=f"azureml:{GPU_CLUSTER}", instance_type=instance_type, max_instances=most)
     cpu = Flow(target=f"azureml:{CPU_CLUSTER}", instance_type=CPU_SIZE, max_instances=1)
     # Several GPU instances cost most when they hang.
     timeout = Field(TIMEOUT_SECONDS, comment="seconds")
     count = {"instance_count": instance_count, "timeout": timeout} if instance_count > 1 else {}
-    train = Flow(model=start.model, epochs=start.epochs, **_ADAM, **start.train)
+    train = Flow(model=start.model, epochs=start.epochs, optimizer="adamw", **start.train)
     size = vm_sizes.lookup(instance_type)
     world_size = max(1, size.devices if size is not None else 1) * instance_count
-    scale = choose_scale(choose_batch(start.rows, world_size), world_size)
+    scale = _choose_scale(_choose_batch(start.rows, world_size), world_size)
     return {
-        "name": start.name,
+        "name": name,
         "compute": {"gpu": gpu, "cpu": cpu},
         "steps": {
             "shard": {
@@ -438,32 +427,6 @@ def describe_start(start: Start, instance_type: str, instance_count: int) -> dic
                 "scale": Field(scale, comment="what works on one GPU"),
             },
             "evaluate": Flow(uses="evaluate", compute="cpu"),
-            "register": Flow(uses="register", compute="cpu", **{"with": Flow(model_name=start.name)}),
+            "register": Flow(uses="register", compute="cpu", **{"with": Flow(model_name=name)}),
         },
     }
-
-
-def start_example(name: str) -> Start:
-    """A small data set of ours, to be replaced by the user's."""
-    why = "1,797 handwritten digits; for a table of your own: `worldsize init --from data.csv`"
-    return Start(name, {"source": Field("builtin:digits", comment=why)}, "cnn")
-
-
-def start_pictures(name: str, path: str, rows: int) -> Start:
-    """A folder of pictures, a folder for each class."""
-    data = Field(Flow(type="uri_folder", path=path), comment=f"a folder for each class; {_SPLIT}")
-    return Start(name, {"data": data}, "cnn", {"augmentation": "light"}, epochs=10, rows=rows)
-
-
-def start_table(
-    name: str, path: str, label: str, why: str, settings: Mapping[str, Field[str]], *, rows: int
-) -> Start:
-    """A table with a label; ``settings`` are further inputs of ``shard_data``."""
-    shard: dict[str, Any] = {
-        "data": Field(Flow(type="uri_file", path=path), comment=_SPLIT),
-        "label": Field(label, comment=why),
-    }
-    shard |= settings
-    if "text" in settings:
-        return Start(name, shard, "gpt", rows=rows)
-    return Start(name, shard, "mlp", {"early_stopping_patience": 5}, rows=rows)

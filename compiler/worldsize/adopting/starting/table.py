@@ -50,12 +50,12 @@ def find_labels(table: Table) -> list[Label]:
     """The columns that may be the label: those with the name of one, else the last that may be predicted."""
     named = [column for column in table.columns if column.strip().lower() in LABELS]
     if named:
-        return [Label(each, "by its name") for each in named]
+        return [Label(column, "by its name") for column in named]
     if not table.columns:
         return []
     last = table.columns[-1]
-    found = next((column for column in reversed(table.columns) if _may_be_label(table, column)), last)
-    return [Label(found, "the last column" if found == last else "the last column of classes or numbers")]
+    name = next((column for column in reversed(table.columns) if _may_be_label(table, column)), last)
+    return [Label(name, "the last column" if name == last else "the last column of classes or numbers")]
 
 
 def _may_be_label(table: Table, name: str) -> bool:
@@ -73,13 +73,14 @@ def find_settings(table: Table, label: str) -> Settings:
     Raises:
         UserError: Nothing is left to learn from.
     """
-    judged = [judge_column(table.head, each, table.path.name) for each in table.columns if each != label]
+    others = (column for column in table.columns if column != label)
+    judged = [judge_column(table.head, column, table.path.name) for column in others]
     chosen, text = _choose(judged)
     if not chosen:
         names = quoted_list([feature.name or "(no name)" for feature in judged])
-        found = f"`{table.path.name}` has no column to learn `{label}` from"
+        fault = f"`{table.path.name}` has no column to learn `{label}` from"
         raise UserError(
-            f"{found}: the rest, {names}, names the row or cannot be read", "give it columns of values"
+            f"{fault}: the rest, {names}, names the row or cannot be read", "give it columns of values"
         )
     inputs = _find_task(table, label)
     if not text and len(chosen) < len(judged):
@@ -102,16 +103,23 @@ def _choose(judged: Sequence[Feature]) -> tuple[list[Feature], str]:
     return (columns, "") if columns or not texts else (texts, texts[0].name)
 
 
+def _read_labels(table: Table, label: str) -> tuple[str, list[Any], LabelValues]:
+    """The kind of the labels, those that there are, and what these have in common."""
+    cells, column = table.head.cells, table.head.values(label)
+    kind = find_kind(column, cells=cells)
+    present, values = (
+        [value for value in column if not is_missing(value, kind, cells=cells)],
+        LabelValues(label),
+    )
+    for value in present:
+        values.add(value)
+    return kind, present, values
+
+
 def _find_task(table: Table, label: str) -> dict[str, Field[str]]:
     """The task, where the labels leave it open that they are numbers to predict."""
-    cells, given = table.head.cells, table.head.values(label)
-    kind = find_kind(given, cells=cells)
-    values, marks = LabelValues(label), False
-    for value in given:
-        if is_missing(value, kind, cells=cells):
-            marks = marks or not is_empty(value)
-        else:
-            values.add(value)
+    kind, present, values = _read_labels(table, label)
+    marks = len(present) < sum(not is_empty(value) for value in table.head.values(label))
     few = len(values.distinct) <= FEW_VALUES
     if kind != NUMBER or few or values.numbers < values.rows or (values.fractions and not marks):
         return {}
@@ -124,13 +132,8 @@ def find_imbalance(table: Table, label: str) -> str:
 
     A class of very few rows may have none left to train on, and no weight then.
     """
-    cells, given = table.head.cells, table.head.values(label)
-    kind = find_kind(given, cells=cells)
-    values, counts = LabelValues(label), Counter[str]()
-    for value in given:
-        if not is_missing(value, kind, cells=cells):
-            values.add(value)
-            counts[name_class(value)] += 1
+    kind, present, values = _read_labels(table, label)
+    counts = Counter(map(name_class, present))
     numbers = kind == NUMBER and (values.fractions > 0 or len(counts) > FEW_VALUES)
     if numbers or values.lists or len(counts) < 2 or min(counts.values()) < _FEW_ROWS:
         return ""
@@ -144,13 +147,12 @@ def find_imbalance(table: Table, label: str) -> str:
 
 def _find_missing(table: Table, label: str, chosen: Sequence[Feature]) -> str:
     """What is missing, with the number of rows that are left out; nothing if all is there."""
-    head, values = table.head, table.head.values(label)
-    kind = find_kind(values, cells=head.cells)
-    count = sum(is_missing(value, kind, cells=head.cells) for value in values)
+    rows = len(table.head.values(label))
+    count = rows - len(_read_labels(table, label)[1])
     cells = any(feature.incomplete for feature in chosen)
     if not count:
         return "cells are empty" if cells else ""
-    total = f"{len(values):,}" if head.complete else f"the first {len(values):,}"
+    total = f"{rows:,}" if table.head.complete else f"the first {rows:,}"
     filled = "; other empty cells are filled" if cells else ""
     return f"{count:,} of {total} rows have no label, and are left out{filled}"
 
@@ -168,11 +170,11 @@ def _say_choices(judged: Sequence[Feature], chosen: Sequence[Feature]) -> Iterat
     if names:
         what = "it only names" if len(names) == 1 else "they only name"
         yield f"left out, because {what} the row: {quoted_list(names)}"
-    for each in judged:
-        if each.is_text and each not in chosen:
-            yield f"left out, because a long text is read alone, not beside columns: `{each.name}`"
-        elif each.fault:
-            yield f"{each.fault}: it is {'read as a category' if each.kept else 'left out'}"
+    for feature in judged:
+        if feature.is_text and feature not in chosen:
+            yield f"left out, because a long text is read alone, not beside columns: `{feature.name}`"
+        elif feature.fault:
+            yield f"{feature.fault}: it is {'read as a category' if feature.kept else 'left out'}"
 
 
 _FEW_ROWS = 5  # of a class, so that some of them are trained on
@@ -283,14 +285,14 @@ def names_row(name: str, values: Sequence[object]) -> bool:
 
     The values are whole numbers or words: a measurement has fractions, or repeats.
     """
-    given = [str(value).strip() for value in values if value is not None and value != ""]
-    if not given or len(set(given)) < len(given) or not _is_row_name(name):
+    texts = [str(value).strip() for value in values if value is not None and value != ""]
+    if not texts or len(set(texts)) < len(texts) or not _is_row_name(name):
         return False
-    return all(map(_is_whole, given)) or not any(is_number(each) or " " in each for each in given)
+    return all(map(_is_whole, texts)) or not any(is_number(text) or " " in text for text in texts)
 
 
 def _is_row_name(name: str) -> bool:
-    words = [each.lower() for each in _WORDS.findall(name)]
+    words = [word.lower() for word in _WORDS.findall(name)]
     joined = " ".join(words)
     return bool(words) and (
         words[-1] in _NAMES

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import literals
+from worldsize.base.problem import HelpfulError
 from worldsize.base.wording import join_words, plural
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
@@ -42,7 +43,7 @@ class MeasuredRun(Struct, frozen=True):
     workload: Workload | None = None  # that it trained; None for the one that is asked about
 
 
-class UnusableRunError(ValueError):
+class UnusableRunError(HelpfulError):
     """A run that tells nothing of the workload; the message says why."""
 
 

@@ -184,11 +184,15 @@ def _list_steps(result: RunResult) -> Iterator[str]:
         steps = [step for step in steps if step.state != "succeeded"] or steps
     width = max(len(step.name) for step in steps)
     for step in steps:
-        time = format_duration(step.seconds) if step.seconds else ""
-        state = "not started" if step.state == "waiting" else step.state
-        yield f"  {step.name:<{width}}  {state:<11}  {time:>9}".rstrip()
+        yield f"  {format_step(step.name, width, step.state, step.seconds)}"
         if step.summary is not None:
             yield f"    {flatten(step.summary)}"
+
+
+def format_step(name: str, width: int, state: str, seconds: float) -> str:
+    """The row of a step in the table at the end of a run or job."""
+    time = format_duration(seconds) if seconds else ""
+    return f"{name:<{width}}  {'not started' if state == 'waiting' else state:<11}  {time:>9}".rstrip()
 
 
 def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from worldsize.base.problem import HelpfulError
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import plural
 from worldsize.facts.prices import REFRESHED_SOURCE, Price, Refreshed, Tier, format_prices
-from worldsize.remote.errors import RemoteError
 
 ADDRESS = "https://prices.azure.com/api/retail/prices"
 SIZES_A_REQUEST = 20  # in one filter, so that the address stays short
@@ -54,7 +54,7 @@ def read_prices(
         address: Of the API.
 
     Raises:
-        RemoteError: The API cannot be reached, or its answer is not as documented.
+        HelpfulError: The API cannot be reached, or its answer is not as documented.
     """
     day = datetime.now(timezone.utc).date()
     prices: dict[tuple[str, str, Tier], Price] = {}
@@ -90,15 +90,15 @@ def _read_meters(address: str, say: Callable[[str], None]) -> Iterator[Mapping[s
         answer = _get(page, say)
         items = answer.get("Items") if isinstance(answer, dict) else None
         if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-            raise RemoteError(f"`{server}` answers something else than prices", _HELP)
+            raise HelpfulError(f"`{server}` answers something else than prices", _HELP)
         yield from items
         following = answer.get("NextPageLink")
         if not following:
             return
         if not isinstance(following, str) or _origin(following) != _origin(address):
-            raise RemoteError(f"`{server}` refers to a next page of another server", _HELP)
+            raise HelpfulError(f"`{server}` refers to a next page of another server", _HELP)
         page = quote(following, safe=_SAFE)
-    raise RemoteError(f"`{server}` has more than {MOST_PAGES} pages of prices", _HELP)
+    raise HelpfulError(f"`{server}` has more than {MOST_PAGES} pages of prices", _HELP)
 
 
 def _origin(address: str) -> tuple[str, str | None, int | None]:
@@ -123,19 +123,19 @@ def _get(address: str, say: Callable[[str], None]) -> Any:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code not in (429, 503):
-                raise RemoteError(f"`{server}` answers {error.code} {error.reason}", _HELP) from error
+                raise HelpfulError(f"`{server}` answers {error.code} {error.reason}", _HELP) from error
             seconds = _read_wait(error.headers)
             say(f"`{server}` asks to wait {plural(math.ceil(seconds), 'second')}")
             time.sleep(seconds)
             continue
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
-            raise RemoteError(f"`{server}` cannot be reached: {reason}", _HELP) from error
+            raise HelpfulError(f"`{server}` cannot be reached: {reason}", _HELP) from error
         try:
             return json.loads(content)
         except ValueError as error:
-            raise RemoteError(f"the answer of `{server}` is not JSON: {error}", _HELP) from error
-    raise RemoteError(f"`{server}` still refuses requests after {plural(MOST_WAITS, 'wait')}", _HELP)
+            raise HelpfulError(f"the answer of `{server}` is not JSON: {error}", _HELP) from error
+    raise HelpfulError(f"`{server}` still refuses requests after {plural(MOST_WAITS, 'wait')}", _HELP)
 
 
 def _read_wait(headers: Message) -> float:
@@ -200,7 +200,7 @@ def write_prices(path: Path, earlier: Refreshed, read: Refreshed, names: Mapping
         names: The sizes as Azure writes them, by their names in small letters.
 
     Raises:
-        RemoteError: The file cannot be written; it is as it was.
+        HelpfulError: The file cannot be written; it is as it was.
     """
     regions = {key[1] for key in read}
     kept = {key: price for key, price in earlier.items() if key[1] not in regions}
@@ -209,4 +209,4 @@ def write_prices(path: Path, earlier: Refreshed, read: Refreshed, names: Mapping
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())
     except OSError as error:
-        raise RemoteError(f"`{path}` cannot be written: {error.strerror}") from error
+        raise HelpfulError(f"`{path}` cannot be written: {error.strerror}") from error

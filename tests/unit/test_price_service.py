@@ -15,11 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from click.testing import CliRunner
 
+from worldsize.base.problem import HelpfulError
 from worldsize.cli.main import main
+from worldsize.facts import price_service, vm_sizes
 from worldsize.facts import prices as facts
-from worldsize.facts import vm_sizes
-from worldsize.remote import prices
-from worldsize.remote.errors import RemoteError
 
 A100, H200 = "Standard_NC24ads_A100_v4", "Standard_ND96isr_H200_v5"
 Answer = tuple[int, dict[str, str], str]
@@ -81,7 +80,7 @@ class Api:
         self.address = f"http://127.0.0.1:{self.server.server_port}/api/retail/prices"
 
     def read(self, sizes: list[str], **options: Any) -> facts.Refreshed:
-        return prices.read_prices(sizes, "westeurope", address=self.address, **options)
+        return price_service.read_prices(sizes, "westeurope", address=self.address, **options)
 
 
 def page(items: list[Any], following: str | None = None) -> Answer:
@@ -110,7 +109,7 @@ def api() -> Iterator[Api]:
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     slept: list[float] = []
-    monkeypatch.setattr(prices.time, "sleep", slept.append)
+    monkeypatch.setattr(price_service.time, "sleep", slept.append)
     return slept
 
 
@@ -207,9 +206,9 @@ def test_it_waits_as_long_as_the_api_asks(api: Api, waits: list[float], header: 
 )
 def test_a_wait_is_bounded(api: Api, waits: list[float], header: str, waited: float) -> None:
     api.answer = lambda _number, _path: (429, {"Retry-After": header}, "")
-    with pytest.raises(RemoteError, match="still refuses"):
+    with pytest.raises(HelpfulError, match="still refuses"):
         api.read([A100])
-    assert waits == [waited] * prices.MOST_WAITS
+    assert waits == [waited] * price_service.MOST_WAITS
 
 
 @pytest.mark.parametrize(
@@ -230,29 +229,30 @@ def test_a_wait_is_bounded(api: Api, waits: list[float], header: str, waited: fl
 )
 def test_an_answer_that_is_not_as_documented_is_an_error(api: Api, answer: Answer, message: str) -> None:
     api.answer = lambda _number, _path: answer
-    with pytest.raises(RemoteError, match=message) as caught:
+    with pytest.raises(HelpfulError, match=message) as caught:
         api.read([A100])
     assert caught.value.help
 
 
 def test_pages_without_end_are_an_error(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prices, "MOST_PAGES", 3)
+    monkeypatch.setattr(price_service, "MOST_PAGES", 3)
     api.answer = lambda _number, _path: page([], api.address)
-    with pytest.raises(RemoteError, match="more than 3 pages"):
+    with pytest.raises(HelpfulError, match="more than 3 pages"):
         api.read([A100])
 
 
 def test_the_port_of_a_next_page_may_be_said() -> None:
     """Azure writes ``https://prices.azure.com:443/…``."""
-    assert prices._origin("https://prices.azure.com:443/x") == prices._origin(prices.ADDRESS)
-    assert prices._origin("http://prices.azure.com/x") != prices._origin(prices.ADDRESS)
+    origin = price_service._origin(price_service.ADDRESS)
+    assert price_service._origin("https://prices.azure.com:443/x") == origin
+    assert price_service._origin("http://prices.azure.com/x") != origin
 
 
 @pytest.fixture
 def project(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(prices, "ADDRESS", api.address)
-    monkeypatch.setattr(prices.read_prices, "__kwdefaults__", {"say": print, "address": api.address})
+    monkeypatch.setattr(price_service, "ADDRESS", api.address)
+    monkeypatch.setattr(price_service.read_prices, "__kwdefaults__", {"say": print, "address": api.address})
     (tmp_path / "worldsize.yml").write_text(
         "region: westeurope\nvm_sizes: {Standard_ND256xyz_v9: {gpus: 8}}\n"
     )

@@ -28,9 +28,9 @@ from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.control import HANDLERS
 from worldsize.serving.jobs.execution import describe_failure, summarise
 from worldsize.serving.jobs.job_files import list_outputs, register_output
-from worldsize.serving.jobs.plan import count_processes
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, prepare_process
 from worldsize.serving.jobs.queue import DIED, Queue
+from worldsize.serving.jobs.submit import count_processes
 from worldsize.serving.storage.artifacts import find_artifact
 from worldsize.serving.workspace import Workspace
 

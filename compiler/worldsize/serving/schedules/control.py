@@ -25,8 +25,7 @@ from worldsize.serving.database import format_time, now, read_time, use_each
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.fire import complete_definition, fire, wake
-from worldsize.serving.schedules.records import KIND, ScheduleRecord
-from worldsize.serving.schedules.triggers import has_start, read_trigger
+from worldsize.serving.schedules.records import KIND, ScheduleRecord, has_start, read_trigger
 
 _ACTIONS = {  # what each action must have
     "createjob": "jobDefinition",

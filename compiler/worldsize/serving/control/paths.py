@@ -235,8 +235,3 @@ def project_assets(workspace: Workspace) -> AssetMap:
         for asset in project_settings(workspace).assets
     ]
     return AssetMap(entries)
-
-
-def asset_entries(workspace: Workspace) -> list[tuple[str, Path]]:
-    """The lines of ``assets:``: reference and path."""
-    return [(asset.reference, asset.path.absolute()) for asset in project_settings(workspace).assets]

@@ -207,12 +207,7 @@ def _read_png(path: Path) -> bytes | None:
     data = b""
     with untrusted.passed_over():
         data = untrusted.read_bytes(path, MAX_PICTURE_BYTES)
-    return data if _is_png(data) else None
-
-
-def _is_png(data: bytes) -> bool:
-    """Whether the content of a file is a picture that a browser shows as it is."""
-    return data.startswith(_PNG)
+    return data if data.startswith(_PNG) else None
 
 
 def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -369,7 +364,7 @@ def _read_job_step(job: TrackedDetails, step: StepRecord) -> StepFacts:
         pictures=[
             Picture(title, files[name])
             for name, title in PICTURES.items()
-            if name in files and _is_png(files[name])
+            if name in files and files[name].startswith(_PNG)
         ],
         quantities=compare_with_plan(
             {}, parameters, attempts, metrics, curves, trained=measure_training(reports), machine=""

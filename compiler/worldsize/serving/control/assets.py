@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worldsize.serving.control.document import JsonObject
+from worldsize.serving.control.call import JsonObject
 from worldsize.serving.database import Database, now, read_object, use_each
 
 KINDS = ("codes", "components", "data", "environments", "models")

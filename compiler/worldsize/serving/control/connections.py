@@ -15,12 +15,14 @@ from worldsize.serving.control.assets import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.call import Call, Handlers, operation_headers
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
+    Call,
+    Handlers,
     JsonObject,
     answer_deletion,
     answer_page,
     describe_resource,
+    operation_headers,
     take_about,
     take_object,
     take_text,

@@ -14,9 +14,10 @@ from worldsize.serving.control.assets import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.call import Call, Handlers
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
     CREATED,
+    Call,
+    Handlers,
     JsonObject,
     answer_deletion,
     answer_page,

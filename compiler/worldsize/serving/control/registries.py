@@ -14,8 +14,7 @@ from uuid import NAMESPACE_URL, uuid5
 from worldsize.base import untrusted
 from worldsize.facts import curated
 from worldsize.serving.control.assets import CURATED_IMAGES, KINDS
-from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import CREATED, JsonObject, describe_resource, describe_times
+from worldsize.serving.control.call import CREATED, Call, JsonObject, describe_resource, describe_times
 from worldsize.serving.control.paths import project_settings
 from worldsize.serving.errors import ServiceError, not_found
 from worldsize.serving.workspace import LOCATION, Workspace

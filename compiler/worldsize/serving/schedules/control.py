@@ -9,9 +9,11 @@ from functools import partial
 from starlette.responses import Response
 
 from worldsize.serving.control.assets import delete_resource, put_resource
-from worldsize.serving.control.call import Call, Handlers, answer_beside
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
+    Call,
+    Handlers,
     JsonObject,
+    answer_beside,
     answer_deletion,
     answer_page,
     describe_resource,

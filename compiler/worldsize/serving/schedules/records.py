@@ -18,7 +18,7 @@ from msgspec import Meta
 from worldsize.azureml import cron
 from worldsize.azureml.cron import Trigger, due_times, load_time_zones, normalise_time, windows_name
 from worldsize.serving.control.assets import ROW, Resource, get_resource, read_resource
-from worldsize.serving.control.document import take_time
+from worldsize.serving.control.call import take_time
 from worldsize.serving.database import Database, now, read_record, read_time, use_each
 from worldsize.serving.errors import bad_request
 

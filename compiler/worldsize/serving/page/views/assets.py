@@ -32,9 +32,9 @@ from worldsize.serving.page.queries.wording import (
 )
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
-from worldsize.serving.page.views.frame import Form
-from worldsize.serving.page.views.tables import (
+from worldsize.serving.page.views.frame import (
     Column,
+    Form,
     Listing,
     Row,
     link_cell,

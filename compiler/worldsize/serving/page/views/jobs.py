@@ -37,11 +37,10 @@ from worldsize.serving.page.queries.wording import (
     type_words,
 )
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.frame import Form
-from worldsize.serving.page.views.metrics import Charts, order_metrics
-from worldsize.serving.page.views.tables import (
+from worldsize.serving.page.views.frame import (
     LIVE_SECONDS,
     Column,
+    Form,
     Row,
     link_cell,
     say_unreadable,
@@ -50,6 +49,7 @@ from worldsize.serving.page.views.tables import (
     state_cell,
     text_cell,
 )
+from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.workspace import Workspace
 
 COLUMNS = (

@@ -19,7 +19,7 @@ from worldsize.serving.page.queries.wording import (
 )
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import code
-from worldsize.serving.page.views.tables import (
+from worldsize.serving.page.views.frame import (
     LIVE_SECONDS,
     Column,
     Listing,

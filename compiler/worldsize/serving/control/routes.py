@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control import asset_calls, computes, connections, datastores, registries, workspaces
+from worldsize.serving.control import asset_calls, computes, registries, resources, workspaces
 from worldsize.serving.control.assets import KINDS
 from worldsize.serving.control.call import (
     Call,
@@ -35,11 +35,11 @@ HANDLERS: dict[str, Handlers] = {
     "models": asset_calls.MODEL_HANDLERS,
     **workspaces.ACTION_HANDLERS,
     "computes": computes.HANDLERS,
-    "connections": connections.HANDLERS,
-    "datastores": datastores.HANDLERS,
+    "connections": resources.HANDLERS,
+    "datastores": resources.STORE_HANDLERS,
     "jobs": jobs.HANDLERS,
     "schedules": schedules.HANDLERS,
-    "outboundrules": connections.HANDLERS,
+    "outboundrules": resources.HANDLERS,
 }
 ABSENT = {  # kinds of resources that only Azure has
     "onlineendpoints": "online endpoints",

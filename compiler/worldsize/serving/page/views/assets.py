@@ -23,24 +23,22 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
-from worldsize.serving.page.queries.wording import (
-    LONG,
-    cut,
-    document_words,
-    time_words,
-    value_words,
-)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
 from worldsize.serving.page.views.frame import (
+    LONG,
     Column,
     Form,
     Listing,
     Row,
+    cut,
+    document_words,
     link_cell,
     say_unreadable,
     show_table,
     text_cell,
+    time_words,
+    value_words,
 )
 from worldsize.serving.workspace import Workspace
 

@@ -39,30 +39,28 @@ from worldsize.serving.page.queries.steps import (
     read_plans,
     step_body,
 )
-from worldsize.serving.page.queries.wording import (
-    NONE,
-    cut,
-    document_words,
-    duration_words,
-    status_tone,
-    status_words,
-    time_words,
-    type_words,
-    value_words,
-)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code
 from worldsize.serving.page.views.frame import (
     LIVE_SECONDS,
     MOST_ROWS,
+    NONE,
     Column,
     Row,
+    cut,
+    document_words,
+    duration_words,
     link_cell,
     set_rows,
     show_table,
     state_cell,
+    status_tone,
+    status_words,
     text_cell,
     text_row,
+    time_words,
+    type_words,
+    value_words,
 )
 from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.workspace import Workspace

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from worldsize.azureml.cron import Trigger, due_times, load_time_zones, next_due, next_times
 from worldsize.cli.main import main
 from worldsize.serving.errors import ServiceError
-from worldsize.serving.schedules.triggers import read_trigger
+from worldsize.serving.schedules.records import read_trigger
 
 CREATED = datetime(2026, 1, 1, tzinfo=timezone.utc)
 MINUTE = timedelta(minutes=1)

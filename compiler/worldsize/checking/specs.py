@@ -93,7 +93,9 @@ def check_job(
     refuse_incomplete(report)
     if wrong := [error for error in report.errors if not tolerate(error)]:
         raise SpecError(wrong, report.sources)
-    if outside := boundary.raise_to_errors(report.diagnostics, boundary.find_allowed(path)):
+    if outside := boundary.raise_to_errors(
+        report.diagnostics, boundary.find_allowed(path, run.context.files.documents)
+    ):
         raise SpecError(outside, report.sources)
     return CheckedJob(next(iter(run.jobs.values()), None), report, run.context)
 

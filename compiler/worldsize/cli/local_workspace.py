@@ -20,6 +20,7 @@ from worldsize.base.wording import plural
 from worldsize.cli import common
 from worldsize.serving.front.command import Command, ServerError, cancel_jobs, run_server
 from worldsize.serving.front.environment import apply_variables, format_exports, lend_config
+from worldsize.serving.front.listener import UpstreamError, find_upstream
 from worldsize.serving.front.server import (
     Opened,
     Settings,
@@ -28,7 +29,6 @@ from worldsize.serving.front.server import (
     open_workspace,
     read_record,
 )
-from worldsize.serving.front.tunnel import UpstreamError, find_upstream
 from worldsize.serving.home import Home, HomeInUseError
 from worldsize.serving.workspace import Workspace
 

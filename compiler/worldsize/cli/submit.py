@@ -145,11 +145,11 @@ def show_schedule(submitted: Submitted, *, as_json: bool) -> None:
 
 def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
     """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
-    from worldsize.serving.schedules import triggers  # with starlette, which not all have installed
+    from worldsize.serving.schedules import records
 
     now = datetime.now(timezone.utc)
     try:
-        read = triggers.read_trigger(trigger, now)
+        read = records.read_trigger(trigger, now)
     except ServiceError:  # a time zone of which this machine has no data
         return None
     due = cron.next_due(read, now)

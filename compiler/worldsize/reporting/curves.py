@@ -84,7 +84,7 @@ def reported_curves(reports: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
     last: dict[str, float] = {}
     newest = -math.inf
     for report in reports:
-        step = _number(report.get("step"))
+        step = read_number(report.get("step"))
         if step is None:
             continue
         if step < newest:
@@ -93,7 +93,7 @@ def reported_curves(reports: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
             }
         newest = step
         for name, reported in report.items():
-            value = _number(reported)
+            value = read_number(reported)
             if value is None or name in _NO_METRICS:
                 continue
             if name.startswith("validation_") and last.get(name) == value:
@@ -121,15 +121,16 @@ def read_rank_samples(reports: Sequence[Mapping[str, Any]]) -> list[RankSample]:
 
 def _rank_sample(report: Mapping[str, Any]) -> RankSample | None:
     listed = report.get("computed_seconds")
-    times = [_number(seconds) for seconds in listed] if isinstance(listed, list) else []
+    times = [read_number(seconds) for seconds in listed] if isinstance(listed, list) else []
     computed = [seconds for seconds in times if seconds is not None and seconds >= 0]
-    time, trained = _number(report.get("time")), _number(report.get("trained_seconds"))
+    time, trained = read_number(report.get("time")), read_number(report.get("trained_seconds"))
     if time is None or trained is None or not computed or len(computed) != len(times):
         return None
     return RankSample(time, trained, computed)
 
 
-def _number(value: Any) -> float | None:
+def read_number(value: Any) -> float | None:
+    """A finite number of a document of JSON; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

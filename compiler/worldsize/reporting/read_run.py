@@ -20,6 +20,7 @@ from worldsize.reporting.curves import (
     make_curves,
     parse_reports,
     read_earlier_reports,
+    read_number,
     read_rank_samples,
     read_reports,
     read_tracked,
@@ -207,22 +208,12 @@ def _read_png(path: Path) -> bytes | None:
     data = b""
     with untrusted.passed_over():
         data = untrusted.read_bytes(path, MAX_PICTURE_BYTES)
-    return data if _is_png(data) else None
-
-
-def _is_png(data: bytes) -> bool:
-    """Whether the content of a file is a picture that a browser shows as it is."""
-    return data.startswith(_PNG)
+    return data if data.startswith(_PNG) else None
 
 
 def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    if not reports:
-        return {}
-    return {
-        name: float(value)
-        for name, value in reports[-1].items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
-    }
+    last = {name: read_number(value) for name, value in (reports[-1] if reports else {}).items()}
+    return {name: value for name, value in last.items() if value is not None and is_finite(value)}
 
 
 def _read_registered(step: StepFacts) -> list[Registered]:
@@ -369,7 +360,7 @@ def _read_job_step(job: TrackedDetails, step: StepRecord) -> StepFacts:
         pictures=[
             Picture(title, files[name])
             for name, title in PICTURES.items()
-            if name in files and _is_png(files[name])
+            if name in files and files[name].startswith(_PNG)
         ],
         quantities=compare_with_plan(
             {}, parameters, attempts, metrics, curves, trained=measure_training(reports), machine=""
@@ -437,7 +428,10 @@ class _AttemptReader:
         self.last = max(self.last, time)
         if kind == "step_started":
             self.close(name, time, "failed")
-            self.open[name] = (time, _name_processes(event), {})
+            listed = event.get("processes")
+            described = listed[:MAX_PROCESSES] if isinstance(listed, list) else []
+            names = [str(process.get("name")) for process in described if isinstance(process, Mapping)]
+            self.open[name] = (time, names, {})
         elif kind == "process_ended" and name in self.open:
             self.open[name][2][str(event.get("process"))] = time
         elif kind == "step_restarts":
@@ -451,12 +445,6 @@ class _AttemptReader:
             start, names, ended = self.open.pop(name)
             attempt = Attempt(Period(start, max(start, end)), state, ended, names)
             self.attempts.setdefault(name, []).append(attempt)
-
-
-def _name_processes(event: Event) -> list[str]:
-    listed = event.get("processes")
-    described = listed[:MAX_PROCESSES] if isinstance(listed, list) else []
-    return [str(process.get("name")) for process in described if isinstance(process, Mapping)]
 
 
 def read_pauses(events: Sequence[Event]) -> list[Period]:

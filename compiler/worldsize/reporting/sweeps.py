@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from worldsize.reporting.curves import read_number
 from worldsize.reporting.model import SweepFacts, TrialFacts, read_mapping
 from worldsize.running.record.json_files import is_file_name, read_json
 
@@ -50,13 +50,11 @@ def _read_events(step: str, events: Sequence[Mapping[str, Any]]) -> SweepFacts |
 
 
 def _read_trial(document: Mapping[str, Any]) -> TrialFacts:
-    value = document.get("value")
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return TrialFacts(
         name=str(document.get("name") or document.get("step") or ""),
         state=str(document.get("state") or ""),
         values={str(name): str(drawn) for name, drawn in read_mapping(document.get("parameters")).items()},
-        value=float(value) if number and value is not None else None,
+        value=read_number(document.get("value")),
     )
 
 

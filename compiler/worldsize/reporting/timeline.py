@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from worldsize.base.shown_text import escape
 from worldsize.base.wording import format_duration, plural
 from worldsize.reporting.markup import WORDS, table
-from worldsize.reporting.model import Attempt, Period, RankSample, RunFacts, StepFacts
+from worldsize.reporting.model import Period, RankSample, RunFacts, StepFacts
 
 MAX_STEPS = 60
 MAX_RANKS = 16  # of one step
@@ -114,7 +114,11 @@ def _walk(below: Mapping[str, Sequence[StepFacts]], parent: str) -> Iterator[Ste
 
 
 def _render_step(step: StepFacts, axis: Axis) -> str:
-    bars = "".join(_bar(attempt, axis) for attempt in step.attempts)
+    bars = "".join(
+        f'<i class="bar {tone}" style="{axis.style(attempt.period)}" title="{tone}"></i>'
+        for attempt in step.attempts
+        for tone in [escape(attempt.state, 20)]
+    )
     pauses = "".join(f'<i class="pause" style="{axis.style(pause)}"></i>' for pause in axis.pauses)
     took = format_duration(sum(attempt.period.seconds for attempt in step.attempts))
     first = step.attempts[0].period.start - axis.start
@@ -133,11 +137,6 @@ def _line(kind: str, name: str, bars: str, took: str, heard: str, *, whole: str 
         f'<span class="track" aria-hidden="true">{bars}</span>'
         f'<span class="took">{took}</span><span class="heard">{escape(heard)}</span></li>\n'
     )
-
-
-def _bar(attempt: Attempt, axis: Axis) -> str:
-    tone = escape(attempt.state, 20)
-    return f'<i class="bar {tone}" style="{axis.style(attempt.period)}" title="{tone}"></i>'
 
 
 def _rank_lines(step: StepFacts, axis: Axis) -> Iterable[str]:

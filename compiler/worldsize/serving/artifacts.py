@@ -13,10 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control.document import read_object
+from worldsize.serving.control.call import read_object
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.front.guard import sign_path
-from worldsize.serving.storage.answers import send_blob
 from worldsize.serving.storage.artifacts import (
     CONTAINER,
     RUN_CONTAINER,
@@ -27,7 +26,8 @@ from worldsize.serving.storage.artifacts import (
     prepare_run_folder,
     unknown_artifact,
 )
-from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, list_blobs, put_blob, read_blob
+from worldsize.serving.storage.blob_requests import send_blob
+from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, list_pages, put_blob, read_blob
 from worldsize.serving.storage.files import blob_name
 from worldsize.serving.storage.uploads import received_body
 from worldsize.serving.workspace import ARTIFACT_STORE, Workspace
@@ -82,11 +82,8 @@ class ArtifactContainer:
         """The artifacts whose paths begin with a text, in the order of their paths."""
         self._show()
         start = f"{self.origin}/{self.name}/"
-        after: str | None = None
-        while after != "":
-            page = list_blobs(self.workspace.home, CONTAINER, prefix=start + prefix, after=after or "")
+        for page in list_pages(self.workspace.home, CONTAINER, prefix=start + prefix):
             yield from page.blobs
-            after = page.after
 
     def path_of(self, blob: Blob) -> str:
         """The path of an artifact in the container."""

@@ -14,8 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control.call import answer_beside
-from worldsize.serving.control.document import LONGEST_NAME, read_object, take_about
+from worldsize.serving.control.call import LONGEST_NAME, answer_beside, read_object, take_about
 from worldsize.serving.control.paths import find_asset, parse_asset
 from worldsize.serving.database import EPOCH, text_of, texts_of, use_each
 from worldsize.serving.errors import answer, bad_request, encode, not_found
@@ -208,33 +207,22 @@ def _make_store_route(workspace: Workspace) -> BaseRoute:
 
     async def show(request: Request) -> Response:
         name = request.path_params["name"]
-        if name not in CONTAINERS:
+        if (container := CONTAINERS.get(name)) is None:
             raise not_found(f"Datastore `{name}`")
-        return answer(_describe_store(workspace, name))
+        section = {
+            "accountName": workspace.endpoints.account,
+            "containerName": container,
+            "endpoint": "core.windows.net",
+            "protocol": "https",
+            "credentialType": "Sas",
+            "credential": sign_path(workspace, container),
+            "isSas": True,
+            "blobCacheTimeout": 0,
+        }
+        store = {"name": name, "dataStoreType": "AzureBlob", "hasBeenValidated": True, "tags": {}}
+        return answer({**store, "azureStorageSection": section})
 
     return Route(f"/datastore/v1.0{_PREFIX}/datastores/{{name}}", show)
-
-
-def _describe_store(workspace: Workspace, name: str) -> dict[str, object]:
-    """A datastore, with a signature that opens it."""
-    container = CONTAINERS[name]
-    section = {
-        "accountName": workspace.endpoints.account,
-        "containerName": container,
-        "endpoint": "core.windows.net",
-        "protocol": "https",
-        "credentialType": "Sas",
-        "credential": sign_path(workspace, container),
-        "isSas": True,
-        "blobCacheTimeout": 0,
-    }
-    return {
-        "name": name,
-        "dataStoreType": "AzureBlob",
-        "hasBeenValidated": True,
-        "tags": {},
-        "azureStorageSection": section,
-    }
 
 
 RUN_TYPES = {"Pipeline": "azureml.PipelineRun", "Sweep": "hyperdrive"}

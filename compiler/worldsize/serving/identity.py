@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control.document import read_body
+from worldsize.serving.control.call import read_body
 from worldsize.serving.errors import answer
 from worldsize.serving.front.guard import CLIENT, TOKEN_SECONDS, equal, issue_token, proxy_host, secret_text
 from worldsize.serving.front.peers import admit

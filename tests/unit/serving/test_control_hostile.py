@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message
 
 from worldsize.serving import history
-from worldsize.serving.control import assets, document
+from worldsize.serving.control import assets, call
 from worldsize.serving.control.assets import put_resource
 from worldsize.serving.database import contained, now
 from worldsize.serving.errors import ServiceError
@@ -216,10 +216,10 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
         return {"type": "http.request", "body": b"x" * 30_000, "more_body": True}
 
     for most, seconds, status in ((10**9, 0.05, 408), (50_000, 30, 413)):
-        monkeypatch.setattr(document, "BODY_SECONDS", seconds)
+        monkeypatch.setattr(call, "BODY_SECONDS", seconds)
         request = Request({"type": "http", "headers": []}, receive)
         with pytest.raises(ServiceError) as raised:
-            asyncio.run(document.read_body(request, most))
+            asyncio.run(call.read_body(request, most))
         assert raised.value.status == status
 
 

@@ -18,7 +18,7 @@ from worldsize.serving.front.environment import (
     make_endpoints,
 )
 from worldsize.serving.front.guard import verify_token
-from worldsize.serving.front.tunnel import UpstreamError, find_upstream
+from worldsize.serving.front.listener import UpstreamError, find_upstream
 from worldsize.serving.workspace import Scope, Workspace
 
 

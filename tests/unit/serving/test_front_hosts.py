@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from worldsize.serving.front.hosts import path_prefix
+from worldsize.serving.front.guard import path_prefix
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ pytest.importorskip("uvicorn", reason="pip install 'worldsize[serve]'")
 
 from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.guard import secret_text
+from worldsize.serving.front.listener import Tunnel, Upstream
 from worldsize.serving.front.peers import Peers
-from worldsize.serving.front.tunnel import Tunnel, Upstream
 from worldsize.serving.workspace import Workspace
 
 
@@ -34,7 +34,7 @@ async def connect(
     near, far = socket.socketpair()
     far.setblocking(False)
     tunnel = Tunnel(workspace, Authority(workspace.home), refuse, upstream)
-    task = asyncio.create_task(tunnel(far, make_head(workspace, target), await Peers().enter(far.close)))
+    task = asyncio.create_task(tunnel.own(far, make_head(workspace, target), await Peers().enter(far.close)))
     reader, writer = await asyncio.open_connection(sock=near)
     head = await reader.readuntil(b"\r\n\r\n")
     if b" 200 " in head:

@@ -13,10 +13,14 @@ from management import ask_handlers
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from worldsize.azureml.files import Files
 from worldsize.azureml.job import read_job
+from worldsize.checking.stages import CheckRun
+from worldsize.documents.yaml.compose import Composer
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure
 from worldsize.running.prepare.machine import Machine
+from worldsize.running.prepare.preparation import find_target
 from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.control import assets
 from worldsize.serving.history import routes
@@ -24,9 +28,9 @@ from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.control import HANDLERS
 from worldsize.serving.jobs.execution import describe_failure, summarise
 from worldsize.serving.jobs.job_files import list_outputs, register_output
-from worldsize.serving.jobs.plan import count_processes
 from worldsize.serving.jobs.process import AlreadyRunsError, find_process, hold_job, prepare_process
 from worldsize.serving.jobs.queue import DIED, Queue
+from worldsize.serving.jobs.submit import count_processes
 from worldsize.serving.storage.artifacts import find_artifact
 from worldsize.serving.workspace import Workspace
 
@@ -63,6 +67,25 @@ def test_a_job_is_queued_and_shown(workspace: Workspace) -> None:
     assert properties["outputs"]["o"]["uri"].endswith("/paths/azureml/first/o/")
     assert properties["outputs"]["default"]["uri"].endswith("ExperimentRun/dcid.first")
     assert (workspace.home.jobs / "first" / "pipeline.yml").exists()
+
+
+def test_a_submitted_job_is_checked_once_and_parsed_once_in_each_process(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    compose, check = Composer.run, CheckRun.check_file
+    monkeypatch.setattr(
+        Composer, "run", lambda self: (events.append(Path(self.source.path).name), compose(self))[1]
+    )
+    monkeypatch.setattr(
+        CheckRun, "check_file", lambda self, file: (events.append("check"), check(self, file))[1]
+    )
+    submit(workspace, "first")
+    assert sorted(events) == ["check", "pipeline.yml", "worldsize.yml"]
+    events.clear()
+    job_file = workspace.home.jobs / "first" / "pipeline.yml"
+    job, problems = find_target(job_file, tmp_path / "out", {}, checked=True).read_job(Files())
+    assert (job is not None, problems, events) == (True, [], ["pipeline.yml"])
 
 
 def test_a_name_is_taken_once(workspace: Workspace) -> None:

@@ -11,7 +11,6 @@ import pytest
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.serving.database import Database
 from worldsize.serving.jobs.records import JobRecord, insert
-from worldsize.serving.page.queries import wording
 from worldsize.serving.page.queries.jobs import (
     PAGE_SIZE,
     JobFilter,
@@ -21,8 +20,9 @@ from worldsize.serving.page.queries.jobs import (
     read_filter,
 )
 from worldsize.serving.page.queries.steps import read_graph
-from worldsize.serving.page.queries.wording import trigger_words
 from worldsize.serving.page.routes import routes
+from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.frame import trigger_words
 
 
 def job(name: str, **more: Any) -> JobRecord:
@@ -116,17 +116,15 @@ def test_durations(times: dict[str, str], seconds: float | None) -> None:
 
 
 def test_states_have_words_and_tones() -> None:
-    assert wording.status_words("CancelRequested") == "Cancel requested"
-    assert [
-        wording.status_tone(each) for each in ("Completed", "Failed", "Running", "Queued", "Canceled")
-    ] == [
+    assert frame.status_words("CancelRequested") == "Cancel requested"
+    assert [frame.status_tone(each) for each in ("Completed", "Failed", "Running", "Queued", "Canceled")] == [
         "good",
         "bad",
         "busy",
         "waiting",
         "quiet",
     ]
-    assert wording.time_words("2026-01-02T03:04:05.678901Z") == "2026-01-02 03:04:05 UTC"
+    assert frame.time_words("2026-01-02T03:04:05.678901Z") == "2026-01-02 03:04:05 UTC"
 
 
 def bound(*steps: str) -> dict[str, Any]:

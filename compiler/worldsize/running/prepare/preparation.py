@@ -261,7 +261,7 @@ class Target(Struct, frozen=True):
     path: Path  # the job file: what the user named, or what the spec was compiled to
     settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
     compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
-    parsed: Mapping[Path, Document] = field(default_factory=dict)  # of a job, by its check
+    parsed: Mapping[Path, Document] = field(default_factory=dict)  # files of a job that were read already
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
         """The graph: the one that was just compiled from a spec, else the one in the file."""
@@ -304,10 +304,11 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     refused = _refuse_kind(kind, target, root)
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
-    if checked:
-        return Target(target, settings)
-    tree = checking.check_job(target, document, tolerate=lambda error: error.code in MENTIONED).tree
-    return Target(target, settings, parsed=tree.files.documents)
+    parsed = {Path(os.path.realpath(target)): document}
+    if not checked:
+        tolerated = checking.check_job(target, document, tolerate=lambda error: error.code in MENTIONED)
+        parsed = tolerated.tree.files.documents
+    return Target(target, settings, parsed=parsed)
 
 
 def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str] | None:

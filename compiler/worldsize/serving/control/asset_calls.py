@@ -13,10 +13,13 @@ from starlette.responses import Response
 
 from worldsize.serving.control import assets
 from worldsize.serving.control.assets import CURATED_IMAGES, Asset, Container
-from worldsize.serving.control.call import Call, Handler, Handlers, answer_beside
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
     CREATED,
+    Call,
+    Handler,
+    Handlers,
     JsonObject,
+    answer_beside,
     answer_deletion,
     answer_page,
     describe_resource,
@@ -74,7 +77,10 @@ def _put_version(call: Call) -> Response:
     with database.transaction():  # nothing comes between the check and the change
         before = assets.get_version(database, call.kind, name, version)
         if before is not None:
-            _check_change(kind, before, properties)
+            may_change = before.properties.get("isAnonymous")
+            if not may_change and kind.fixed(before.properties) != kind.fixed(properties):
+                refusal = kind.refusal.format(name=before.name, version=before.version)
+                raise ServiceError(kind.status, "UserError", refusal)
             properties = {**before.properties, **properties}
         asset = assets.put_version(database, call.kind, name, version, properties)
     return answer(_describe_version(call, asset), 200 if before is not None else 201)
@@ -103,7 +109,7 @@ def _list_versions(call: Call) -> Response:
 def _get_container(call: Call) -> object:
     container = assets.get_container(call.workspace.database, call.kind, call.name)
     if container is None and _is_curated(call.kind, call.name):
-        container = _curated_container(call.name)
+        container = Container("environments", call.name, {}, False, CREATED, CREATED, "1", "2", None)
     if container is None:
         raise not_found(_describe(call))
     return _describe_container(call, container)
@@ -215,10 +221,6 @@ def _curated_version(name: str, version: str = "1") -> Asset:
     return Asset("environments", name, version, properties, False, CREATED, CREATED, None)
 
 
-def _curated_container(name: str) -> Container:
-    return Container("environments", name, {}, False, CREATED, CREATED, "1", "2", None)
-
-
 HANDLERS: Handlers = {
     "GET all": _list_containers,
     "GET one": _get_container,
@@ -253,14 +255,6 @@ class AssetKind:
     fixed: Callable[[JsonObject], object]  # what of the properties cannot change
     status: int  # of the refusal of a change
     refusal: str  # with places for {name} and {version}
-
-
-def _check_change(kind: AssetKind, before: Asset, after: JsonObject) -> None:
-    """Refuse a body that changes what cannot change."""
-    if before.properties.get("isAnonymous") or kind.fixed(before.properties) == kind.fixed(after):
-        return
-    message = kind.refusal.format(name=before.name, version=before.version)
-    raise ServiceError(kind.status, "UserError", message)
 
 
 def _complete_common(properties: JsonObject) -> JsonObject:

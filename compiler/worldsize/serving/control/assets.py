@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worldsize.serving.control.document import JsonObject
+from worldsize.serving.control.call import JsonObject
 from worldsize.serving.database import Database, now, read_object, use_each
 
 KINDS = ("codes", "components", "data", "environments", "models")
@@ -245,16 +245,8 @@ def delete_container(database: Database, kind: str, name: str) -> bool:
 
 def read_asset(row: sqlite3.Row) -> Asset:
     """The version that a row of the table holds."""
-    return Asset(
-        row["kind"],
-        row["name"],
-        row["version"],
-        read_object(row["properties"]),
-        bool(row["archived"]),
-        row["created"],
-        row["modified"],
-        row["job"],
-    )
+    kind, name, version, properties, archived, *rest = (row[column] for column in Asset.__slots__)
+    return Asset(kind, name, version, read_object(properties), bool(archived), *rest)
 
 
 def read_container(row: sqlite3.Row) -> Container:
@@ -334,11 +326,5 @@ def delete_resource(database: Database, kind: str, name: str) -> bool:
 
 def read_resource(row: sqlite3.Row) -> Resource:
     """The resource that a row of the table holds."""
-    return Resource(
-        row["kind"],
-        row["name"],
-        read_object(row["body"]),
-        read_object(row["secrets"] or "{}"),
-        row["created"],
-        row["modified"],
-    )
+    kind, name, body, secrets, *times = (row[column] for column in Resource.__slots__)
+    return Resource(kind, name, read_object(body), read_object(secrets or "{}"), *times)

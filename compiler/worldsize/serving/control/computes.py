@@ -17,13 +17,15 @@ from worldsize.serving.control.assets import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.call import Call, Handlers, operation_headers
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
     CREATED,
     LONGEST_DESCRIPTION,
+    Call,
+    Handlers,
     JsonObject,
     answer_page,
     describe_times,
+    operation_headers,
     take_count,
     take_object,
     take_text,
@@ -62,12 +64,12 @@ def _list(call: Call) -> Response:
     wanted = call.query.get("computetype", "").lower()
     computes = list_computes(call.workspace)
     if wanted:
-        computes = (compute for compute in computes if _type(compute).lower() == wanted)
+        computes = (
+            compute
+            for compute in computes
+            if text_of(mapping_of(compute.body, "properties"), "computeType").lower() == wanted
+        )
     return answer_page(call, computes, partial(_describe, call))
-
-
-def _type(compute: Resource) -> str:
-    return text_of(mapping_of(compute.body, "properties"), "computeType")
 
 
 def _put(call: Call) -> Response:

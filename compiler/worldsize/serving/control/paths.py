@@ -165,8 +165,8 @@ def _read(path: str, _changed: int) -> Settings:
     return read_settings(yaml.load(Path(path)))
 
 
-_URIS = {"codes": "codeUri", "data": "dataUri", "models": "modelUri"}
-_BY_NAME = ("data", "models", "codes")  # where a reference without a kind is looked for, in this order
+# Where a reference without a kind is looked for, in this order.
+_URIS = {"data": "dataUri", "models": "modelUri", "codes": "codeUri"}
 _HOPS = 5  # of assets whose address is an asset
 
 
@@ -223,7 +223,7 @@ def find_data(workspace: Workspace, reference: str) -> assets.Asset | None:
     name = parse_asset(reference)
     if name is None:
         return None
-    kinds = (name.kind,) if name.kind else _BY_NAME
+    kinds = (name.kind,) if name.kind else _URIS
     candidates = (find_asset(workspace.database, kind, name) for kind in kinds if kind in _URIS)
     return next((asset for asset in candidates if asset is not None), None)
 
@@ -235,8 +235,3 @@ def project_assets(workspace: Workspace) -> AssetMap:
         for asset in project_settings(workspace).assets
     ]
     return AssetMap(entries)
-
-
-def asset_entries(workspace: Workspace) -> list[tuple[str, Path]]:
-    """The lines of ``assets:``: reference and path."""
-    return [(asset.reference, asset.path.absolute()) for asset in project_settings(workspace).assets]

@@ -14,9 +14,8 @@ from uuid import NAMESPACE_URL, uuid5
 from worldsize.base import untrusted
 from worldsize.facts import curated
 from worldsize.serving.control.assets import CURATED_IMAGES, KINDS
-from worldsize.serving.control.call import Call
-from worldsize.serving.control.document import CREATED, JsonObject, describe_resource, describe_times
-from worldsize.serving.control.paths import asset_entries
+from worldsize.serving.control.call import CREATED, Call, JsonObject, describe_resource, describe_times
+from worldsize.serving.control.paths import project_settings
 from worldsize.serving.errors import ServiceError, not_found
 from worldsize.serving.workspace import LOCATION, Workspace
 
@@ -56,10 +55,6 @@ def handle(call: Call) -> object:
         for asset in list_assets(call.workspace)
         if asset.registry == call.scope.workspace.lower() and asset.kind == call.kind
     ]
-    return _answer_assets(call, listed)
-
-
-def _answer_assets(call: Call, listed: list[RegistryAsset]) -> object:
     if not call.name:
         names = {asset.name: asset for asset in listed}
         return {"value": [_describe_container(call, asset) for asset in names.values()]}
@@ -91,18 +86,11 @@ def _missing(call: Call) -> ServiceError:
 
 def list_assets(workspace: Workspace) -> Iterator[RegistryAsset]:
     """What the project maps, and the curated environments. The version ``*`` stands for each."""
-    for reference, path in asset_entries(workspace):
-        match = _REFERENCE.fullmatch(reference)
-        if match is not None:
-            version = match["version"] or "*"
-            name = match["name"]
-            yield RegistryAsset(
-                match["registry"].lower(),
-                match["kind"].lower(),
-                name,
-                "1" if version == "latest" else version,
-                path,
-            )
+    for asset in project_settings(workspace).assets:
+        if (match := _REFERENCE.fullmatch(asset.reference)) is not None:
+            registry, kind = match["registry"].lower(), match["kind"].lower()
+            version = "1" if match["version"] == "latest" else match["version"] or "*"
+            yield RegistryAsset(registry, kind, match["name"], version, asset.path.absolute())
     for name in curated.names():
         yield RegistryAsset("azureml", "environments", name, "*", None)
 

@@ -11,19 +11,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control import asset_calls, computes, connections, datastores, registries, workspaces
+from worldsize.serving.control import asset_calls, computes, registries, resources, workspaces
 from worldsize.serving.control.assets import KINDS
 from worldsize.serving.control.call import (
     Call,
     Handler,
     Handlers,
-    ResourcePath,
     answer_beside,
     find_handler,
     parse_resource,
+    read_object,
     split_path,
 )
-from worldsize.serving.control.document import JsonObject, read_object
 from worldsize.serving.control.workspaces import answer_above
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.jobs import control as jobs
@@ -36,11 +35,11 @@ HANDLERS: dict[str, Handlers] = {
     "models": asset_calls.MODEL_HANDLERS,
     **workspaces.ACTION_HANDLERS,
     "computes": computes.HANDLERS,
-    "connections": connections.HANDLERS,
-    "datastores": datastores.HANDLERS,
+    "connections": resources.HANDLERS,
+    "datastores": resources.STORE_HANDLERS,
     "jobs": jobs.HANDLERS,
     "schedules": schedules.HANDLERS,
-    "outboundrules": connections.HANDLERS,
+    "outboundrules": resources.HANDLERS,
 }
 ABSENT = {  # kinds of resources that only Azure has
     "onlineendpoints": "online endpoints",
@@ -100,10 +99,21 @@ async def _answer_request(workspace: Workspace, request: Request) -> Response:
     path = parse_resource(segments)
     if path is None:
         return await asyncio.to_thread(answer_above, workspace, request.method, segments)
-    call = _make_call(workspace, request, path, await read_object(request))
+    body = await read_object(request)
+    call = Call(
+        **msgspec.structs.asdict(path),
+        workspace=workspace,
+        base=str(request.base_url).rstrip("/"),
+        method=request.method,
+        query={key.lower(): value for key, value in request.query_params.items()},
+        body=body if request.method != "GET" else {},
+    )
     handler = _find_handler(call)
     if call.method in ("PUT", "PATCH") and path.kind in NAMES:
-        _check_name(path.kind, path.name)
+        pattern, words = NAMES[path.kind]
+        if pattern.fullmatch(path.name) is None:
+            what = path.kind.removesuffix("s")
+            raise bad_request(f"`{path.name[:80]}` cannot be the name of a {what}: use {words}.")
     return await answer_beside(call.workspace, call.method, partial(handler, call))
 
 
@@ -125,13 +135,6 @@ def _answer_absent(call: Call) -> object:
     raise ServiceError(404 if call.method == "GET" else 400, "NotSupported", message)
 
 
-def _check_name(kind: str, name: str) -> None:
-    pattern, words = NAMES[kind]
-    if pattern.fullmatch(name) is None:
-        what = kind.removesuffix("s")
-        raise bad_request(f"`{name[:80]}` cannot be the name of a {what}: use {words}.")
-
-
 def _strip_prefix(raw: bytes) -> bytes:
     """A path as it is at the host of the management API."""
     path = raw.strip(b"/")
@@ -139,14 +142,3 @@ def _strip_prefix(raw: bytes) -> bytes:
         (candidate for candidate in _PREFIXES if path.startswith(f"{candidate}/subscriptions/".encode())), ""
     )
     return path[len(prefix) :].lstrip(b"/")
-
-
-def _make_call(workspace: Workspace, request: Request, path: ResourcePath, body: JsonObject) -> Call:
-    return Call(
-        **msgspec.structs.asdict(path),
-        workspace=workspace,
-        base=str(request.base_url).rstrip("/"),
-        method=request.method,
-        query={key.lower(): value for key, value in request.query_params.items()},
-        body=body if request.method != "GET" else {},
-    )

@@ -12,12 +12,15 @@ from starlette.responses import Response
 from worldsize.facts import prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.serving.control.assets import delete_resource, get_resource, put_resource
-from worldsize.serving.control.call import PROVIDER, Call, Handlers, operation_headers
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
     CREATED,
     LONGEST_DESCRIPTION,
+    PROVIDER,
+    Call,
+    Handlers,
     JsonObject,
     describe_times,
+    operation_headers,
     take_object,
     take_text,
     take_texts,

@@ -154,7 +154,12 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
         shared: whoever needs it last removes it.
     """
     path = folder / ".azureml" / "config.json"
-    text = _format(scope)
+    document = {
+        "subscription_id": scope.subscription,
+        "resource_group": scope.group,
+        "workspace_name": scope.workspace,
+    }
+    text = json.dumps(document, indent=2) + "\n"
     existing = find_config(folder)
     if path.parent.is_symlink() or (existing is not None and not (existing == path and _read(path) == text)):
         yield None
@@ -182,15 +187,6 @@ def lend_config(folder: Path, scope: Scope) -> Iterator[Path | None]:
                 if [file.name for file in path.parent.iterdir()] == [".gitignore"]:
                     (path.parent / ".gitignore").unlink()
                 path.parent.rmdir()
-
-
-def _format(scope: Scope) -> str:
-    document = {
-        "subscription_id": scope.subscription,
-        "resource_group": scope.group,
-        "workspace_name": scope.workspace,
-    }
-    return json.dumps(document, indent=2) + "\n"
 
 
 def _read(path: Path) -> str:

@@ -34,9 +34,8 @@ from worldsize.serving.errors import ServiceError, explain_refused, log_error
 from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.environment import client_variables, make_endpoints
 from worldsize.serving.front.guard import Guard
-from worldsize.serving.front.listener import Listener, bind
+from worldsize.serving.front.listener import Listener, Tunnel, Upstream, bind
 from worldsize.serving.front.peers import Peer, watch_peers
-from worldsize.serving.front.tunnel import Tunnel, Upstream
 from worldsize.serving.home import Home, HomeInUseError
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.database import DATABASE, check_schema

@@ -11,8 +11,15 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from worldsize.serving.control.call import Call, Handlers, answer_beside
-from worldsize.serving.control.document import answer_page, read_window, take_about, views
+from worldsize.serving.control.call import (
+    Call,
+    Handlers,
+    answer_beside,
+    answer_page,
+    read_window,
+    take_about,
+    views,
+)
 from worldsize.serving.database import mapping_of, texts_of
 from worldsize.serving.errors import ServiceError, answer, conflict, not_found
 from worldsize.serving.jobs import records

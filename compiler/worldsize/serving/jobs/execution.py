@@ -29,9 +29,8 @@ from worldsize.serving.database import Database, mapping_of
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.job_files import publish_outputs
-from worldsize.serving.jobs.plan import child_record
 from worldsize.serving.jobs.process import JOB_FILE, AlreadyRunsError, hold_job
-from worldsize.serving.jobs.records import JobRecord, child_name
+from worldsize.serving.jobs.records import JobRecord, child_name, child_record
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -99,16 +99,15 @@ class Queue:
                 break  # small jobs do not overtake a large one
 
     def _look_after(self, name: str, active: Active) -> None:
-        if self._lives(name, active):
+        if active.process is not None:
+            lives = active.process.poll() is None
+        else:
+            lives = find_process(self.workspace.home.jobs / name) is not None
+        if lives:
             self._press(name, active)
             return
         self._settle(name)  # first: what the disk refuses is tried again
         del self.active[name]
-
-    def _lives(self, name: str, active: Active) -> bool:
-        if active.process is not None:
-            return active.process.poll() is None
-        return find_process(self.workspace.home.jobs / name) is not None
 
     def _press(self, name: str, active: Active) -> None:
         """Kill a job that was canceled and does not end."""

@@ -278,3 +278,22 @@ def set_error(database: Database, name: str, code: str, message: str) -> None:
     """Record why a job failed."""
     query = "UPDATE jobs SET error_code = ?, error_message = ? WHERE name = ?"
     database.connection.execute(query, (code, message, name))
+
+
+def child_record(
+    root: JobRecord, step: str, *, parent: str, type_: str, title: str, properties: dict[str, Any]
+) -> JobRecord:
+    """The row of a job below another one, which has not started."""
+    return JobRecord(
+        name=child_name(root.name, step),
+        type=type_,
+        display_name=title,
+        experiment=root.experiment,
+        status="NotStarted",
+        properties={"jobType": type_, **properties},
+        root=root.root,
+        parent=parent,
+        step=step,
+        created=now(),
+        schedule=root.schedule,
+    )

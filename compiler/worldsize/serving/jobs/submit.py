@@ -6,12 +6,14 @@ import asyncio
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from worldsize.azureml import binding, fields, literals
+from worldsize.azureml.model import Component, Field, Job, Literal, Step
 from worldsize.azureml.references import classify
 from worldsize.checking import check_job, discover
 from worldsize.checking.settings import describe_size, read_settings
@@ -19,20 +21,21 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
+from worldsize.running.model.source import Text
+from worldsize.running.model.task import count_launched
 from worldsize.running.prepare.preparation import MENTIONED
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.assets import get_resource
-from worldsize.serving.control.paths import AssetName, parse_asset, project_settings
+from worldsize.serving.control.paths import AssetName, output_path, parse_asset, project_settings
 from worldsize.serving.database import mapping_of, now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
-from worldsize.serving.jobs.plan import count_processes, plan_children
 from worldsize.serving.jobs.process import write_width
-from worldsize.serving.jobs.records import JobRecord
+from worldsize.serving.jobs.records import JobRecord, child_name, child_record
 from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
 from worldsize.serving.tracking.models import sync_for
-from worldsize.serving.workspace import Workspace
+from worldsize.serving.workspace import BLOB_STORE, Workspace
 
 # What is not the user's text: the client writes types that it derives from Python functions.
 TOLERATED = MENTIONED | {"WS663"}
@@ -71,9 +74,21 @@ def _submit(
     kind = job_type(properties)
     folder = Path(tempfile.mkdtemp(prefix=".", dir=workspace.home.jobs))
     try:
-        children = _write_checked(workspace, properties, folder)
-        record = _describe(name, kind, properties, children.own_step, schedule)
-        below = [*children.records(record)]
+        job = _write_checked(workspace, properties, folder)
+        is_pipeline = job is not None and job.type == "pipeline"
+        record = JobRecord(
+            name=name,
+            type=kind,
+            display_name=str(properties.get("displayName") or name),
+            experiment=str(properties.get("experimentName") or "Default"),
+            status="NotStarted",
+            properties=properties,
+            root=name,
+            created=now(),
+            step=None if job is None or is_pipeline else next(iter(job.steps), None),
+            schedule=schedule,
+        )
+        below = [*_list_children(job, record)] if job is not None and is_pipeline else []
         with workspace.database.transaction():  # from here on no other job is stored in between
             _refuse_taken(workspace, name)
             target = workspace.home.jobs / name
@@ -89,30 +104,13 @@ def _submit(
     return stored
 
 
-def _describe(
-    name: str, kind: str, properties: Mapping[str, Any], step: str | None, schedule: str | None
-) -> JobRecord:
-    return JobRecord(
-        name=name,
-        type=kind,
-        display_name=str(properties.get("displayName") or name),
-        experiment=str(properties.get("experimentName") or "Default"),
-        status="NotStarted",
-        properties=properties,
-        root=name,
-        created=now(),
-        step=step,
-        schedule=schedule,
-    )
-
-
 def _refuse_taken(workspace: Workspace, name: str) -> None:
     if records.get_job(workspace.database, name) is not None:
         raise conflict(f"A job named `{name}` exists already.")
 
 
-def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: Path) -> Any:
-    """Write the YAML of a job and check it, once for all: the runner does not check it again."""
+def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: Path) -> Job | None:
+    """Write the YAML of a job and check it, once for all: the runner does not check it again. Its graph."""
     references = References(WorkspaceLookup(workspace))
     files = translate_job(properties, references)
     settings = describe_project(workspace, references)
@@ -125,7 +123,7 @@ def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: 
         wrong = [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
         raise ServiceError(400, "ValidationError", _describe_errors(wrong)) from None
     write_width(folder, count_processes(job) if job is not None else 1)
-    return plan_children(job)
+    return job
 
 
 def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
@@ -207,3 +205,125 @@ def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset 
     if name.kind not in ("", kind):
         return None
     return paths.find_asset(workspace.database, kind, name)
+
+
+TYPES = {"sweep": "Sweep", "pipeline": "Pipeline"}  # of jobs by the kind of the step; others are commands
+
+
+def _list_children(job: Job, root: JobRecord, outer: str | None = None) -> Iterator[JobRecord]:
+    """The jobs below a pipeline job: its steps, and those of the pipelines inside it."""
+    for step in job.steps.values():
+        name = step.name if outer is None else f"{outer}.{step.name}"
+        title = step.display_name.value if step.display_name is not None else None
+        objective = _find_objective(step)
+        yield child_record(
+            root,
+            name,
+            parent=root.name if outer is None else child_name(root.name, outer),
+            type_=TYPES.get(step.type, "Command"),
+            title=str(title or step.name),
+            properties={
+                "inputs": _list_inputs(step, root.name, outer),
+                "outputs": _list_outputs(step),
+                **({"objective": objective} if objective else {}),
+            },
+        )
+        if step.component is not None and step.component.graph is not None:
+            yield from _list_children(step.component.graph, root, name)
+
+
+def _list_inputs(step: Step, root: str, outer: str | None) -> dict[str, Any]:
+    """The inputs of a step as the service shows them: literals, and data with its address."""
+    inputs = fields.read_field(step.raw, "inputs") if step.raw is not None else None  # type: ignore[arg-type]
+    values = inputs.value if inputs is not None and isinstance(inputs.value, dict) else {}
+    ports = step.component.inputs if step.component is not None else {}
+    shown: dict[str, Any] = {}
+    for name, value in values.items():
+        port = ports.get(str(name))
+        type_ = str((port.type if port is not None else None) or "uri_folder")
+        place = value.get("path") if isinstance(value, dict) else value
+        if (read := _read_output(place)) is not None:
+            source = read[0] if outer is None else f"{outer}.{read[0]}"
+            path = output_path(child_name(root, source), read[1]).path
+            path = path.removesuffix("/") if type_ == "uri_file" else path
+            # Without a workspace, which each client knows by names of its own.
+            shown[str(name)] = {
+                "jobInputType": type_,
+                "uri": f"azureml://datastores/{BLOB_STORE}/paths/{path}",
+            }
+        elif isinstance(value, dict) and place is not None:
+            shown[str(name)] = {"jobInputType": type_, "uri": str(place)}
+        elif not isinstance(value, dict | list):
+            shown[str(name)] = {"jobInputType": "literal", "value": str(value)}
+    return shown
+
+
+def _read_output(value: object) -> tuple[str, str] | None:
+    """The step and its output that a value binds; None for any other value."""
+    expression = binding.parse_expression(value.strip()) if isinstance(value, str) else None
+    if expression is None or expression.scope != "parent.jobs" or expression.side != "outputs":
+        return None
+    return (expression.step, expression.port) if expression.step and expression.port else None
+
+
+def _find_objective(step: Step) -> dict[str, Any] | None:
+    """What a sweep looks for, as the service shows it."""
+    objective = fields.read_field(step.raw, "objective") if step.raw is not None else None  # type: ignore[arg-type]
+    if step.type != "sweep" or objective is None or not isinstance(objective.value, dict):
+        return None
+    goal, metric = (str(objective.value.get(key) or "") for key in ("goal", "primary_metric"))
+    return {"goal": goal.capitalize(), "primaryMetric": metric}
+
+
+def _list_outputs(step: Step) -> dict[str, Any]:
+    """The outputs of a step: of the types that its component declares, with the names they are given."""
+    component = step.component
+    shown: dict[str, Any] = {}
+    for name, port in component.outputs.items() if component is not None else ():
+        setting = step.outputs.get(name)
+        shown[name] = {"jobOutputType": port.type}
+        if setting is not None:
+            output = setting.value
+            named = {"assetName": output.name, "assetVersion": output.version}
+            if output.binding is None:
+                named["uri"] = output.path
+            shown[name] |= {key: str(field.value) for key, field in named.items() if field is not None}
+    return shown
+
+
+def count_processes(job: Job) -> int:
+    """The processes of the largest step of a job, which take a slot each."""
+    widths = [1]
+    for step in job.steps.values():
+        inner = step.component.graph if step.component is not None else None
+        widths.append(count_processes(inner) if inner is not None else _count_processes(step))
+    return max(widths)
+
+
+def _count_processes(step: Step) -> int:
+    component = step.component or Component(None, step.type, None, None, {}, {})
+    block = fields.read_distribution(step.distribution or component.distribution)
+    instances = _read_count(fields.read_member(step.resources or component.resources, "instance_count"))
+    launched = _count_launched(step, component, instances)
+    if block is None or block.kind is None:
+        return instances * launched if launched > 1 else 1
+    if block.worker_count is not None and (workers := literals.parse_number(block.worker_count.value)):
+        return int(workers)
+    return instances * _read_count(block.process_count_per_instance) * launched
+
+
+def _read_count(count: Field[Any] | None) -> int:
+    number = literals.parse_number(count.value) if count is not None else None
+    return max(1, int(number or 1))
+
+
+def _count_launched(step: Step, component: Component, instances: int) -> int:
+    """The processes that a launcher in the command starts on each instance; 1 where there is none."""
+    if component.command is None:
+        return 1
+    values = {name: port.default.value for name, port in component.inputs.items() if port.default is not None}
+    values |= {
+        name: bound.value.value for name, bound in step.inputs.items() if isinstance(bound.value, Literal)
+    }
+    texts = {name: Text(value) for name, value in values.items()}
+    return count_launched(str(component.command.value), texts, instances)

@@ -74,9 +74,12 @@ class LazyPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if self._making is None or _has_failed(self._making):
-            self._making = asyncio.create_task(self._make())  # again, since a full disk may have room now
-        application = await asyncio.shield(self._making)
+        making = self._making
+        if making is None or (making.done() and (making.cancelled() or making.exception() is not None)):
+            self._making = making = asyncio.create_task(
+                self._make()
+            )  # again, since a full disk may have room now
+        application = await asyncio.shield(making)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -111,10 +114,6 @@ def _import_pages(home: Home) -> Any:
     storage.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     os.environ["NICEGUI_STORAGE_PATH"] = str(storage)
     return importlib.import_module("worldsize.serving.page.addresses")
-
-
-def _has_failed(task: asyncio.Task[ASGIApp]) -> bool:
-    return task.done() and (task.cancelled() or task.exception() is not None)
 
 
 async def _send_file(workspace: Workspace, request: Request) -> Response:
@@ -165,7 +164,7 @@ def _pack(home: Home, folder: Path) -> IO[bytes]:
                 real = path.resolve()
                 if real.is_file() and any(real.is_relative_to(root) for root in allowed):
                     with contextlib.suppress(FileNotFoundError, PermissionError):  # a job still writes
-                        archive.write(real, _NOT_TEXT.sub(_quote_byte, str(path.relative_to(folder))))
+                        archive.write(real, _quote_bytes(str(path.relative_to(folder))))
         stack.pop_all()  # the answer closes it
     return file
 
@@ -177,11 +176,9 @@ def _send_pieces(file: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-_NOT_TEXT = re.compile("[\udc80-\udcff]")  # bytes of a name that is not UTF-8
-
-
-def _quote_byte(match: re.Match[str]) -> str:
-    return f"%{ord(match[0]) & 0xFF:02X}"
+def _quote_bytes(name: str) -> str:
+    """A name with ``%FF`` in place of the bytes that are not UTF-8."""
+    return re.sub("[\udc80-\udcff]", lambda match: f"%{ord(match[0]) & 0xFF:02X}", name)
 
 
 def _attachment(name: str) -> str:

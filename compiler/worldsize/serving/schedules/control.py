@@ -9,9 +9,11 @@ from functools import partial
 from starlette.responses import Response
 
 from worldsize.serving.control.assets import delete_resource, put_resource
-from worldsize.serving.control.call import Call, Handlers, answer_beside
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
+    Call,
+    Handlers,
     JsonObject,
+    answer_beside,
     answer_deletion,
     answer_page,
     describe_resource,
@@ -25,8 +27,7 @@ from worldsize.serving.database import format_time, now, read_time, use_each
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.fire import complete_definition, fire, wake
-from worldsize.serving.schedules.records import KIND, ScheduleRecord
-from worldsize.serving.schedules.triggers import has_start, read_trigger
+from worldsize.serving.schedules.records import KIND, ScheduleRecord, has_start, read_trigger
 
 _ACTIONS = {  # what each action must have
     "createjob": "jobDefinition",

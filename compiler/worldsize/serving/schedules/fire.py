@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from worldsize.azureml.cron import next_due
-from worldsize.serving.control.document import JsonObject, take_object, take_text
+from worldsize.serving.control.call import JsonObject, take_object, take_text
 from worldsize.serving.database import contained
 from worldsize.serving.errors import ServiceError, bad_request, explain_refused, log_error
 from worldsize.serving.jobs.records import get_job
@@ -196,7 +196,12 @@ def complete_definition(workspace: Workspace, definition: JsonObject) -> JsonObj
         ServiceError: 400: there is no such job, or no type of job.
     """
     source = take_text(definition, "sourceJobId", "properties.action.jobDefinition.")
-    complete = definition if not source else _merge(_find(workspace, source), definition)
+    complete = definition
+    if source:
+        name = source.removeprefix("azureml:").rpartition("/")[2]
+        if (job := get_job(workspace.database, name)) is None:
+            raise bad_request(f"The job `{name}`, which the schedule starts again, was not found.")
+        complete = _merge(job.properties, definition)
     where = "properties.action.jobDefinition."
     if take_text(complete, "jobType", where, required=True).lower() not in ("pipeline", "command"):
         message = f"A schedule starts pipelines, not jobs of type `{complete['jobType']}`."
@@ -204,14 +209,6 @@ def complete_definition(workspace: Workspace, definition: JsonObject) -> JsonObj
     for key in _MERGED:
         take_object(complete, key, where)
     return complete
-
-
-def _find(workspace: Workspace, source: str) -> Mapping[str, Any]:
-    name = source.removeprefix("azureml:").rpartition("/")[2]
-    job = get_job(workspace.database, name)
-    if job is None:
-        raise bad_request(f"The job `{name}`, which the schedule starts again, was not found.")
-    return job.properties
 
 
 def _merge(source: Mapping[str, Any], changes: JsonObject) -> JsonObject:

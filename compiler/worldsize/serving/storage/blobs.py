@@ -249,6 +249,15 @@ def list_blobs(
     return Page(blobs, prefixes, "")
 
 
+def list_pages(home: Home, container: str, *, prefix: str = "", delimiter: str = "") -> Iterator[Page]:
+    """All pages of a listing."""
+    page = list_blobs(home, container, prefix=prefix, delimiter=delimiter)
+    yield page
+    while page.after:
+        page = list_blobs(home, container, prefix=prefix, delimiter=delimiter, after=page.after)
+        yield page
+
+
 def _joined(names: Iterator[str], prefix: str, delimiter: str, after: str) -> Iterator[str]:
     """The names, or once what they share up to the delimiter."""
     last = after

@@ -17,8 +17,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.storage.answers import add_child, empty_answer, xml_answer
-from worldsize.serving.storage.blob_requests import BlobRequest, answer_blob
+from worldsize.serving.storage.blob_requests import (
+    BlobRequest,
+    add_child,
+    answer_blob,
+    empty_answer,
+    xml_answer,
+)
 from worldsize.serving.storage.blobs import MAX_RESULTS, Blob, Page, describe_blobs, list_blobs
 from worldsize.serving.storage.files import (
     StorageError,

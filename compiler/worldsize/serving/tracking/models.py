@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,61 +58,55 @@ def sync_models(workspace: Workspace) -> None:
             with contained("model", ":".join(key)):
                 asset = assets.get_version(workspace.database, KIND, *key) if key in ours else None
                 before = mirrored.get(key)
-                base = _compare(_Sides(workspace, registry, theirs.get(key), asset, before))
+                base = _compare(workspace, registry, theirs.get(key), asset, before)
                 if base != before:
                     _write_mirrored(connection, key, base)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """One version as MLflow and the workspace have it; ``base`` is what both said of it before."""
+def _compare(
+    workspace: Workspace,
+    registry: sqlite3.Connection,
+    theirs: ModelVersion | None,
+    ours: assets.Asset | None,
+    base: str | None,
+) -> str | None:
+    """Bring one version to the same state; what both say of it then, None if neither has it.
 
-    workspace: Workspace
-    registry: sqlite3.Connection
-    theirs: ModelVersion | None
-    ours: assets.Asset | None
-    base: str | None
-
-
-def _compare(sides: _Sides) -> str | None:
-    """Bring one version to the same state; what both say of it then, None if neither has it."""
-    if sides.theirs is not None and sides.ours is not None:
-        return _merge(sides, sides.theirs, sides.ours)
-    if sides.theirs is not None:
-        return _take_theirs(sides, sides.theirs)
-    return None if sides.ours is None else _take_ours(sides, sides.ours)
-
-
-def _take_ours(sides: _Sides, asset: assets.Asset) -> str | None:
-    """Register what only the workspace has, unless MLflow has deleted it."""
-    if sides.base is not None:
-        assets.delete_version(sides.workspace.database, KIND, asset.name, asset.version)
-        return None
-    write_version(sides.registry, _as_version(asset, _location(sides.workspace, asset)))
-    return _words(_as_version(asset))
+    ``base`` is what both sides said of it before.
+    """
+    if theirs is not None and ours is not None:
+        return _merge(workspace, registry, theirs, ours, base)
+    if theirs is not None and base is not None:  # the workspace has deleted it
+        remove_version(registry, theirs.name, theirs.version)
+    elif theirs is not None:
+        _add_asset(workspace, theirs)
+        return _words(theirs)
+    elif ours is not None and base is not None:  # MLflow has deleted it
+        assets.delete_version(workspace.database, KIND, ours.name, ours.version)
+    elif ours is not None:
+        write_version(registry, _as_version(ours, _location(workspace, ours)))
+        return _words(_as_version(ours))
+    return None
 
 
-def _take_theirs(sides: _Sides, version: ModelVersion) -> str | None:
-    """Make an asset of what only MLflow has, unless the workspace has deleted it."""
-    if sides.base is not None:
-        remove_version(sides.registry, version.name, version.version)
-        return None
-    _add_asset(sides.workspace, version)
-    return _words(version)
-
-
-def _merge(sides: _Sides, theirs: ModelVersion, ours: assets.Asset) -> str:
+def _merge(
+    workspace: Workspace,
+    registry: sqlite3.Connection,
+    theirs: ModelVersion,
+    ours: assets.Asset,
+    base: str | None,
+) -> str:
     """Carry a change of the description or the tags over; MLflow's counts if both were changed."""
     version = _as_version(ours)
     if _words(theirs) == _words(version):
         return _words(theirs)
-    if _words(theirs) == sides.base:
-        change_version(sides.registry, version)
+    if _words(theirs) == base:
+        change_version(registry, version)
         return _words(version)
     words = {"description": theirs.description or None, "tags": dict(theirs.tags)}
     properties = {**ours.properties, **words, "isArchived": ours.archived}
     modified = time_of(theirs.modified)
-    assets.put_version(sides.workspace.database, KIND, ours.name, ours.version, properties, modified=modified)
+    assets.put_version(workspace.database, KIND, ours.name, ours.version, properties, modified=modified)
     return _words(theirs)
 
 

@@ -21,12 +21,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control.document import read_body
+from worldsize.serving.control.call import read_body
 from worldsize.serving.database import check_values
 from worldsize.serving.errors import ServiceError, answer, bad_request
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import records
-from worldsize.serving.storage.answers import read_chunks
 from worldsize.serving.storage.artifacts import (
     CONTAINER,
     RUN_ID,
@@ -40,7 +39,8 @@ from worldsize.serving.storage.artifacts import (
     run_blob_path,
     unknown_artifact,
 )
-from worldsize.serving.storage.blobs import BlobProperties, delete_blob, list_blobs, put_blob, read_blob
+from worldsize.serving.storage.blob_requests import read_chunks
+from worldsize.serving.storage.blobs import BlobProperties, delete_blob, list_pages, put_blob, read_blob
 from worldsize.serving.storage.files import StorageError, blob_name, is_inside, locate
 from worldsize.serving.storage.uploads import received_body
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
@@ -277,9 +277,7 @@ def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:
     """
     prefix = _blob(workspace, path) + "/"
     files: list[dict[str, Any]] = []
-    after = None
-    while after != "":
-        page = list_blobs(workspace.home, CONTAINER, prefix=prefix, delimiter="/", after=after or "")
+    for page in list_pages(workspace.home, CONTAINER, prefix=prefix, delimiter="/"):
         files += [
             {"path": folder.removeprefix(prefix).strip("/"), "is_dir": True} for folder in page.prefixes
         ]
@@ -287,7 +285,6 @@ def list_folder(workspace: Workspace, path: str) -> list[dict[str, Any]]:
             {"path": blob.name.removeprefix(prefix), "is_dir": False, "file_size": blob.size}
             for blob in page.blobs
         ]
-        after = page.after
     return files
 
 

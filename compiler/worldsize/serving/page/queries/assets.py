@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,30 +35,16 @@ class Version:
     marks: tuple[str, ...] = ()  # aliases of a model as `@alias`, and its stage
     tags: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    count: int = 1  # of the versions of the name, in a list of names
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A name in a list: its newest version, and how many there are."""
-
-    newest: Version
-    versions: int
-
-    @property
-    def name(self) -> str:
-        """Of the asset."""
-        return self.newest.name
-
-
-def list_assets(workspace: Workspace, kind: str, text: str = "") -> Iterator[Listed]:
+def list_assets(workspace: Workspace, kind: str, text: str = "") -> Iterator[Version]:
     """The names of a kind whose name contains ``text``, the newest first: those that can be read."""
     _take_models(workspace, kind)
     rows = stored.select_newest(workspace.database, kind, text.strip().lower(), LIMIT)
-    return use_each(stored.word(kind), rows, _read_listed)
-
-
-def _read_listed(row: sqlite3.Row) -> Listed:
-    return Listed(_read_version(stored.read_asset(row), ()), row["versions"])
+    return use_each(
+        stored.word(kind), rows, lambda row: _read_version(stored.read_asset(row), count=row["versions"])
+    )
 
 
 def list_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
@@ -67,18 +52,17 @@ def list_versions(workspace: Workspace, kind: str, name: str) -> list[Version]:
     _take_models(workspace, kind)
     marks = read_marks(workspace.home.root, name) if kind == "models" else {}
     versions = stored.list_versions(workspace.database, kind, name, limit=LIMIT)
-    described = use_each(
-        stored.word(kind),
-        versions,
-        lambda version: _read_version(version, tuple(marks.get(version.version, ()))),
-    )
-    return [*described]
+    return [
+        *use_each(
+            stored.word(kind), versions, lambda asset: _read_version(asset, marks.get(asset.version, ()))
+        )
+    ]
 
 
 def find_version(workspace: Workspace, kind: str, name: str, version: str) -> Version | None:
     """One version of a name; None if there is none."""
     asset = stored.get_version(workspace.database, kind, name, version)
-    return None if asset is None or asset.archived else _read_version(asset, ())
+    return None if asset is None or asset.archived else _read_version(asset)
 
 
 def _take_models(workspace: Workspace, kind: str) -> None:
@@ -103,7 +87,7 @@ def local_folder(workspace: Workspace, uri: str) -> Path | None:
         return None
 
 
-def _read_version(asset: Asset, marks: tuple[str, ...]) -> Version:
+def _read_version(asset: Asset, marks: Iterable[str] = (), count: int = 1) -> Version:
     properties = asset.properties
     spec = mapping_of(properties, "componentSpec")
     kind = text_of(properties, "modelType") or text_of(properties, "dataType") or text_of(spec, "type")
@@ -116,7 +100,8 @@ def _read_version(asset: Asset, marks: tuple[str, ...]) -> Version:
         description=text_of(properties, "description") or text_of(spec, "description"),
         uri=text_of(properties, "modelUri") or text_of(properties, "dataUri"),
         job=asset.job or text_of(properties, "jobName") or None,
-        marks=marks or tuple(filter(None, [text_of(properties, "stage")])),
+        marks=tuple(marks) or tuple(filter(None, [text_of(properties, "stage")])),
         tags=texts_of(properties, "tags"),
         properties=properties,
+        count=count,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 
 from nicegui import ui
 
@@ -15,7 +14,6 @@ from worldsize.serving.control.computes import list_computes
 from worldsize.serving.database import collect_unreadable, mapping_of, text_of
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.queries.assets import (
-    Listed,
     Version,
     find_version,
     list_assets,
@@ -25,24 +23,22 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
-from worldsize.serving.page.queries.wording import (
-    LONG,
-    cut,
-    document_words,
-    time_words,
-    value_words,
-)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
-from worldsize.serving.page.views.frame import Form
-from worldsize.serving.page.views.tables import (
+from worldsize.serving.page.views.frame import (
+    LONG,
     Column,
+    Form,
     Listing,
     Row,
+    cut,
+    document_words,
     link_cell,
     say_unreadable,
     show_table,
     text_cell,
+    time_words,
+    value_words,
 )
 from worldsize.serving.workspace import Workspace
 
@@ -92,12 +88,11 @@ async def draw_assets(workspace: Workspace, kind: str, text: str = "") -> None:
         await change()
 
 
-def _asset_row(kind: str, listed: Listed) -> Row:
-    newest = listed.newest
+def _asset_row(kind: str, newest: Version) -> Row:
     return {
         "id": newest.name,
         "name": link_cell(newest.name, frame.address(kind, newest.name), newest.description),
-        "version": text_cell(newest.version, plural(listed.versions, "version")),
+        "version": text_cell(newest.version, plural(newest.count, "version")),
         "type": text_cell(newest.type),
         "created": text_cell(time_words(newest.created)),
     }
@@ -169,7 +164,13 @@ async def _show_files(workspace: Workspace, version: Version) -> None:
         return
     name = f"{version.name}:{version.version}"
     if real.is_dir():
-        _browse(workspace, version.kind, name, base)
+        source = FileSource(
+            version.kind,
+            name,
+            lambda path: list_folder(workspace.home, base, path),
+            lambda path: resolve_inside(workspace.home, base, path),
+        )
+        FileBrowser(source, "", "Files")
         return
     frame.heading("Content")
     frame.link("Download", f"{frame.address('files', version.kind, name)}/")
@@ -178,16 +179,6 @@ async def _show_files(workspace: Workspace, version: Version) -> None:
         f"{frame.address('files', version.kind, name)}/?inline=1",
         base.name,
     )
-
-
-def _browse(workspace: Workspace, kind: str, name: str, base: Path) -> None:
-    source = FileSource(
-        kind,
-        name,
-        lambda path: list_folder(workspace.home, base, path),
-        lambda path: resolve_inside(workspace.home, base, path),
-    )
-    FileBrowser(source, "", "Files")
 
 
 async def _show_component(_workspace: Workspace, version: Version) -> None:
@@ -203,13 +194,10 @@ async def _show_component(_workspace: Workspace, version: Version) -> None:
         Form(values)
         if not fields:
             ui.label("This component has no inputs.").classes("ws-soft")
-    outputs = {
-        name: text_of(mapping_of({"": port}, ""), "type")
-        for name, port in mapping_of(spec, "outputs").items()
-    }
+    outputs = mapping_of(spec, "outputs")
     if outputs:
         with frame.panel("Outputs"):
-            frame.facts(outputs.items())
+            frame.facts((name, text_of(mapping_of(outputs, name), "type")) for name in outputs)
     if command := text_of(spec, "command"):
         with frame.panel("Command"):
             code(command, "Command")

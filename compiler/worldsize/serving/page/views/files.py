@@ -11,9 +11,8 @@ from nicegui import ui
 
 from worldsize.base.wording import format_size
 from worldsize.serving.page.queries.files import Entry, Preview, file_url, preview_file
-from worldsize.serving.page.queries.wording import LONG, cut
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.tables import Column, show_table, text_cell
+from worldsize.serving.page.views.frame import LONG, Column, cut, show_table, text_cell
 
 
 @dataclass(frozen=True, slots=True)

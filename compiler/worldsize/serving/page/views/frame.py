@@ -1,19 +1,25 @@
-"""What all pages share: the header with its navigation, headings, facts, states and empty places."""
+"""What all pages share: the header with its navigation, headings, facts, states, forms and tables."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Generic
 from urllib.parse import quote
 
 from nicegui import Client, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.value_element import ValueElement
 
+from worldsize.base.wording import format_duration, join_words, plural
+from worldsize.serving.database import Item, Unreadable, collect_unreadable, mapping_of, text_of, use_each
+from worldsize.serving.jobs.records import JobRecord, parse_time
 from worldsize.serving.page.queries.forms import Field, check_value, value_text
-from worldsize.serving.page.queries.wording import LONG, cut, status_tone, status_words
 from worldsize.serving.workspace import Workspace
 
 SECTIONS = (
@@ -227,3 +233,237 @@ def _draw(field: Field) -> ValueElement[Any]:
     if field.type in ("integer", "number"):
         element.props(f"inputmode={'numeric' if field.type == 'integer' else 'decimal'}")
     return element
+
+
+MOST_ROWS = 200
+LIVE_SECONDS = 2.0  # between two looks at the database
+Cell = dict[str, Any]
+Row = dict[str, Any]
+
+# Everything goes through {{ }} or a bound attribute, which the browser takes as text.
+_BODY = """
+<q-tr :props="props">
+  <q-td v-if="props.selected !== undefined && SELECTION" auto-width data-label="Compare">
+    <q-checkbox v-model="props.selected" dense :aria-label="'Compare ' + props.row.id" />
+  </q-td>
+  <q-td v-for="col in props.cols" :key="col.name" :props="props" :data-label="col.label" :class="col.look">
+    <span v-if="col.value">
+      <span v-if="col.value.tone" :class="'ws-state ws-' + col.value.tone">{{ col.value.text }}</span>
+      <a v-else-if="col.value.href" class="ws-link" :href="col.value.href">{{ col.value.text }}</a>
+      <span v-else>{{ col.value.text }}</span>
+      <span v-if="col.value.sub" class="ws-sub">{{ col.value.sub }}</span>
+    </span>
+  </q-td>
+</q-tr>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column; ``look`` is ``ws-keep`` for one that does not wrap, ``ws-right`` for numbers."""
+
+    name: str
+    label: str
+    look: str = ""
+
+
+def text_cell(text: object, sub: str = "") -> Cell:
+    """A text, and a second one below it."""
+    return {"text": cut(text), "sub": cut(sub)}
+
+
+def text_row(key: str, **texts: object) -> Row:
+    """A row of texts, by the names of their columns."""
+    return {"id": key, **{name: text_cell(text) for name, text in texts.items()}}
+
+
+def link_cell(text: str, href: str, sub: str = "") -> Cell:
+    """A link to a page of this server."""
+    return {"text": cut(text), "href": href, "sub": cut(sub)}
+
+
+def state_cell(status: str) -> Cell:
+    """A state by its colour, sign and word."""
+    return {"text": cut(status_words(status)), "tone": status_tone(status)}
+
+
+def show_table(
+    label: str, columns: Sequence[Column], rows: list[Row], *, empty: str, choose: bool = False
+) -> ui.table:
+    """A table with its first rows, and a line that says of how many.
+
+    A row has an ``id`` and a cell for each column. ``label`` is for readers of the screen; ``empty`` is said
+    if there is no row; with ``choose`` rows can be chosen.
+    """
+    described = [
+        {
+            "name": column.name,
+            "label": column.label,
+            "field": column.name,
+            "align": "right" if "ws-right" in column.look else "left",
+            "look": column.look,
+        }
+        for column in columns
+    ]
+    if len(rows) > MOST_ROWS:
+        ui.label(f"The first {MOST_ROWS} of {len(rows):,} are shown.").classes("ws-soft")
+    table = ui.table(
+        columns=described, rows=rows[:MOST_ROWS], row_key="id", selection="multiple" if choose else None
+    )
+    if choose:
+        table.add_slot(
+            "header-selection", '<q-checkbox v-model="props.selected" dense aria-label="Compare all" />'
+        )
+    table.add_slot("body", _BODY.replace("SELECTION", "true" if choose else "false"))
+    table.classes("ws-table").props("flat hide-bottom wrap-cells" if rows else "flat wrap-cells")
+    table.props["aria-label"] = label
+    table.props["role"] = "region"
+    table.props["no-data-label"] = empty
+    return table
+
+
+def set_rows(table: ui.table, rows: list[Row]) -> None:
+    """Show other rows; the browser changes only what differs, so that the focus stays."""
+    rows = rows[:MOST_ROWS]
+    if table.rows != rows:
+        table.rows = rows
+    table.props("hide-bottom" if rows else "", remove="" if rows else "hide-bottom")
+
+
+class Listing(Generic[Item]):
+    """A table of records, which are read again in a thread every other second.
+
+    The first :data:`MOST_ROWS` are shown. A record that has no row is named below the table, with the reason.
+    """
+
+    def __init__(
+        self,
+        label: str,
+        columns: Sequence[Column],
+        read: Callable[[], Iterable[Item]],
+        row: Callable[[Item], Row],
+        empty: str,
+    ) -> None:
+        self._kind, self._read, self._row = label.lower().removesuffix("s"), read, row
+        self.table = show_table(label, columns, [], empty=empty)
+        self._note = ui.label().classes("ws-soft ws-text").props("role=status")
+        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
+
+    async def refresh(self) -> None:
+        """Show the records as they are now."""
+        rows, note = await asyncio.to_thread(self._look)
+        set_rows(self.table, rows)
+        self._note.set_text(note)
+
+    def _look(self) -> tuple[list[Row], str]:
+        with collect_unreadable() as faults:
+            rows = [*itertools.islice(use_each(self._kind, self._read(), self._row), MOST_ROWS + 1)]
+        more = f"The first {MOST_ROWS} are shown; there are more.\n" if len(rows) > MOST_ROWS else ""
+        return rows[:MOST_ROWS], more + say_unreadable(faults)
+
+
+def say_unreadable(faults: Sequence[Unreadable]) -> str:
+    """What a list leaves out, and why; empty where it leaves out nothing."""
+    lines = [f"The {fault.kind} {fault.name} cannot be read: {fault.reason}" for fault in faults[:10]]
+    return "\n".join([*lines, f"and {len(faults) - 10} more"] if len(faults) > 10 else lines)
+
+
+NONE = "–"
+SHORT, LONG = 300, 100_000  # characters of a text in a line, and of a whole document
+_TONES = {
+    "Completed": "good",
+    "Finished": "good",
+    "Succeeded": "good",
+    "Enabled": "good",
+    "Disabled": "quiet",
+    "Failed": "bad",
+    "NotResponding": "bad",
+    "Canceled": "quiet",
+    "NotStarted": "quiet",
+    "Running": "busy",
+    "Finalizing": "busy",
+}
+_WORDS = {
+    "NotStarted": "Not started",
+    "CancelRequested": "Cancel requested",
+    "NotResponding": "Not responding",
+}
+_TYPES = {"AutoML": "AutoML"}
+
+
+def cut(text: object, most: int = SHORT) -> str:
+    """A text that a page can show: its beginning, and how much more there is."""
+    words = str(text)
+    if len(words) > most:
+        words = f"{words[:most]}… ({len(words) - most:,} more characters)"
+    return words.encode("utf-8", "backslashreplace").decode()
+
+
+def document_words(document: Any) -> str:
+    """A document as indented JSON, no longer than a page shows."""
+    return cut(json.dumps(document, indent=2, ensure_ascii=False), LONG)
+
+
+def status_words(status: str) -> str:
+    """``Cancel requested`` for ``CancelRequested``."""
+    return _WORDS.get(status, status)
+
+
+def status_tone(status: str) -> str:
+    """``good``, ``bad``, ``busy``, ``waiting`` or ``quiet``: which colour and sign a state has."""
+    return _TONES.get(status, "waiting")
+
+
+def type_words(kind: str) -> str:
+    """``Pipeline`` for ``pipeline``."""
+    return _TYPES.get(kind, kind[:1].upper() + kind[1:])
+
+
+def duration_words(job: JobRecord, now: datetime | None = None) -> str:
+    """How long a job has run."""
+    seconds = job.seconds(now)
+    return NONE if seconds is None else format_duration(seconds)
+
+
+def time_words(text: str | None) -> str:
+    """A time in UTC, to the second."""
+    time = parse_time(text)
+    return NONE if time is None else f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def value_words(value: Any) -> str:
+    """A value of a document: text as it is, anything else as JSON."""
+    if value is None:
+        return NONE
+    if isinstance(value, str):
+        return value
+    return cut(json.dumps(value, ensure_ascii=False))
+
+
+def number_words(value: float | None) -> str:
+    """A metric: four significant digits, whole numbers as they are."""
+    if value is None:
+        return NONE
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.4g}"
+
+
+def trigger_words(trigger: Mapping[str, Any]) -> str:
+    """When a trigger fires: ``cron 0 3 * * 1``, ``every 2 weeks on Monday at 03:00``."""
+    if text_of(trigger, "triggerType").lower() == "cron":
+        return f"cron {text_of(trigger, 'expression')}"
+    pattern = mapping_of(trigger, "schedule")
+    unit, interval = text_of(trigger, "frequency").lower() or "time", trigger.get("interval")
+    count = interval if isinstance(interval, int) else 1
+    words = f"every {unit}" if count == 1 else f"every {plural(count, unit)}"
+    if days := _words(pattern, "weekDays") or _words(pattern, "monthDays"):
+        words += f" on {'day ' if not pattern.get('weekDays') else ''}{join_words(days, 'and')}"
+    hours, minutes = _words(pattern, "hours"), _words(pattern, "minutes") or ["0"]
+    times = [
+        f"{hour:0>2}:{minute:0>2}" for hour, minute in itertools.islice(itertools.product(hours, minutes), 6)
+    ]
+    return f"{words} at {join_words(times, 'and')}" if times else words
+
+
+def _words(document: Mapping[str, Any], key: str) -> list[str]:
+    value = document.get(key)
+    return [str(item) for item in value[:31]] if isinstance(value, list) else []

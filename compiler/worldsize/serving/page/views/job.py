@@ -11,7 +11,7 @@ from nicegui import ui
 
 from worldsize.base.wording import format_size, plural
 from worldsize.running.record.history import load_run
-from worldsize.serving.control.document import user_name
+from worldsize.serving.control.call import user_name
 from worldsize.serving.control.paths import parse_asset
 from worldsize.serving.database import mapping_of, text_of, use_each
 from worldsize.serving.errors import ServiceError
@@ -39,32 +39,30 @@ from worldsize.serving.page.queries.steps import (
     read_plans,
     step_body,
 )
-from worldsize.serving.page.queries.wording import (
+from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.files import FileBrowser, FileSource, code
+from worldsize.serving.page.views.frame import (
+    LIVE_SECONDS,
+    MOST_ROWS,
     NONE,
+    Column,
+    Row,
     cut,
     document_words,
     duration_words,
-    status_tone,
-    status_words,
-    time_words,
-    type_words,
-    value_words,
-)
-from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.files import FileBrowser, FileSource, code
-from worldsize.serving.page.views.metrics import MetricsView
-from worldsize.serving.page.views.tables import (
-    LIVE_SECONDS,
-    MOST_ROWS,
-    Column,
-    Row,
     link_cell,
     set_rows,
     show_table,
     state_cell,
+    status_tone,
+    status_words,
     text_cell,
     text_row,
+    time_words,
+    type_words,
+    value_words,
 )
+from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.workspace import Workspace
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 
@@ -152,16 +150,13 @@ class Header:
 
                 async def confirm() -> None:
                     dialog.close()
-                    await self._stop()
+                    try:
+                        await cancel(self._workspace, self._job.name)
+                    except ServiceError as error:
+                        ui.notify(str(error), type="negative")
+                    await self.refresh()
 
                 frame.button("Cancel the job", confirm, "ws-danger")
-
-    async def _stop(self) -> None:
-        try:
-            await cancel(self._workspace, self._job.name)
-        except ServiceError as error:
-            ui.notify(str(error), type="negative")
-        await self.refresh()
 
 
 async def _show_tabs(workspace: Workspace, job: JobRecord, chosen: str) -> None:

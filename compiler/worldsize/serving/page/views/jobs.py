@@ -27,29 +27,27 @@ from worldsize.serving.page.queries.jobs import (
     tracked_ids,
 )
 from worldsize.serving.page.queries.steps import change_steps, step_fields
-from worldsize.serving.page.queries.wording import (
+from worldsize.serving.page.views import frame
+from worldsize.serving.page.views.frame import (
+    LIVE_SECONDS,
     NONE,
+    Column,
+    Form,
+    Row,
     cut,
     duration_words,
-    number_words,
-    status_words,
-    time_words,
-    type_words,
-)
-from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.frame import Form
-from worldsize.serving.page.views.metrics import Charts, order_metrics
-from worldsize.serving.page.views.tables import (
-    LIVE_SECONDS,
-    Column,
-    Row,
     link_cell,
+    number_words,
     say_unreadable,
     set_rows,
     show_table,
     state_cell,
+    status_words,
     text_cell,
+    time_words,
+    type_words,
 )
+from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.workspace import Workspace
 
 COLUMNS = (

@@ -11,22 +11,20 @@ from nicegui import ui
 from worldsize.serving.control.assets import put_resource
 from worldsize.serving.database import mapping_of, text_of
 from worldsize.serving.jobs.records import get_job
-from worldsize.serving.page.queries.wording import (
-    NONE,
-    document_words,
-    time_words,
-    trigger_words,
-)
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import code
-from worldsize.serving.page.views.tables import (
+from worldsize.serving.page.views.frame import (
     LIVE_SECONDS,
+    NONE,
     Column,
     Listing,
     Row,
+    document_words,
     link_cell,
     state_cell,
     text_cell,
+    time_words,
+    trigger_words,
 )
 from worldsize.serving.schedules.fire import wake
 from worldsize.serving.schedules.records import (

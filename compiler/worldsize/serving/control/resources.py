@@ -1,9 +1,11 @@
-"""Datastores: the two of every workspace, and those that clients register."""
+"""Connections of a workspace and rules of its network, kept as they are written; and its datastores."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from starlette.responses import Response
 
@@ -14,23 +16,96 @@ from worldsize.serving.control.assets import (
     list_resources,
     put_resource,
 )
-from worldsize.serving.control.call import Call, Handlers
-from worldsize.serving.control.document import (
+from worldsize.serving.control.call import (
     CREATED,
+    Call,
+    Handlers,
     JsonObject,
     answer_deletion,
     answer_page,
     describe_resource,
+    operation_headers,
     take_about,
     take_flag,
     take_object,
     take_text,
 )
-from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.workspace import BLOB_STORE, CONTAINERS, Workspace
 
-_TYPES = {  # the required keys of each type
+_TYPES = {"connections": "connections", "outboundrules": "outboundRules"}  # of Azure Resource Manager
+_REQUIRED = {"connections": ("category", "authType"), "outboundrules": ("type",)}
+
+
+def _list_secrets(call: Call) -> object:
+    resource = _require(call)
+    if call.kind != "connections":
+        raise not_found(f"The action `{call.action}` of {call.kind}")
+    return _describe(call, resource, {"credentials": resource.secrets or None})
+
+
+def _require(call: Call) -> Resource:
+    resource = get_resource(call.workspace.database, call.kind, call.name)
+    if resource is None:
+        raise not_found(f"{_TYPES[call.kind]}/{call.name}")
+    return resource
+
+
+def _list(call: Call) -> Response:
+    category = call.query.get("category", "").lower()
+    resources = list_resources(call.workspace.database, call.kind)
+    if category:
+        resources = filter(
+            lambda resource: str(resource.body.get("category", "")).lower() == category, resources
+        )
+    return answer_page(call, resources, partial(_describe, call))
+
+
+def _put(call: Call) -> Response:
+    properties = take_object(call.body, "properties")
+    database, name = call.workspace.database, call.name
+    if call.method == "PATCH":
+        properties = {**_require(call).body, **properties}
+    take_about(properties)
+    for key in _REQUIRED[call.kind]:
+        take_text(properties, key, "properties.", required=True)
+    secrets = take_object(properties, "credentials", "properties.") if "credentials" in properties else None
+    body = {key: value for key, value in properties.items() if key != "credentials"}
+    resource = put_resource(database, call.kind, name, body, secrets)
+    # azure-ai-ml takes 200 only, for a new one too.
+    headers = operation_headers(call) if call.kind == "outboundrules" else None
+    return answer(_describe(call, resource), 200, headers)
+
+
+def _describe(call: Call, resource: Resource, more: Mapping[str, Any] | None = None) -> JsonObject:
+    properties: JsonObject = {**resource.body, **(more or {})}
+    if call.kind == "connections":
+        properties = {"metadata": {}, "target": None, "isSharedToAll": False, **properties}
+        if more is None:
+            properties["credentials"] = None
+    else:
+        properties = {"category": "UserDefined", "status": "Active", **properties}
+    kind = _TYPES[call.kind]
+    id_, name = f"{call.scope.id}/{kind}/{resource.name}", resource.name
+    return describe_resource(
+        id_, f"workspaces/{kind}", name, properties, (resource.created, resource.modified)
+    )
+
+
+HANDLERS: Handlers = {
+    "GET all": _list,
+    "GET one": lambda call: _describe(call, _require(call)),
+    "PUT one": _put,
+    "PATCH one": _put,
+    "DELETE one": lambda call: answer_deletion(
+        delete_resource(call.workspace.database, call.kind, call.name)
+    ),
+    "POST one/listsecrets": _list_secrets,
+}
+
+
+_STORE_TYPES = {  # the required keys of each type
     "azureblob": ("accountName", "containerName"),
     "azuredatalakegen1": ("storeName",),
     "azuredatalakegen2": ("accountName", "filesystem"),
@@ -40,13 +115,13 @@ _TYPES = {  # the required keys of each type
 }
 
 
-def _delete(call: Call) -> Response:
+def _delete_store(call: Call) -> Response:
     if (name := call.name.lower()) in CONTAINERS:
         raise bad_request(f"The datastore {name} belongs to the workspace and cannot be deleted.")
     return answer_deletion(delete_resource(call.workspace.database, "datastores", name))
 
 
-def _list(call: Call) -> Response:
+def _list_stores(call: Call) -> Response:
     default = call.query.get("isdefault", "").lower()
     chosen = _default_name(call.workspace)
     names = {name.lower() for name in call.query.get("names", "").split(",") if name}
@@ -55,11 +130,11 @@ def _list(call: Call) -> Response:
         right = default not in ("true", "false") or (store.name == chosen) == (default == "true")
         return right and (not names or store.name.lower() in names)
 
-    stores = chain(_own(call.workspace), list_resources(call.workspace.database, "datastores"))
-    return answer_page(call, filter(is_wanted, stores), partial(_describe, call))
+    stores = chain(_list_built_in(call.workspace), list_resources(call.workspace.database, "datastores"))
+    return answer_page(call, filter(is_wanted, stores), partial(_describe_store, call))
 
 
-def _own(workspace: Workspace) -> list[Resource]:
+def _list_built_in(workspace: Workspace) -> list[Resource]:
     return [
         Resource(
             "datastores",
@@ -86,24 +161,24 @@ def _default_name(workspace: Workspace) -> str:
     return BLOB_STORE if row is None else str(row.body["name"])
 
 
-def _require(call: Call) -> Resource:
+def _find_store(call: Call) -> Resource:
     name = call.name.lower()
-    built_in = next((store for store in _own(call.workspace) if store.name == name), None)
+    built_in = next((store for store in _list_built_in(call.workspace) if store.name == name), None)
     store = built_in or get_resource(call.workspace.database, "datastores", name)
     if store is None:
         raise ServiceError(404, "UserError", f"Error getting datastore: {call.name} was not found.")
     return store
 
 
-def _put(call: Call) -> Response:
+def _put_store(call: Call) -> Response:
     if call.name.lower() in CONTAINERS:
         raise bad_request(f"The datastore {call.name} belongs to the workspace and cannot be changed.")
     properties = take_object(call.body, "properties")
     where = "properties."
     kind = take_text(properties, "datastoreType", where, required=True)
-    if kind.lower() not in _TYPES:
+    if kind.lower() not in _STORE_TYPES:
         raise bad_request(f"`properties.datastoreType` `{kind[:60]}` is not a type of datastore.")
-    for key in _TYPES[kind.lower()]:
+    for key in _STORE_TYPES[kind.lower()]:
         if key == "artifact":
             take_object(properties, key, where)
         else:
@@ -123,11 +198,11 @@ def _put(call: Call) -> Response:
         store = put_resource(database, "datastores", name, body, secrets)
         if default:
             put_resource(database, "defaults", "datastore", {"name": store.name})
-    return answer(_describe(call, store), 200 if before is not None else 201)
+    return answer(_describe_store(call, store), 200 if before is not None else 201)
 
 
-def _list_secrets(call: Call) -> object:
-    store = _require(call)
+def _list_store_secrets(call: Call) -> object:
+    store = _find_store(call)
     container = store.body.get("containerName") or store.body.get("filesystem")
     kind = str(store.body["credentials"].get("credentialsType", ""))
     if kind.lower() == "none":
@@ -140,7 +215,7 @@ def _list_secrets(call: Call) -> object:
     return {"secretsType": kind, **store.secrets}
 
 
-def _describe(call: Call, store: Resource) -> JsonObject:
+def _describe_store(call: Call, store: Resource) -> JsonObject:
     properties = {
         "description": None,
         "tags": {},
@@ -154,10 +229,10 @@ def _describe(call: Call, store: Resource) -> JsonObject:
     return describe_resource(id_, kind, store.name, properties, (store.created, store.modified))
 
 
-HANDLERS: Handlers = {
-    "GET all": _list,
-    "GET one": lambda call: _describe(call, _require(call)),
-    "PUT one": _put,
-    "DELETE one": _delete,
-    "POST one/listsecrets": _list_secrets,
+STORE_HANDLERS: Handlers = {
+    "GET all": _list_stores,
+    "GET one": lambda call: _describe_store(call, _find_store(call)),
+    "PUT one": _put_store,
+    "DELETE one": _delete_store,
+    "POST one/listsecrets": _list_store_secrets,
 }

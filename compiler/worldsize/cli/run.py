@@ -104,8 +104,8 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print warnings 
 @click.option(
     "--environment",
     type=click.Choice(["current", "isolated", "docker"]),
-    help="The Python of the steps: this one (default for a spec), one that is built from each step's"
-    " environment (default for other pipelines), or that of a container.",
+    help="The Python of the steps: this one (default for a spec and what it was compiled to), one that is"
+    " built from each step's environment (default for other pipelines), or that of a container.",
 )
 @click.option(
     "--force", is_flag=True, help="Run every step, even if an identical earlier step could be reused."

@@ -205,10 +205,9 @@ def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot
     }
     if not absent:
         return []
-    shared = {folder.name for folder in (resources.components() / "_shared").iterdir() if folder.is_dir()}
     needed: dict[str, list[str]] = {}
     for name, snapshot in code.items():
-        if any(file.partition("/")[0] in shared for file in snapshot.files):
+        if is_built_in(snapshot):
             needed[name] = sorted(set(_list_imports(snapshot)) & absent.keys())
     steps = [name for name, modules in needed.items() if modules]
     if not steps:
@@ -219,6 +218,12 @@ def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot
     message = f"{who} {_list_names(modules)}, which this Python does not have"
     span = tasks[steps[0]].span or Span("pipeline", 1, 1, 1, 1)
     return [Problem("run-refused", span, message, f"run `pip install 'worldsize[{extras}]'`")]
+
+
+def is_built_in(snapshot: Snapshot) -> bool:
+    """Whether code is that of a built-in component, wherever it lies: it has a package that these share."""
+    shared = resources.components() / "_shared"
+    return any((shared / folder).is_dir() for folder in {name.partition("/")[0] for name in snapshot.files})
 
 
 def _list_imports(snapshot: Snapshot) -> Iterator[str]:

@@ -134,6 +134,17 @@ def test_the_page_needs_its_token_once_and_its_cookie_after(client: TestClient, 
         assert client.get(path).status_code in {401, 404}, path
 
 
+def test_the_cookie_is_bound_to_its_host_where_the_connection_is_encrypted(
+    client: TestClient, workspace: Workspace
+) -> None:
+    page = f"https://127.0.0.1:{PORT}/jobs"
+    cookie = client.get(f"{page}?token={workspace.token}").headers["set-cookie"]
+    assert cookie.startswith("__Host-worldsize_")
+    assert "; Path=/;" in cookie
+    assert "; Secure" in cookie
+    assert client.get(page).status_code == 200
+
+
 def test_the_token_in_an_address_leads_nowhere_else(client: TestClient, workspace: Workspace) -> None:
     for path in ("//example.org/", "/%5Cexample.org/", "///example.org"):
         location = client.get(f"http://127.0.0.1:{PORT}{path}?token={workspace.token}").headers["location"]

@@ -64,9 +64,12 @@ def proxy_host(connection: Mapping[str, object]) -> str | None:
     return host if isinstance(host, str) else None
 
 
-def cookie_name(port: int) -> str:
-    """The name of the page's cookie: browsers do not tell ports apart."""
-    return f"worldsize_{port}"
+def cookie_name(port: int, *, secure: bool = False) -> str:
+    """The name of the page's cookie: browsers do not tell ports apart.
+
+    Over TLS no other host can set a cookie of its name.
+    """
+    return f"{'__Host-' if secure else ''}worldsize_{port}"
 
 
 class Guard:
@@ -79,7 +82,7 @@ class Guard:
         self._origins = frozenset(
             f"{scheme}://{host}" for scheme in ("http", "https") for host in self._hosts
         )
-        self._cookie = cookie_name(port)
+        self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or pass on one request."""
@@ -137,7 +140,8 @@ class Guard:
         raise ServiceError(401, "AuthenticationFailed", "a token or a signature of this workspace is missing")
 
     def _admit_to_page(self, request: HTTPConnection) -> Response | None:
-        secret = secret_text(self._workspace, "page")
+        secret, secure = secret_text(self._workspace, "page"), request.scope["scheme"] in {"https", "wss"}
+        cookie = cookie_name(self._port, secure=secure)
         offered = request.query_params.get("token")
         if offered is not None and request.scope["type"] == "http":
             if not equal(offered, self._workspace.token):
@@ -147,9 +151,9 @@ class Guard:
             left = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
             target = "/" + request.scope["path"].lstrip("/") + (f"?{urlencode(left)}" if left else "")
             answer = RedirectResponse(target, 303)  # the token stays out of the history and of what is shared
-            answer.set_cookie(self._cookie, secret, httponly=True, samesite="strict")
+            answer.set_cookie(cookie, secret, httponly=True, samesite="strict", secure=secure)
             return answer
-        if equal(request.cookies.get(self._cookie, ""), secret):
+        if equal(request.cookies.get(cookie, ""), secret):
             return None
         message = "open the address that `worldsize serve` printed: it has the token"
         raise ServiceError(401, "AuthenticationFailed", message)

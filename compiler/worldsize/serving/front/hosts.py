@@ -98,7 +98,7 @@ OTHER = (
     "windows.net",
     "windowsazure.com",
 )
-
+ALL = (*sorted(MANAGEMENT), *LOGIN, *WORKSPACES, *STORAGE, *TELEMETRY, *OTHER)
 
 # The metadata service of a virtual machine and the host below it, where a machine's own identity is found.
 _MACHINE = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "168.63.129.16")))

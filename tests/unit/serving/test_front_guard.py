@@ -109,8 +109,10 @@ def test_an_expired_signature_is_refused(workspace: Workspace) -> None:
 
 
 def test_the_page_needs_its_token_once_and_its_cookie_after(client: TestClient, workspace: Workspace) -> None:
-    assert client.get("/jobs").status_code == 401
-    assert client.get("/jobs?token=wrong").status_code == 401
+    assert client.get("/jobs").json()["error"]["code"] == "AuthenticationFailed"
+    locked = client.get("/jobs?token=wrong", headers={"Accept": "text/html,*/*"})
+    assert locked.status_code == 401
+    assert "<code>worldsize serve</code> prints the address again" in locked.text
     answer = client.get(f"/jobs?a=1&token={workspace.token}")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/jobs?a=1"

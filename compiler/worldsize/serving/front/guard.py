@@ -22,10 +22,11 @@ from urllib.parse import quote, urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from worldsize.base.shown_text import escape, mark_code
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.front.hosts import normalise, path_prefix
 from worldsize.serving.front.peers import admit
@@ -43,6 +44,17 @@ _API = re.compile(
     r"|(?:history|mlflow|artifact|data|datastore|metric|modelregistry)/v\d\.\d/)",
     re.IGNORECASE,
 )
+
+
+# What a browser shows that has not opened the printed address.
+_LOCKED = """<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>Not signed in · Worldsize</title>
+<body style="font: 16px/1.5 system-ui, sans-serif; max-width: 36em; margin: 15vh auto; padding: 0 1em">
+<h1>Not signed in</h1>
+<p>This browser has not shown the secret of the workspace: {}.</p>
+<p>In the folder of the workspace, <code>worldsize serve</code> prints the address again. After that this page
+opens too.</p>
+"""
 
 
 def check_proxy_credentials(workspace: Workspace, header: str) -> bool:
@@ -94,6 +106,8 @@ class Guard:
             answer = self._judge(request)
         except ServiceError as error:
             answer = error.response()
+            if error.status == 401 and "text/html" in request.headers.get("accept", ""):
+                answer = HTMLResponse(_LOCKED.format(mark_code(escape(error))), 401)
         if answer is None:
             await self._app(_add_prefix(scope), receive, send)
         elif scope["type"] == "websocket":

@@ -70,7 +70,7 @@ def _worldsize_server(
             f"`worldsize_workspace` needs `pip install 'worldsize[{','.join(missing)}]'`", pytrace=False
         )
     home = tmp_path_factory.mktemp("worldsize") / "home"
-    words = [sys.executable, "-m", "worldsize", "serve", "--home", str(home)]
+    words = [sys.executable, "-m", "worldsize", "serve", "--home", str(home), "--environment", "current"]
     errors = home.with_name("server.txt")
     with (
         errors.open("w") as stderr,

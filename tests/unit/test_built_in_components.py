@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 import worldsize
 from worldsize.azureml.component import read_component
+from worldsize.azureml.copying import CopyAccess
+from worldsize.azureml.snapshot import Snapshot
 from worldsize.base import resources
 from worldsize.facts import built_in_components, table
 from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory import built_in
-from worldsize.running.environments.definition import choose_mode
-from worldsize.running.model.options import RunOptions
 from worldsize.running.model.task import Task
+from worldsize.running.prepare.preparation import choose_mode, list_snapshots
 from wsmetrics.names import METRICS
 
 NAMES = [row["name"] for row in table.read_rows("built_in_components")]
@@ -86,13 +86,13 @@ def test_a_copy_is_recognised_and_a_component_of_the_same_name_is_not(tmp_path: 
 
 
 def test_built_in_components_run_in_the_current_environment(tmp_path: Path) -> None:
-    pipeline, tasks = tmp_path / "pipeline.yml", {}
+    tasks = {}
     for name in ("shard_data", "evaluate"):
         component, _ = read_component(resources.component_file(name))
         assert component is not None
         assert component.folder is not None
         tasks[name] = Task(name, component, component.folder)
-    assert choose_mode(RunOptions(), pipeline, pipeline, tasks) == "current"
-    copied = replace(component, path=tmp_path / "component.yml")
-    tasks["own"] = Task("own", copied, tmp_path)
-    assert choose_mode(RunOptions(), pipeline, pipeline, tasks) == "isolated"
+    code, _ = list_snapshots(tasks, CopyAccess())
+    assert choose_mode(tasks, code, from_spec=False) == "current"
+    code["own"] = Snapshot({"train.py": tmp_path})
+    assert choose_mode(tasks, code, from_spec=False) == "isolated"

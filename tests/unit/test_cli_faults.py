@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ from click.testing import CliRunner
 from worldsize import __main__ as program
 from worldsize import checking
 from worldsize.cli import crash, main
+from worldsize.cli.run import exit_on_refusal
 
 SPEC = """\
 name: digits
@@ -167,3 +170,13 @@ def test_a_full_disk_while_a_run_compiles_is_one_error(
     assert [line for line in lines if "error" in line] == lines[:1]
     assert "could not be written: no space left on device (`pipeline.yml`)" in lines[0]
     assert not list(Path("home/runs").iterdir())
+
+
+def test_a_signal_outside_of_the_steps_has_a_status_of_its_own() -> None:
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as ended, exit_on_refusal():
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert ended.value.code == 143
+    finally:
+        signal.signal(signal.SIGTERM, handler)

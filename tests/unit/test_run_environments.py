@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml as pyyaml
 
+import worldsize
 from worldsize.azureml import fields
 from worldsize.azureml import job as jobs
 from worldsize.azureml.copying import CopyAccess
@@ -22,7 +23,6 @@ from worldsize.running.environments import definition, docker, interpreters, lay
 from worldsize.running.environments.definition import (
     CondaRequirements,
     EnvironmentPlan,
-    choose_mode,
     digest_requirements,
     expand_requirements,
     plan_environments,
@@ -42,8 +42,9 @@ from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.process import Process
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.preparation import list_snapshots
+from worldsize.running.prepare.preparation import list_snapshots, prepare
 
+PIPELINES = Path(__file__).parents[2] / "pipelines"
 SKLEARN = "azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
 OTHER = "3.8" if definition.PYTHON_VERSION != "3.8" else "3.9"
 
@@ -250,13 +251,16 @@ def test_the_place_of_an_environment_is_the_part_that_installs(
     assert line[found.span.column - 1 : found.span.end_column - 1] == named
 
 
-def test_what_is_compiled_from_a_spec_runs_in_the_current_environment(tmp_path: Path) -> None:
-    pipeline = tmp_path / "pipeline.yml"
-    assert choose_mode(RunOptions(), pipeline, pipeline, {}) == "isolated"
-    assert choose_mode(RunOptions(), tmp_path / "spec.yml", pipeline, {}) == "current"
-    assert choose_mode(RunOptions(environment="docker"), pipeline, pipeline, {}) == "docker"
-    (tmp_path / "plan.json").touch()
-    assert choose_mode(RunOptions(), pipeline, pipeline, {}) == "current"
+def test_what_is_compiled_from_a_spec_runs_in_the_current_environment_whoever_sends_it(
+    tmp_path: Path,
+) -> None:
+    pipeline = worldsize.compile(PIPELINES / "own_script.yml", tmp_path / "out").pipeline
+    (pipeline.parent / "plan.json").unlink()  # which no client of a workspace sends
+    assert prepare(pipeline, tmp_path / "unused").environments.mode == "current"
+    job = tmp_path / "job.yml"
+    job.write_text("type: command\ncommand: echo\ncompute: azureml:c\nenvironment: {image: python}\n")
+    assert prepare(job, job).environments.mode == "isolated"
+    assert prepare(job, job, RunOptions(environment="current")).environments.mode == "current"
 
 
 @pytest.mark.parametrize(

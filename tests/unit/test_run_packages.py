@@ -48,3 +48,11 @@ def test_what_no_step_imports_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) 
 def test_a_script_of_the_users_own_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, "numpy", "torch")
     assert dry_run(PIPELINES / "own_script.yml")
+
+
+def test_a_tokenizer_needs_its_extra_where_it_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "tokenizers")
+    dry_run(PIPELINES / "python_source_gpt.yml")
+    with pytest.raises(RunError, match=r"'worldsize\[transformers\]'") as caught:
+        dry_run(PIPELINES / "python_source_bpe.yml")
+    assert "step `shard` imports `tokenizers`" in str(caught.value)

@@ -23,8 +23,8 @@ def escape(text: object, longest: int = LONGEST) -> str:
     return html.escape(plain if len(plain) <= longest else plain[: longest - 1] + "…")
 
 
-def _mark_code(text: str) -> str:
-    """Names between backticks as code."""
+def mark_code(text: str) -> str:
+    """Escaped text with what is between backticks as code."""
     return _QUOTED.sub(r"<code>\1</code>", text)
 
 
@@ -34,7 +34,7 @@ def render_html_table(
     """A table with a title above and a note below; every text is escaped."""
     head = "".join(f'<th scope="col" style="text-align:left">{escape(heading)}</th>' for heading in headings)
     body = "".join(
-        "<tr>" + "".join(f'<td style="{_CELL}">{_mark_code(escape(cell))}</td>' for cell in row) + "</tr>"
+        "<tr>" + "".join(f'<td style="{_CELL}">{mark_code(escape(cell))}</td>' for cell in row) + "</tr>"
         for row in rows
     )
     below = f"<p>{escape(note)}</p>" if note else ""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.base.wording import plural
+from worldsize.base.wording import format_duration, plural
 from worldsize.cli.common import show_interval, show_seconds, show_share
 from worldsize.cli.pictures import Picture
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from worldsize.api.forecast import Estimated, StepForecast
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Cost
-    from worldsize.planning.estimates.model import Case, Estimate
+    from worldsize.planning.estimates.model import Interval
     from worldsize.resolving.step_estimates import StepCost
 
 _CENT = 0.01
@@ -34,6 +34,7 @@ _TIMES = (
     *((0.1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")),
     (math.inf, 86_400, "days"),
 )
+_SMALL_SECONDS = 600.0
 _SMALLEST_SHARE = 0.005  # of a step's time, that is shown
 
 
@@ -65,8 +66,16 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
         rows.append(("torch.compile", f"{'on' if time.compiled else 'off'}: {pays}"))
     rows += _costs(cost)
     rows += _prices(cost, case.cluster.instance_count)
-    rows.append(("rests on", time.estimate.basis))
+    rows += _advise_small(time.total_seconds, case)
+    rows += [("left out", "the start of the nodes"), ("rests on", time.estimate.basis)]
     return "\n".join([f"{name}  time and cost on {_describe_cluster(case)}", *_align(rows), ""])
+
+
+def _advise_small(total: Interval | None, case: Case) -> Iterator[tuple[str, str]]:
+    """Say that one GPU is enough: it holds the model, and needs no longer than all of them in turn."""
+    gpus, whole = case.cluster.world_size, case.training.strategy == "ddp"
+    if total is not None and gpus > 1 and whole and (seconds := total.expected * gpus) < _SMALL_SECONDS:
+        yield "enough", f"one GPU, which takes about {format_duration(seconds)} or less for all epochs"
 
 
 def _describe_cluster(case: Case) -> str:

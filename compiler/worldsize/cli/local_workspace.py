@@ -38,7 +38,7 @@ class Options(NamedTuple):
 
     home: Path
     port: int | None
-    environment: str
+    environment: str | None
     proxy: bool
     keep_jobs: bool
 

@@ -11,6 +11,8 @@ import click
 from worldsize.cli import common, run_folders
 from worldsize.cli import run as running_command
 from worldsize.dsl import run as verbs
+from worldsize.reporting.page import FILE
+from worldsize.running.record.history import load_run
 
 EPILOG = """\b
 Examples:
@@ -22,7 +24,7 @@ Steps that succeeded are kept if their outputs are unchanged. An interrupted ste
 output `checkpoints` as it was; its logs move to logs/attempt-N.
 A pipeline that was compiled from a spec is not compiled again; any other pipeline is read again.
 The value of a secret given by --set is not stored: you are asked for it again, without echo.
-Exit status: as for `worldsize run`.
+Exit status: as for `worldsize run`; 0 also for a run that had succeeded, which stays as it is.
 """
 
 
@@ -46,9 +48,15 @@ def command(
     root = run_folders.find_run(home, run)
     secrets = common.parse_settings(settings)
     with running_command.exit_on_refusal():
+        if (record := load_run(root)).state == "succeeded":
+            common.say(f"run `{record.id}` has succeeded: run the pipeline again to repeat it", err=as_json)
+            if as_json:
+                page = root / FILE
+                running_command.print_document(record, page if page.exists() else None)
+            return
         view = running_command.choose_view(quiet=quiet or as_json, home=home)
         result = verbs.resume(root, settings=secrets, ask=_secret_prompt(), view=view)
-    running_command.exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
+        running_command.exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
 
 def _secret_prompt() -> Callable[[str], str] | None:

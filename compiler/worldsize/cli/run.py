@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -20,7 +22,7 @@ from worldsize.dsl import run as verbs
 from worldsize.reporting.page import write_report
 from worldsize.running.model.assets import parse_map_option
 from worldsize.running.record.details import LocalDetails
-from worldsize.running.record.history import load_run
+from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.preview import render_preview
 from worldsize.running.show.views import PlainView, QuietView, render_summary, wants_table
@@ -104,8 +106,8 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print warnings 
 @click.option(
     "--environment",
     type=click.Choice(["current", "isolated", "docker"]),
-    help="The Python of the steps: this one (default for a spec), one that is built from each step's"
-    " environment (default for other pipelines), or that of a container.",
+    help="The Python of the steps: this one (default for a spec and what it was compiled to), one that is"
+    " built from each step's environment (default for other pipelines), or that of a container.",
 )
 @click.option(
     "--force", is_flag=True, help="Run every step, even if an identical earlier step could be reused."
@@ -165,12 +167,16 @@ def command(
     with exit_on_refusal():
         view = choose_view(quiet=quiet or as_json, home=home)
         result = verbs.run(target, options, runs_dir=home, track=not no_track, view=view)
-    exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
+        exit_with_result(result, quiet=quiet, as_json=as_json, report=not no_report)
 
 
 @contextlib.contextmanager
 def exit_on_refusal() -> Iterator[None]:
-    """Turn errors that prevent a run from starting into a message and an exit status."""
+    """Turn errors that prevent a run from starting, and signals outside of its steps, into an exit status."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores one
+            signal.signal(number, _exit_on_signal)
+            atexit.register(signal.signal, number, signal.SIG_IGN)  # the end of Python resets the handler
     try:
         with common.exit_on_error():
             yield
@@ -185,20 +191,28 @@ def exit_on_refusal() -> Iterator[None]:
         raise SystemExit(130) from None
 
 
+def _exit_on_signal(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 def exit_with_result(
     result: RunResult, *, quiet: bool, as_json: bool = False, report: bool = True
 ) -> NoReturn:
     """Write the page of a run, print how the run ended, and exit with its status."""
     page = _write_report(result) if report else None
     if as_json:
-        record = load_run(result.folder)
-        shown = {**document(record, LocalDetails(record)), "report": None if page is None else str(page)}
-        click.echo(json.dumps(shown, indent=2))
+        print_document(load_run(result.folder), page)
     else:
         # The table of a terminal stays on the screen: its rows are not printed again.
         text = render_summary(result, steps=quiet or not wants_table(sys.stdout), report=page)
         click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
+
+
+def print_document(record: RunRecord, page: Path | None) -> None:
+    """Print what `--json` says of a run that has ended."""
+    shown = {**document(record, LocalDetails(record)), "report": None if page is None else str(page)}
+    click.echo(json.dumps(shown, indent=2))
 
 
 def _write_report(result: RunResult) -> Path | None:

@@ -40,16 +40,15 @@ PACKAGES = ("certifi", "cryptography", "starlette", "uvicorn")
 @click.option(
     "--environment",
     type=click.Choice(["current", "isolated", "docker"]),
-    default="current",
-    show_default=True,
-    help="The Python of the jobs' steps: this one, one that is built from each step's environment, or that of"
-    " a container.",
+    help="The Python of the jobs' steps, as `worldsize run` has it: this one (default for what a spec was"
+    " compiled to), one that is built from each step's environment (default for other jobs), or that of a"
+    " container.",
 )
 @click.argument("command_line", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 def command(
     home: Path,
     port: int | None,
-    environment: str,
+    environment: str | None,
     command_line: tuple[str, ...],
     *,
     print_env: bool,

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from worldsize.base.shown_text import escape
+from worldsize.base.shown_text import escape, mark_code
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import format_duration, plural, show_number
 from worldsize.reporting import charts
@@ -71,7 +71,7 @@ def _render_head(facts: RunFacts) -> str:
         times.append(f"{verb} {format_duration(record.seconds)}")
     if record.state == "running":
         times.append(f"as of {facts.read_at.astimezone():%H:%M:%S}")
-    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in facts.notes)
+    notes = "".join(f'<p class="note">{mark_code(escape(note))}</p>' for note in facts.notes)
     return (
         f"<h1>{escape(_title(facts), 100)} {badge(record.state)}</h1>\n"
         f'<p class="quiet">run {escape(record.id)}{"".join(f" · {text}" for text in times)}</p>{notes}\n'
@@ -170,7 +170,7 @@ def _render_failures(facts: RunFacts) -> str:
     parts = []
     failed = [step for step in facts.steps.values() if step.record.reason]
     for step in failed[:20]:
-        text = f"<h3>{escape(step.record.name, 80)}</h3><p>{escape(step.record.reason, 1000)}</p>"
+        text = f"<h3>{escape(step.record.name, 80)}</h3><p>{mark_code(escape(step.record.reason, 1000))}</p>"
         if step.last_lines:
             lines = "\n".join(escape(line, 500) for line in step.last_lines)
             process = escape(step.record.failed_process or "its process")
@@ -305,7 +305,7 @@ def _render_models(facts: RunFacts) -> str:
             escape(model.name, 100),
             f"version {escape(model.version)}" if model.version else "not registered",
             escape(model.gate) or "none",
-            escape(model.reason, 500),
+            mark_code(escape(model.reason, 500)),
         )
         for model in facts.registered[:50]
     ]

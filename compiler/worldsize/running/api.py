@@ -234,7 +234,8 @@ def _prepare_again(
             raise ResumeError(f"`{target}` is gone", "put it back, or run another pipeline")
         # It contains the settings already, except for secrets.
         kept = {name: text for name, text in options.settings.items() if _is_secret(request, name)}
-        target, options = folder.pipeline / "pipeline.yml", replace(options, settings=kept)
+        target, mode = folder.pipeline / "pipeline.yml", options.environment or "current"  # as its spec had
+        options = replace(options, settings=kept, environment=mode)
     prepared = prepare(target, folder.pipeline, options, track=request.track, emulate=emulate)
     if target != request.target:
         _refuse_masked(prepared, request.target)

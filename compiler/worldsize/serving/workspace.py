@@ -61,7 +61,7 @@ class Workspace:
     endpoints: Endpoints
     project: Path  # the folder in which the server was started
     scope: Scope = field(default_factory=Scope)
-    environment: str = "current"  # what interprets the steps of jobs: current, isolated or docker
+    environment: str | None = None  # what interprets the steps of jobs; None for what `worldsize run` chooses
     client_variables: Mapping[str, str | None] = field(
         default_factory=dict
     )  # of the steps too; None: not set

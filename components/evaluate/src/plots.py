@@ -40,13 +40,15 @@ def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: 
 
 
 def draw_roc(curves: Mapping[str, tuple[Array, Array]], path: Path) -> None:
-    """Draw false and true positive rates of each class as a PNG."""
+    """Draw false and true positive rates of each class, and the area below them, as a PNG."""
     plt = _pyplot()
     figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
     axes.plot([0, 1], [0, 1], color="0.7", linestyle="--", linewidth=1)
     for name, (false, true) in curves.items():
         (line,) = axes.plot(false, true)
-        line.set_label(_shorten(name).replace("$", r"\$").lstrip("_") or "class")
+        area = float(np.diff(false) @ (true[1:] + true[:-1]) / 2)
+        shown = _shorten(name).replace("$", r"\$").lstrip("_") or "class"
+        line.set_label(f"{shown}: area {area:.3f}")
     axes.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC", aspect="equal")
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)

@@ -116,6 +116,7 @@ def test_a_pipeline_shows_its_graph(visitor: chromium.Visit, workspace: tuple[Se
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/jobs/{step(served, names['pipeline'], 'train')}")
     page.get_by_role("heading", name="train", level=1).wait_for()
+    page.get_by_text("Parameters in MLflow").click()
     page.get_by_text("note", exact=True).wait_for()  # a parameter in MLflow, with a hostile value
 
 

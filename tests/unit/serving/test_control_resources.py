@@ -186,9 +186,14 @@ def test_a_datastore_keeps_its_secrets_apart(management: Management) -> None:
     assert "hidden" not in answer.text
     assert "hidden" not in management.ask("GET", "datastores").text
     assert names(management, "datastores?isDefault=true") == ["mine"]
-    assert management.ask("POST", "datastores/mine/listSecrets").json()["key"] == "hidden"
-    expiring = management.ask("POST", "datastores/mine/listSecrets", {"expirableSecret": True}).json()
-    assert expiring["secretsType"] == "Sas"
+    for body in (None, {"expirableSecret": True}):
+        secrets = management.ask("POST", "datastores/mine/listSecrets", body).json()
+        assert secrets == {"secretsType": "AccountKey", "key": "hidden"}
+    management.put("datastores/here", {**STORE, "accountName": "worldsize"}, 201)
+    assert management.ask("POST", "datastores/here/listSecrets").json()["key"] == "hidden"
+    expiring = management.ask("POST", "datastores/here/listSecrets", {"expirableSecret": True}).json()
+    assert expiring["secretsType"] == "Sas"  # a key opens no blob of this workspace
+    assert management.ask("DELETE", "datastores/here").status_code == 200
     assert management.ask("DELETE", "datastores/mine").status_code == 200
     answer = management.ask("GET", "datastores/mine")
     assert answer.status_code == 404

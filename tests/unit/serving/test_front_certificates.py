@@ -53,6 +53,13 @@ def test_a_client_of_another_home_does_not(home: Home, tmp_path: Path) -> None:
         shake_hands(Authority(home).context("management.azure.com"), "management.azure.com", other)
 
 
+@pytest.mark.parametrize("name", ["example.org", "notazure.com", "127.0.0.2"])
+def test_its_signature_opens_no_host_but_azures_and_this_machine(home: Home, name: str) -> None:
+    authority = Authority(home)
+    with pytest.raises(ssl.SSLCertVerificationError, match="permitted subtree violation"):
+        shake_hands(authority.context(name), name, authority.write_bundle({}))
+
+
 def test_keys_are_private_and_stay(home: Home) -> None:
     first = Authority(home).certificate
     assert Authority(home).certificate == first

@@ -109,8 +109,10 @@ def test_an_expired_signature_is_refused(workspace: Workspace) -> None:
 
 
 def test_the_page_needs_its_token_once_and_its_cookie_after(client: TestClient, workspace: Workspace) -> None:
-    assert client.get("/jobs").status_code == 401
-    assert client.get("/jobs?token=wrong").status_code == 401
+    assert client.get("/jobs").json()["error"]["code"] == "AuthenticationFailed"
+    locked = client.get("/jobs?token=wrong", headers={"Accept": "text/html,*/*"})
+    assert locked.status_code == 401
+    assert "<code>worldsize serve</code> prints the address again" in locked.text
     answer = client.get(f"/jobs?a=1&token={workspace.token}")
     assert answer.status_code == 303
     assert answer.headers["location"] == "/jobs?a=1"
@@ -132,6 +134,17 @@ def test_the_page_needs_its_token_once_and_its_cookie_after(client: TestClient, 
         "/modelregistry/v1.0/x",
     ):
         assert client.get(path).status_code in {401, 404}, path
+
+
+def test_the_cookie_is_bound_to_its_host_where_the_connection_is_encrypted(
+    client: TestClient, workspace: Workspace
+) -> None:
+    page = f"https://127.0.0.1:{PORT}/jobs"
+    cookie = client.get(f"{page}?token={workspace.token}").headers["set-cookie"]
+    assert cookie.startswith("__Host-worldsize_")
+    assert "; Path=/;" in cookie
+    assert "; Secure" in cookie
+    assert client.get(page).status_code == 200
 
 
 def test_the_token_in_an_address_leads_nowhere_else(client: TestClient, workspace: Workspace) -> None:

@@ -344,7 +344,9 @@ def catch_signals() -> Iterator[Interrupts]:
     interrupts = Interrupts()
     previous = {}
     if threading.current_thread() is threading.main_thread():
-        previous = {number: signal.signal(number, interrupts.note) for number in SIGNALS}
+        # nohup ignores SIGHUP, so that the run outlives the terminal
+        caught = [n for n in SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        previous = {number: signal.signal(number, interrupts.note) for number in caught}
     try:
         yield interrupts
     finally:

@@ -24,7 +24,7 @@ from worldsize.azureml.environment import is_file as names_a_file
 from worldsize.azureml.model import Field
 from worldsize.azureml.references import exists, is_file, local_path
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.base import resources, untrusted
+from worldsize.base import untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import shorten
@@ -33,7 +33,7 @@ from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.facts import curated, table
 from worldsize.running.environments.docker import find_docker_fault
 from worldsize.running.model.assets import AssetMap
-from worldsize.running.model.options import EnvironmentMode, RunOptions
+from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.task import Task
 
 NOWHERE = Span("environment", 1, 1, 1, 1)
@@ -192,7 +192,6 @@ def _find_title(environment: Field[Any]) -> tuple[str, Span | None]:
     return "the conda file", None
 
 
-PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
 SCRIPTS = (".py", ".ipynb", ".sh", ".r", ".R")
 LARGEST_SCRIPT = 1 << 20  # bytes; a longer script was not written by hand
 LONGEST_LIST = 3  # steps named in a notice
@@ -213,27 +212,6 @@ class EnvironmentPlan(Struct, frozen=True):
         while name not in self.definitions and "." in name:
             name = name.rpartition(".")[0]
         return self.definitions.get(name, Definition())
-
-
-def choose_mode(
-    options: RunOptions, target: Path, pipeline: Path, tasks: Mapping[str, Task]
-) -> EnvironmentMode:
-    """Choose what environments are here: as asked, else ``current`` for what needs only our own packages.
-
-    That is a pipeline that comes from a spec, or has built-in components only.
-    """
-    if options.environment is not None:
-        return options.environment
-    ours = target != pipeline or (pipeline.parent / PLAN_FILE).exists() or _are_built_in(tasks)
-    return "current" if ours else "isolated"
-
-
-def _are_built_in(tasks: Mapping[str, Task]) -> bool:
-    folder = resources.components().resolve()
-    return bool(tasks) and all(
-        task.component.path is not None and task.component.path.resolve().is_relative_to(folder)
-        for task in tasks.values()
-    )
 
 
 def plan_environments(

@@ -19,7 +19,7 @@ class RunOptions(Struct, frozen=True):
     settings: Mapping[str, str] = field(default_factory=dict)
     # local paths by reference (`azureml:cifar@latest`), over those of `worldsize.yml`
     assets: Mapping[str, str] = field(default_factory=dict)
-    # what interprets the steps; None for `current` where a spec is run, else `isolated`
+    # what interprets the steps; None for `current` where only our own packages are needed, else `isolated`
     environment: EnvironmentMode | None = None
     force: bool = False  # whether every step runs, also one that did so before with the same inputs
     nodes: NodeMode = "processes"  # what stands for an instance: only processes, or a network namespace

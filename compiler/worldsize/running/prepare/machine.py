@@ -182,6 +182,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "run": ("matplotlib", "mlflow", "numpy", "pandas", "PIL", "psutil", "pyarrow", "sklearn", "torch"),
     "tensorflow": ("tensorflow",),
     "deepspeed": ("deepspeed",),
+    "transformers": ("accelerate", "peft", "tokenizers", "transformers"),
 }
 LONGEST_LIST = 4
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
@@ -205,11 +206,11 @@ def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot
     }
     if not absent:
         return []
-    shared = {folder.name for folder in (resources.components() / "_shared").iterdir() if folder.is_dir()}
     needed: dict[str, list[str]] = {}
     for name, snapshot in code.items():
-        if any(file.partition("/")[0] in shared for file in snapshot.files):
-            needed[name] = sorted(set(_list_imports(snapshot)) & absent.keys())
+        if is_built_in(snapshot):
+            optional = () if _wants_tokens(tasks[name]) else EXTRAS["transformers"]
+            needed[name] = sorted((set(_list_imports(snapshot)) & absent.keys()).difference(optional))
     steps = [name for name, modules in needed.items() if modules]
     if not steps:
         return []
@@ -219,6 +220,18 @@ def find_missing_packages(tasks: Mapping[str, Task], code: Mapping[str, Snapshot
     message = f"{who} {_list_names(modules)}, which this Python does not have"
     span = tasks[steps[0]].span or Span("pipeline", 1, 1, 1, 1)
     return [Problem("run-refused", span, message, f"run `pip install 'worldsize[{extras}]'`")]
+
+
+def _wants_tokens(task: Task) -> bool:
+    """Whether the inputs ask for a tokenizer or Hugging Face model: the libraries are imported only then."""
+    values = {name: source.rendered for name, source in task.inputs.items() if isinstance(source, Text)}
+    return values.get("tokenizer", "bytes") != "bytes" or values.get("model", "").startswith("hf:")
+
+
+def is_built_in(snapshot: Snapshot) -> bool:
+    """Whether code is that of a built-in component, wherever it lies: it has a package that these share."""
+    shared = resources.components() / "_shared"
+    return any((shared / folder).is_dir() for folder in {name.partition("/")[0] for name in snapshot.files})
 
 
 def _list_imports(snapshot: Snapshot) -> Iterator[str]:

@@ -28,13 +28,13 @@ from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.documents.yaml import Scalar, load
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
-from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
+from worldsize.running.environments.definition import EnvironmentPlan, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
 from worldsize.running.launch.redaction import make_mask
 from worldsize.running.model.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
 from worldsize.running.model.errors import RunError
-from worldsize.running.model.options import RunOptions
+from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.source import Text
 from worldsize.running.model.task import Graph, Task
 from worldsize.running.prepare.fit import fit_tasks
@@ -47,11 +47,13 @@ from worldsize.running.prepare.machine import (
     find_missing_packages,
     find_missing_programs,
     fit_devices,
+    is_built_in,
     read_networks,
     read_vm_sizes,
     warn_of_nccl,
 )
 from worldsize.running.prepare.overrides import compile_spec, override_inputs
+from worldsize.running.prepare.told_plan import read_told_plan
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -138,7 +140,7 @@ def _prepare_target(
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
     emulation, impossible = emulate_options(options, tasks, read_networks(sizes), emulate)
-    mode = choose_mode(options, target, path, tasks)
+    mode = options.environment or choose_mode(graph.tasks, code, from_spec=target != path)
     if mode == "current":
         problems += find_missing_packages(tasks, code)
     environments = plan_environments(tasks, code, assets, mode, texts, gate=files.gate)
@@ -166,6 +168,19 @@ def _prepare_target(
         restarts=read_planned_restarts(plan),
         mask=make_mask(graph, options.settings),
     )
+
+
+def choose_mode(
+    tasks: Mapping[str, Task], code: Mapping[str, Snapshot], *, from_spec: bool
+) -> EnvironmentMode:
+    """Choose the environments by what the job says, so that they are the same here and in a local workspace.
+
+    A spec, what it was compiled to, and built-in components need only our own packages: `current`.
+    """
+    ours = (
+        from_spec or bool(read_told_plan(tasks)[0].steps) or (code and all(map(is_built_in, code.values())))
+    )
+    return "current" if ours else "isolated"
 
 
 def _refuse_untracked_sweeps(graph: Graph, *, track: bool) -> Iterator[Problem]:

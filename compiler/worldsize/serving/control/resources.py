@@ -207,10 +207,11 @@ def _list_store_secrets(call: Call) -> object:
     kind = str(store.body["credentials"].get("credentialsType", ""))
     if kind.lower() == "none":
         raise bad_request(f"The datastore {store.name} has no credentials.")
-    if store.secrets and not take_flag(call.body, "expirableSecret"):
-        return {"secretsType": kind, **store.secrets}
-    if isinstance(container, str) and kind.lower() in ("accountkey", "sas"):
-        # The blobs of this workspace know no other signature than ours.
+    here = store.body.get("accountName") == call.workspace.endpoints.account
+    signs = here and kind.lower() in ("accountkey", "sas")
+    wanted = signs and (take_flag(call.body, "expirableSecret") or not store.secrets)
+    if wanted and isinstance(container, str):
+        # The blobs of this workspace know no other signature than ours; those elsewhere do not know it.
         return {"secretsType": "Sas", "sasToken": sign_path(call.workspace, container)}
     return {"secretsType": kind, **store.secrets}
 

@@ -28,11 +28,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import NotAsWrittenError, read_private, write_whole
+from worldsize.serving.front import guard
 from worldsize.serving.home import PRIVATE_FILE, Home
 
 LIFE = timedelta(days=30)
 MARGIN = timedelta(days=1)  # an authority is remade when less than this is left
 MOST_CONTEXTS = 256
+_LOOPBACK = ipaddress.ip_network("127.0.0.1/32")
 BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE")
 
 _PEM = re.compile(
@@ -105,6 +107,8 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name("Worldsize: the workspace of one folder")
         builder = _describe(name, name, key, key, datetime.now(timezone.utc) + LIFE, authority=True)
+        permitted = [*map(x509.DNSName, ("localhost", *guard.ALL)), x509.IPAddress(_LOOPBACK)]
+        builder = builder.add_extension(x509.NameConstraints(permitted, None), critical=True)
         certificate = builder.sign(key, hashes.SHA256())
         write_whole(self._path, _pem(key, certificate), mode=PRIVATE_FILE, follow=False)
         return key, certificate

@@ -23,10 +23,11 @@ from urllib.parse import quote, urlencode
 
 from starlette.datastructures import QueryParams
 from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
+from worldsize.base.shown_text import escape, mark_code
 from worldsize.serving.errors import ServiceError
 from worldsize.serving.front.peers import admit
 from worldsize.serving.storage.files import StorageError
@@ -43,6 +44,17 @@ _API = re.compile(
     r"|(?:history|mlflow|artifact|data|datastore|metric|modelregistry)/v\d\.\d/)",
     re.IGNORECASE,
 )
+
+
+# What a browser shows that has not opened the printed address.
+_LOCKED = """<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><title>Not signed in · Worldsize</title>
+<body style="font: 16px/1.5 system-ui, sans-serif; max-width: 36em; margin: 15vh auto; padding: 0 1em">
+<h1>Not signed in</h1>
+<p>This browser has not shown the secret of the workspace: {}.</p>
+<p>In the folder of the workspace, <code>worldsize serve</code> prints the address again. After that this page
+opens too.</p>
+"""
 
 
 def check_proxy_credentials(workspace: Workspace, header: str) -> bool:
@@ -64,9 +76,12 @@ def proxy_host(connection: Mapping[str, object]) -> str | None:
     return host if isinstance(host, str) else None
 
 
-def cookie_name(port: int) -> str:
-    """The name of the page's cookie: browsers do not tell ports apart."""
-    return f"worldsize_{port}"
+def cookie_name(port: int, *, secure: bool = False) -> str:
+    """The name of the page's cookie: browsers do not tell ports apart.
+
+    Over TLS no other host can set a cookie of its name.
+    """
+    return f"{'__Host-' if secure else ''}worldsize_{port}"
 
 
 class Guard:
@@ -79,7 +94,7 @@ class Guard:
         self._origins = frozenset(
             f"{scheme}://{host}" for scheme in ("http", "https") for host in self._hosts
         )
-        self._cookie = cookie_name(port)
+        self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or pass on one request."""
@@ -91,6 +106,8 @@ class Guard:
             answer = self._judge(request)
         except ServiceError as error:
             answer = error.response()
+            if error.status == 401 and "text/html" in request.headers.get("accept", ""):
+                answer = HTMLResponse(_LOCKED.format(mark_code(escape(error))), 401)
         if answer is None:
             await self._app(_add_prefix(scope), receive, send)
         elif scope["type"] == "websocket":
@@ -137,7 +154,8 @@ class Guard:
         raise ServiceError(401, "AuthenticationFailed", "a token or a signature of this workspace is missing")
 
     def _admit_to_page(self, request: HTTPConnection) -> Response | None:
-        secret = secret_text(self._workspace, "page")
+        secret, secure = secret_text(self._workspace, "page"), request.scope["scheme"] in {"https", "wss"}
+        cookie = cookie_name(self._port, secure=secure)
         offered = request.query_params.get("token")
         if offered is not None and request.scope["type"] == "http":
             if not equal(offered, self._workspace.token):
@@ -147,9 +165,9 @@ class Guard:
             left = [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
             target = "/" + request.scope["path"].lstrip("/") + (f"?{urlencode(left)}" if left else "")
             answer = RedirectResponse(target, 303)  # the token stays out of the history and of what is shared
-            answer.set_cookie(self._cookie, secret, httponly=True, samesite="strict")
+            answer.set_cookie(cookie, secret, httponly=True, samesite="strict", secure=secure)
             return answer
-        if equal(request.cookies.get(self._cookie, ""), secret):
+        if equal(request.cookies.get(cookie, ""), secret):
             return None
         message = "open the address that `worldsize serve` printed: it has the token"
         raise ServiceError(401, "AuthenticationFailed", message)
@@ -375,6 +393,7 @@ OTHER = (
     "windows.net",
     "windowsazure.com",
 )
+ALL = (*sorted(MANAGEMENT), *LOGIN, *WORKSPACES, *STORAGE, *TELEMETRY, *OTHER)
 
 
 # The metadata service of a virtual machine and the host below it, where a machine's own identity is found.

@@ -58,7 +58,7 @@ class Settings:
     port: int | None  # None: the one that the home had before, or one that is free
     proxy: bool
     environment: Mapping[str, str]  # the user's own, before the client's variables
-    interpreter: str = "current"  # of the jobs' steps, as `worldsize run --environment` has it
+    interpreter: str | None = None  # of the jobs' steps, as `worldsize run --environment` has it
 
 
 @dataclass(frozen=True, slots=True)

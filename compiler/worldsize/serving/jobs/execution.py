@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from worldsize import running
 from worldsize.base.problem import Problem
@@ -42,11 +42,8 @@ _LOGS = {"Pipeline": job_files.PIPELINE_LOG, "Sweep": job_files.SWEEP_LOG}
 _DIED = "the run stopped for a reason of Worldsize's own; its log has the details"
 
 
-def execute_job(home: Home, database: Database, name: str, environment: str) -> None:
-    """Run a job that this process has claimed, and write its end into the database.
-
-    ``environment`` is what interprets the steps: ``current``, ``isolated`` or ``docker``.
-    """
+def execute_job(home: Home, database: Database, name: str, environment: EnvironmentMode | None) -> None:
+    """Run a job that this process has claimed, and write its end into the database."""
     job = records.get_job(database, name)
     assert job is not None
     reporter = Reporter(home, database, job)
@@ -56,7 +53,7 @@ def execute_job(home: Home, database: Database, name: str, environment: str) -> 
         result = running.run(
             JOB_FILE,
             # Azure ML reuses the steps of pipelines only.
-            RunOptions(environment=cast("EnvironmentMode", environment), force=job.type != "Pipeline"),
+            RunOptions(environment=environment, force=job.type != "Pipeline"),
             runs_dir=root,
             view=reporter,
             run_id=name,
@@ -286,7 +283,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("home", type=Path)
     parser.add_argument("name")
-    parser.add_argument("--environment", choices=("current", "isolated", "docker"), default="current")
+    parser.add_argument("--environment", choices=("current", "isolated", "docker"))
     arguments = parser.parse_args()
     home = Home(arguments.home)
     database = Database(home.database)

@@ -142,7 +142,8 @@ class Queue:
         if not records.claim(self.workspace.database, name, before=("Queued",), after="Preparing"):
             return True  # it was canceled
         try:
-            options = ("--environment", self.workspace.environment)
+            chosen = self.workspace.environment
+            options = () if chosen is None else ("--environment", chosen)
             process = start_process(self.workspace.home, name, self._environment(slots), options)
         except OSError as error:
             if (job := records.get_job(self.workspace.database, name)) is not None:

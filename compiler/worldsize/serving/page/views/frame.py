@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -158,14 +159,17 @@ class Failure:
     def __init__(self) -> None:
         with ui.element("div").classes("ws-error") as self._box:
             self._box.props["role"] = "alert"
-            self._line = ui.label().classes("ws-strong")
+            self._line = ui.element("div").classes("ws-strong")
             self._rest = ui.label().classes("ws-code").props('tabindex=0 role=region aria-label="Details"')
 
     def show(self, text: str) -> None:
         """Show a text of one line or more; nothing for an empty one."""
         line, _, rest = cut(text, LONG).partition("\n")
         self._box.set_visibility(bool(text))
-        self._line.set_text(line)
+        self._line.clear()
+        with self._line:
+            for number, part in enumerate(re.split(r"`([^`]+)`", line)):
+                tagged("code" if number % 2 else "span", part)
         self._rest.set_text(rest)
         self._rest.set_visibility(bool(rest.strip()))
 

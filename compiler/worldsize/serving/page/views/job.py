@@ -51,6 +51,7 @@ from worldsize.serving.page.views.frame import (
     document_words,
     duration_words,
     link_cell,
+    number_words,
     set_rows,
     show_table,
     state_cell,
@@ -65,6 +66,7 @@ from worldsize.serving.page.views.frame import (
 from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.workspace import Workspace
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
+from wsmetrics.names import choose_headline
 
 View = Callable[[Workspace, JobRecord], Awaitable[None]]
 
@@ -369,6 +371,7 @@ class Overview:
             frame.heading("Steps" if job.type == "Pipeline" else "Trials")
             waiting = "There are no steps yet." if job.type == "Pipeline" else "No trial has started yet."
             self._steps = show_table("Steps", _STEPS, [], empty=waiting)
+        self._measured = ui.element("div").classes("ws-column")
         self._body = ui.element("div").classes("ws-column")
         self._tracked = ui.element("div").classes("ws-column")
         ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
@@ -421,10 +424,15 @@ class Overview:
         home = self._workspace.home
         ids = await asyncio.to_thread(tracked_ids, self._workspace, [self._job])
         tracked = await asyncio.to_thread(read_run, home.root, ids[self._job.name])
-        self._tracked.set_visibility(bool(tracked.params or tracked.tags))
+        with self._measured:
+            names = choose_headline(tracked.metrics)
+            self._measured.set_visibility(bool(names))
+            frame.fact_panel("Metrics", {name: number_words(tracked.metrics[name]) for name in names})
         with self._tracked:
-            frame.fact_panel("Parameters in MLflow", tracked.params)
-            frame.fact_panel("Tags in MLflow", tracked.tags)
+            for title, logged in (("Parameters", tracked.params), ("Tags", tracked.tags)):
+                if logged:  # most are defaults
+                    with ui.expansion(f"{title} in MLflow: {len(logged)}").classes("ws-more"):
+                        frame.facts(logged.items(), "ws-many" if len(logged) > frame.MANY else "ws-facts")
 
 
 def _step_row(job: JobRecord) -> Row:
@@ -448,7 +456,7 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
     with ui.element("div").classes("ws-columns"):
         for key, title in (("inputs", "Inputs"), ("outputs", "Outputs")):
             ports = mapping_of(properties, key)
-            frame.fact_panel(title, {name: _port_words(port) for name, port in ports.items()})
+            frame.fact_panel(title, {name: _show_port(port, refer) for name, port in ports.items()})
         details = {title: refer(text) for key, title in _DETAILS if (text := text_of(properties, key))}
         settings = {name: value_words(value) for name, value in _settings(properties).items()}
         frame.fact_panel("Details", {**details, **settings})
@@ -459,12 +467,13 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
             code(command, "Command")
 
 
-def _port_words(port: object) -> str:
-    """The value of an input, or where data lies."""
+def _show_port(port: object, refer: Callable[[str], object]) -> object:
+    """The value of an input, or where data lies; an asset by its name and version."""
     if not isinstance(port, Mapping):
         return value_words(port)
-    value = port.get("value")
-    value = port.get("uri") if value is None else value
+    value, uri = port.get("value"), text_of(port, "uri")
+    if value is None and uri:
+        return refer(uri) if parse_asset(uri) is not None else uri
     kind = port.get("jobInputType") or port.get("jobOutputType") or port.get("type") or ""
     return cut(kind) if value is None else value_words(value)
 

@@ -162,7 +162,7 @@ def _options(curves: Mapping[str, Curve]) -> dict[str, Any]:
         "animation": False,
         "grid": {
             "left": 8,
-            "right": 16,
+            "right": 32,  # half of the last label
             "top": 16,
             "bottom": 28 + _legend_height(curves),
             "containLabel": True,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from worldsize.running.launch.call import inherited_environment
+from worldsize.running.launch.machine import detect_machine
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.model.results import Registration, StepResult, describe_ending
-from worldsize.running.prepare.machine import detect_machine
 from worldsize.running.record import events
 from worldsize.running.record.details import read_metrics, read_registrations
 from worldsize.running.record.events import scan_events

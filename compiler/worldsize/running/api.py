@@ -53,7 +53,8 @@ from worldsize.running.record.folder import (
 from worldsize.running.record.history import RECORD, RunRecord, load_run
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.record.tracking import Tracking, run_tags
-from worldsize.running.reuse.step_cache import make_step_cache
+from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.step_cache import ReuseCache
 from worldsize.running.reuse.store import Store
 from worldsize.running.show.preview import preview_processes
 from worldsize.running.show.views import MaskedView, QuietView
@@ -415,16 +416,29 @@ def make_extensions(
     stopping: Callable[[], bool],
     earlier: RunRecord | None,
 ) -> Iterator[Extensions]:
-    """Add what the options of a run ask for to its schedule, until the run ends."""
+    """Add what the options of a run ask for to its schedule, until the run ends.
+
+    ``stopping`` ends the hashing of a long file.
+    """
     run, max_restarts = context.run, prepared.options.max_restarts
     make_faults = prepared.emulation.make_faults
     faults = make_faults(view.notice) if make_faults is not None else None
     restarts = dict(prepared.restarts) if max_restarts is None else {}
     if faults is not None and max_restarts is None:
         restarts |= {name: max(restarts.get(name, 0), count) for name, count in faults.restarts.items()}
-    store = Store(services.home)
+    store, done = Store(services.home), earlier.steps.values() if earlier is not None else ()
     yield Extensions(
-        cache=make_step_cache(prepared, run, store, view.notice, stopping=stopping, earlier=earlier),
+        cache=ReuseCache(
+            run,
+            prepared.tasks,
+            prepared.code,
+            store,
+            Digests(store.digests, stop=stopping),
+            prepared.environments,
+            view.notice,
+            force=prepared.options.force or prepared.graph.force_rerun,
+            earlier=frozenset(step.name for step in done if step.state in DONE),
+        ),
         restarts=Restarting(RestartPolicy(max_restarts or 0, seed=run.id), restarts, view.notice),
         watchers=[HangWatcher(view.notice).tick, *([faults.tick] if faults is not None else [])],
         expansions={

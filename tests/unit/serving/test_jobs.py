@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from worldsize.azureml.job import read_job
+from worldsize.running.launch.machine import Machine
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure
-from worldsize.running.prepare.machine import Machine
 from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.control import assets
 from worldsize.serving.history import routes

@@ -18,6 +18,7 @@ from worldsize.running.environments.layers import list_installed
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.launch.group import Group
 from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.launch.machine import Machine
 from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
@@ -28,7 +29,6 @@ from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.machine import Machine
 from worldsize.running.record.details import ProgressFile
 from worldsize.running.record.events import EventLog
 from wstrain.health import heartbeat

@@ -16,7 +16,7 @@ from worldsize.azureml import binding
 from worldsize.base import untrusted
 from worldsize.running.launch.launchers import LAUNCHERS
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.process import Call
+from worldsize.running.model.process import Call, Scale
 from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, Source, StepValues, Text, is_text
 from worldsize.running.model.task import Task
 
@@ -87,14 +87,10 @@ def make_call(
 ) -> Call:
     """Make the call of a task: its command, environment and processes."""
     return Call(
+        **{name: getattr(task, name) for name in Scale.__struct_fields__},
         step=task.name,
-        launcher=task.launcher,
         command=binding.fill_command(task.command, values.inputs, values.outputs).strip(),
-        instance_count=task.instance_count,
-        process_count_per_instance=task.process_count_per_instance,
         launched_processes=task.launched_processes,
-        worker_count=task.worker_count,
-        parameter_server_count=task.parameter_server_count,
         env={
             **DEFAULTS,
             **task.environment_variables,

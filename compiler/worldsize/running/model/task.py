@@ -16,6 +16,7 @@ from worldsize.azureml.command_launchers import MPI, LauncherCall, count_process
 from worldsize.azureml.model import Component, Step
 from worldsize.azureml.sweep import multiply_step
 from worldsize.base.span import Span
+from worldsize.running.model.process import Scale
 from worldsize.running.model.source import Output, Source, Text, list_steps
 
 KINDS = ("command", "sweep", "parallel")
@@ -23,7 +24,7 @@ KINDS = ("command", "sweep", "parallel")
 CHECKPOINTS = "checkpoints"  # the output from which a step's next attempt resumes
 
 
-class Task(Struct, frozen=True):
+class Task(Scale, frozen=True):
     """One step that can be run here.
 
     ``inputs`` holds every declared input; None is an optional one without a value. ``outputs`` gives
@@ -33,11 +34,6 @@ class Task(Struct, frozen=True):
     name: str
     component: Component
     folder: Path  # the component's code is relative to it
-    launcher: str = "none"
-    instance_count: int = 1
-    process_count_per_instance: int = 1
-    worker_count: int | None = None  # TensorFlow's, which starts workers and not processes of an instance
-    parameter_server_count: int = 0
     gpus_per_process: int = 1  # if the machine has any
     inputs: Mapping[str, Source | None] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -55,18 +51,6 @@ class Task(Struct, frozen=True):
         return str(self.component.command.value)
 
     @property
-    def world_size(self) -> int:
-        """Processes that train; parameter servers are not among them."""
-        if self.worker_count is not None:
-            return self.worker_count
-        return self.instance_count * self.process_count_per_instance
-
-    @property
-    def process_count(self) -> int:
-        """Processes that are started."""
-        return self.world_size + self.parameter_server_count
-
-    @property
     def launched_processes(self) -> int:
         """What a launcher in the command starts for each of them; 1 without one."""
         return count_launched(self.command, self.inputs, self.instance_count) if self.component.command else 1
@@ -75,6 +59,21 @@ class Task(Struct, frozen=True):
     def rank_count(self) -> int:
         """Processes that train, also those that a launcher in the command starts."""
         return self.world_size * self.launched_processes
+
+    def read_text(self, name: str) -> str | None:
+        """The text that is given for an input, if it is a literal."""
+        source = self.inputs.get(name)
+        return source.rendered if isinstance(source, Text) else None
+
+    def read_number(self, name: str) -> float | None:
+        """The number that is given for an input, if it is one."""
+        source = self.inputs.get(name)
+        return literals.parse_number(source.value) if isinstance(source, Text) else None
+
+    def read_count(self, name: str) -> int | None:
+        """The whole number above 0 that is given for an input, if it is one."""
+        number = self.read_number(name)
+        return int(number) if number is not None and number == int(number) and number > 0 else None
 
     @property
     def needs(self) -> frozenset[str]:

@@ -20,10 +20,10 @@ from worldsize.planning.degrees import Degrees
 from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
+from worldsize.running.launch.machine import Machine
 from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task, find_launcher_call
-from worldsize.running.prepare.machine import Machine
-from worldsize.running.prepare.told_plan import read_number, read_told_plan
+from worldsize.running.prepare.told_plan import read_told_plan
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step
@@ -287,7 +287,7 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
         if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
             followed |= list_ports(template, "plan")
     for name in ("gradient_accumulation_steps", "global_batch_size") if task.kind == "sweep" else ():
-        if read_number(task, name) == 0:  # trials derive it for the processes that they find
+        if task.read_number(name) == 0:  # trials derive it for the processes that they find
             followed.add(name)
     return frozenset(followed)
 

@@ -30,6 +30,16 @@ from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.environments.definition import EnvironmentPlan, choose_mode, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
+from worldsize.running.launch.machine import (
+    Machine,
+    detect_machine,
+    find_missing_packages,
+    find_missing_programs,
+    fit_devices,
+    read_networks,
+    read_vm_sizes,
+    warn_of_nccl,
+)
 from worldsize.running.launch.redaction import make_mask
 from worldsize.running.model.assets import find_references, read_asset_map, read_learned_sizes
 from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
@@ -41,16 +51,6 @@ from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph import refusals
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.graph.kinds import DRIVER
-from worldsize.running.prepare.machine import (
-    Machine,
-    detect_machine,
-    find_missing_packages,
-    find_missing_programs,
-    fit_devices,
-    read_networks,
-    read_vm_sizes,
-    warn_of_nccl,
-)
 from worldsize.running.prepare.overrides import compile_spec, override_inputs
 
 if TYPE_CHECKING:

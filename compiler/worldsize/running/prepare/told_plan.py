@@ -8,13 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from worldsize.azureml import literals
 from worldsize.planning.derive import planned_inputs
 from worldsize.planning.model import Launcher, Plan, PlanValue, StepPlan, Topology, Training
-from worldsize.running.model.source import Text
 from worldsize.running.model.task import Task, find_launcher_call
-
-Templates = dict[str, dict[str, str]]
 
 _BATCH, _ACCUMULATION, _GLOBAL = "batch_size_per_device", "gradient_accumulation_steps", "global_batch_size"
 # What follows the number of processes; all other inputs of a step stay as they are.
@@ -25,7 +21,7 @@ _FOLLOWING = (
 _LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "tensorflow": "tensorflow", "mpi": "mpi"}
 
 
-def read_told_plan(tasks: Mapping[str, Task]) -> tuple[Plan, Templates]:
+def read_told_plan(tasks: Mapping[str, Task]) -> tuple[Plan, dict[str, dict[str, str]]]:
     """The plan of the steps that are told one, and which of their inputs follow it.
 
     A step counts if it is told its batch per device and its accumulation steps, and these, the processes
@@ -33,11 +29,11 @@ def read_told_plan(tasks: Mapping[str, Task]) -> tuple[Plan, Templates]:
     count if they are told the world size, and derive their accumulation from the processes that they find.
     """
     plans = {name: plan for name, task in tasks.items() if (plan := _read_step(task)) is not None}
-    templates: Templates = {
+    templates = {
         name: {
             quantity: f"${{{{plan.{quantity}}}}}"
             for quantity, value in plan.inputs.items()
-            if _read_count(tasks[name], quantity) == value
+            if tasks[name].read_count(quantity) == value
         }
         for name, plan in plans.items()
     }
@@ -48,10 +44,10 @@ def _read_step(task: Task) -> StepPlan | None:
     topology = _read_topology(task)
     if topology is None:
         return None
-    if task.kind == "sweep" and read_number(task, _ACCUMULATION) == 0:
-        derives = _read_count(task, "world_size") == topology.world_size
+    if task.kind == "sweep" and task.read_number(_ACCUMULATION) == 0:
+        derives = task.read_count("world_size") == topology.world_size
         return StepPlan(task.name, topology, None, inputs=_follow(topology, None)) if derives else None
-    batch, accumulation = _read_count(task, _BATCH), _read_count(task, _ACCUMULATION)
+    batch, accumulation = task.read_count(_BATCH), task.read_count(_ACCUMULATION)
     if task.kind != "command" or not batch or not accumulation:
         return None
     whole = batch * accumulation * topology.data_parallel_size
@@ -92,10 +88,10 @@ def _read_topology(task: Task) -> Topology | None:
         return None
     world = task.rank_count
     if task.worker_count is not None:  # a replica is a GPU of a worker
-        gpus = _read_count(task, "planned_gpus_per_instance") or 1
-        world = _read_count(task, "world_size") or world * gpus
-    tensor = _read_count(task, "tensor_parallel_size") or 1
-    pipeline = _read_count(task, "pipeline_parallel_size") or 1
+        gpus = task.read_count("planned_gpus_per_instance") or 1
+        world = task.read_count("world_size") or world * gpus
+    tensor = task.read_count("tensor_parallel_size") or 1
+    pipeline = task.read_count("pipeline_parallel_size") or 1
     if world % (tensor * pipeline) or world % task.world_size:
         return None
     return Topology(
@@ -114,20 +110,8 @@ def _read_topology(task: Task) -> Topology | None:
     )
 
 
-def read_number(task: Task, name: str) -> float | None:
-    """The number that is given for an input of a step, if it is one."""
-    source = task.inputs.get(name)
-    return literals.parse_number(source.value) if isinstance(source, Text) else None
-
-
-def _read_count(task: Task, name: str) -> int | None:
-    number = read_number(task, name)
-    return int(number) if number is not None and number == int(number) and number > 0 else None
-
-
 def _differs(task: Task, name: str, expected: int) -> bool:
     """Whether a step is told another value of a quantity; 0 stands for none."""
-    source = task.inputs.get(name)
-    if source is None or read_number(task, name) == 0:
+    if task.inputs.get(name) is None or task.read_number(name) == 0:
         return False
-    return _read_count(task, name) != expected
+    return task.read_count(name) != expected

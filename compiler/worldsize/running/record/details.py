@@ -18,8 +18,8 @@ from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.facts import gpus
 from worldsize.planning.estimates.calibration import SPEED, Speed, ran_without_gpus
 from worldsize.running.launch.logs import Follower, last_lines
+from worldsize.running.launch.machine import detect_gpu_products
 from worldsize.running.model.results import Progress, Registration, StepResult, list_outputs
-from worldsize.running.prepare.machine import detect_gpu_products
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord
 from worldsize.running.record.json_files import parse_object, read_json
 

@@ -12,11 +12,8 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.launch.step_folder import clear_step_folder
 from worldsize.running.model.folder import RunFolder, StepFolder
-from worldsize.running.model.results import DONE
 from worldsize.running.model.source import ARTIFACTS, File, Output, Part, RunName, Source, Text, list_parts
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.preparation import Prepared
-from worldsize.running.record.history import RunRecord
 from worldsize.running.reuse import output_record
 from worldsize.running.reuse.digests import Digests, Tree
 from worldsize.running.reuse.output_record import (
@@ -225,27 +222,3 @@ def is_deterministic(task: Task) -> bool:
     """Whether the component of a step is deterministic, which is the default."""
     setting = task.component.is_deterministic
     return setting is None or str(setting.value).lower() != "false"
-
-
-def make_step_cache(
-    prepared: Prepared,
-    run: RunFolder,
-    store: Store,
-    notice: Callable[[str], None],
-    *,
-    stopping: Callable[[], bool],
-    earlier: RunRecord | None,
-) -> ReuseCache:
-    """Make the step cache of a run. ``stopping`` ends the hashing of a long file."""
-    done = earlier.steps.values() if earlier is not None else ()
-    return ReuseCache(
-        run,
-        prepared.tasks,
-        prepared.code,
-        store,
-        Digests(store.digests, stop=stopping),
-        environments=prepared.environments,
-        notice=notice,
-        force=prepared.options.force or prepared.graph.force_rerun,
-        earlier=frozenset(step.name for step in done if step.state in DONE),
-    )

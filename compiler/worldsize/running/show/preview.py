@@ -10,11 +10,11 @@ from pathlib import Path
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.launch.call import make_call, mlflow_variables, resolve_inputs
 from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.launch.machine import Machine
 from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.model.folder import RunFolder, show_path
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.machine import Machine
 
 RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts is in braces
 PORT = "{port}"

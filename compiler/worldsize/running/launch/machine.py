@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import fields, literals
+from worldsize.azureml import fields
 from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.azureml.tree import Tree
@@ -125,8 +125,8 @@ def fit_devices(
     fitted, notices = {}, []
     for name, task in tasks.items():
         fitted[name] = task
-        size = sizes.get(name) or _read_input_text(task, SIZE)
-        input_gpus = literals.parse_number(_read_input_text(task, GPUS)) or 0
+        size = sizes.get(name) or task.read_text(SIZE)
+        input_gpus = task.read_number(GPUS) or 0
         if input_gpus > 0:
             visible_gpus = min(input_gpus, _count_gpus_of_instance(task), len(machine.gpus))
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
@@ -166,15 +166,10 @@ def _count_gpus_of_instance(task: Task) -> int:
 def _describe_devices(task: Task, planned: float, size: str | None) -> str:
     gpus = f"{planned:g} GPU{'s' * (planned > 1)} an instance" + (f" (`{size}`)" if size else "")
     text = f"{task.name}: planned for {gpus}, running on CPUs here"
-    precision = _read_input_text(task, PRECISION)
+    precision = task.read_text(PRECISION)
     if precision == "fp16":
         return f"{text}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
     return f"{text}, in bf16 as planned" if precision == "bf16" else text
-
-
-def _read_input_text(task: Task, name: str) -> str | None:
-    source = task.inputs.get(name)
-    return source.rendered if isinstance(source, Text) else None
 
 
 # The modules of each extra of the package; pyproject.toml has their versions.

@@ -15,8 +15,7 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.launch.step_folder import prepare_step_folder
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, RunName, Source, Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import ARTIFACTS, File, Joined, Output, RunName, Source, Task, Text
 from worldsize.running.reuse import digests, output_record
 from worldsize.running.reuse.digests import Digests, make_stamp
 from worldsize.running.reuse.step_cache import ReuseCache

@@ -14,8 +14,7 @@ from worldsize.facts import vm_sizes
 from worldsize.planning import plan_file
 from worldsize.running.launch.machine import Machine, fit_devices, read_vm_sizes
 from worldsize.running.model.assets import AssetMap
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Task, Text
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
 

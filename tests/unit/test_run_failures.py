@@ -20,8 +20,7 @@ from worldsize.running.engine.failures import (
 )
 from worldsize.running.launch.group import EndedProcess
 from worldsize.running.model.process import Process
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Task, Text
 
 RANKS = [Process(f"rank-{rank}", rank, rank, 0, ("true",), {}) for rank in range(4)]
 GONE = ["RuntimeError: [/pytorch/third_party/gloo/pair.cc:547] Connection closed by peer [127.0.0.1]:2001"]

@@ -14,8 +14,7 @@ from worldsize.running.launch.call import find_overridden, make_call, resolve_in
 from worldsize.running.launch.step_folder import make_outputs
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.source import File, Output, Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import File, Output, Task, Text
 from worldsize.running.prepare.graph.flatten import flatten
 
 Read = Callable[[str], tuple[dict[str, Task], list[str]]]

@@ -21,9 +21,8 @@ from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
-from worldsize.running.engine.attempt import RunContext
+from worldsize.running.engine.attempt import Restarting, RestartPolicy, RunContext
 from worldsize.running.engine.hangs import HangWatcher
-from worldsize.running.engine.restarts import Restarting, RestartPolicy
 from worldsize.running.engine.schedule import Extensions, Schedule, catch_signals
 from worldsize.running.engine.sweep import Sweep
 from worldsize.running.environments.interpreters import Enter, make_interpreters
@@ -38,8 +37,7 @@ from worldsize.running.model.folder import HOME, RunFolder, read_reference
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import DONE, RunResult, RunState, StepResult, View
-from worldsize.running.model.source import Text, read_default
-from worldsize.running.model.task import Graph, Task
+from worldsize.running.model.task import Graph, Task, Text, read_default
 from worldsize.running.prepare.preparation import Prepared, prepare
 from worldsize.running.record.details import read_metrics, read_registrations
 from worldsize.running.record.events import EventLog
@@ -262,17 +260,6 @@ def _refuse_masked(prepared: Prepared, spec: Path) -> None:
             raise ResumeError(message, "put it back")
 
 
-LONGEST_PARAMETER = 500  # characters; a longer text is data
-
-
-@contextlib.contextmanager
-def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
-    for text in notices:
-        view.notice(text)
-    with view:
-        yield
-
-
 class Services(Struct, frozen=True):
     """The processes that serve a run, and the folder that runs share."""
 
@@ -298,7 +285,9 @@ def execute(
     """
     view, tracking = MaskedView(view, prepared.mask), services.tracking
     _describe_run(tracking, prepared, folder, again=earlier is not None)
-    with EventLog(folder.events, mask=prepared.mask) as log, _show(view, prepared.notices):
+    for text in prepared.notices:
+        view.notice(text)
+    with EventLog(folder.events, mask=prepared.mask) as log, view:
         if earlier is not None and earlier.died is not None:
             log.write("run_died", earlier.died)  # the files that tell when it did are written again
         event = "run_started" if earlier is None else "run_resumed"
@@ -354,7 +343,7 @@ def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, 
     parameters = {
         f"{task.name}.{name}": value
         for task in prepared.tasks.values()
-        for name, value in redact_parameters(task.inputs, LONGEST_PARAMETER, prepared.mask).items()
+        for name, value in redact_parameters(task.inputs, LONGEST_VALUE, prepared.mask).items()
     }
     name = prepared.job.display_name or prepared.job.name
     tracking.begin(
@@ -451,7 +440,7 @@ def make_extensions(
 
 
 VERSION = 1
-LONGEST_VALUE = 500
+LONGEST_VALUE = 500  # characters; a longer text is data
 
 
 class RunRequest(Struct, frozen=True):
@@ -518,21 +507,12 @@ def load_request(folder: RunFolder) -> RunRequest:
     if isinstance(written, int) and written > VERSION:
         message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
         raise ResumeError(message, "resume it with that version, or a newer one")
-    request = _parse_request(document) if document is not None and written == VERSION else None
-    if request is None:
-        raise ResumeError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
-    return request
-
-
-def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
     try:
-        options = msgspec.convert(document["options"], RunOptions)
-        withheld = tuple(map(str, document.get("withheld", ())))
-        return RunRequest(
-            Path(document["target"]), options, bool(document["track"]), bool(document["compiled"]), withheld
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
+        if written == VERSION:
+            return msgspec.convert(document, RunRequest, dec_hook=lambda kind, text: kind(text))
+    except (TypeError, ValueError):
+        pass
+    raise ResumeError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
 
 
 def _describe_options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:

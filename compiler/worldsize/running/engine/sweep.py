@@ -32,8 +32,7 @@ from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.engine.failures import failure_signature
 from worldsize.running.model.folder import RunFolder, make_link
 from worldsize.running.model.results import DONE, Failure, StepResult, failure_of_step
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import EarlyTermination, Goal, Parameter, SweepPlan, Task, Value
+from worldsize.running.model.task import EarlyTermination, Goal, Parameter, SweepPlan, Task, Text, Value
 from worldsize.running.record.events import EventLog
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 

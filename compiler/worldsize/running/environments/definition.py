@@ -31,6 +31,7 @@ from worldsize.base.wording import shorten
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.facts import curated, table
+from worldsize.planning import plan_file
 from worldsize.running.environments.docker import find_docker_fault
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.options import EnvironmentMode, RunOptions
@@ -192,7 +193,6 @@ def _find_title(environment: Field[Any]) -> tuple[str, Span | None]:
     return "the conda file", None
 
 
-PLAN_FILE = "plan.json"  # beside a pipeline that a spec was compiled to
 SCRIPTS = (".py", ".ipynb", ".sh", ".r", ".R")
 LARGEST_SCRIPT = 1 << 20  # bytes; a longer script was not written by hand
 LONGEST_LIST = 3  # steps named in a notice
@@ -224,7 +224,7 @@ def choose_mode(
     """
     if options.environment is not None:
         return options.environment
-    ours = target != pipeline or (pipeline.parent / PLAN_FILE).exists() or _are_built_in(tasks)
+    ours = target != pipeline or (pipeline.parent / plan_file.NAME).exists() or _are_built_in(tasks)
     return "current" if ours else "isolated"
 
 

@@ -17,8 +17,17 @@ from worldsize.base import untrusted
 from worldsize.running.launch.launchers import LAUNCHERS
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.process import Call, Scale
-from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, Source, StepValues, Text, is_text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import (
+    ARTIFACTS,
+    File,
+    Joined,
+    Output,
+    Source,
+    StepValues,
+    Task,
+    Text,
+    is_text,
+)
 
 # If another launcher started the runner, these would make a step believe that it belongs to that group.
 LAUNCHER_VARIABLES = frozenset(

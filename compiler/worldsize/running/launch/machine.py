@@ -30,8 +30,7 @@ from worldsize.facts import vm_sizes
 from worldsize.planning.model import Plan
 from worldsize.running.launch.launchers import PROGRAM
 from worldsize.running.model.emulation import Network
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Task, Text
 from worldsize.scripts.program import find_programs
 from worldsize.scripts.settings import find_nccl_calls
 

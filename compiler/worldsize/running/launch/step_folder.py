@@ -11,8 +11,7 @@ from worldsize.azureml.literals import PRIMITIVES
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.launch.call import render_source
 from worldsize.running.model.folder import OTHERS, RunFolder
-from worldsize.running.model.source import ARTIFACTS, is_text
-from worldsize.running.model.task import CHECKPOINTS, Task, keeps_checkpoints
+from worldsize.running.model.task import ARTIFACTS, CHECKPOINTS, Task, is_text, keeps_checkpoints
 
 PRESENT = ("outputs", "logs")  # Azure ML makes these in the working folder and keeps what lands there
 

@@ -45,10 +45,9 @@ from worldsize.running.model.assets import find_references, read_asset_map, read
 from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Graph, Task
+from worldsize.running.model.task import Graph, Task, Text
 from worldsize.running.prepare.fit import fit_tasks
-from worldsize.running.prepare.graph import refusals
+from worldsize.running.prepare.graph import kinds
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.graph.kinds import DRIVER
 from worldsize.running.prepare.overrides import compile_spec, override_inputs
@@ -324,8 +323,8 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
     elif kind in ("compute", "data", "environment"):
         what = f"describes {'an' if kind == 'environment' else 'a'} {kind} and is not a job"
     type_ = root.get("type") if kind == "other" and isinstance(root, YamlMapping) else None
-    if isinstance(type_, Scalar) and type_.text.lower() in refusals.UNSUPPORTED_KINDS:
-        service_job, help_ = refusals.UNSUPPORTED_KINDS[type_.text.lower()]
+    if isinstance(type_, Scalar) and type_.text.lower() in kinds.UNSUPPORTED_KINDS:
+        service_job, help_ = kinds.UNSUPPORTED_KINDS[type_.text.lower()]
         what = f"is {service_job}"
     return None if what is None else (f"`{name}` {what}", help_)
 

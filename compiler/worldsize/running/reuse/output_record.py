@@ -21,8 +21,7 @@ from worldsize.documents.yaml.load import to_python
 from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.environments.layers import describe_interpreter
 from worldsize.running.model.folder import StepFolder
-from worldsize.running.model.source import ARTIFACTS
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import ARTIFACTS, Task
 from worldsize.running.record.json_files import boot_id, read_json, write_json
 from worldsize.running.reuse.digests import Digests, Tree, TreeEntry, walk_tree
 from worldsize.running.reuse.digests import make_stamp as stamp_of
@@ -58,15 +57,7 @@ def runs_of(folder: StepFolder) -> Path:
 
 def save_output_record(record: OutputRecord, folder: StepFolder) -> None:
     """Write the record to the folder of the step."""
-    document = {
-        "version": RECORD_VERSION,
-        "key": record.key,
-        "parts": record.parts,
-        "outputs": msgspec.to_builtins(record.outputs),
-        "seconds": round(record.seconds, 3),
-        "boot": record.boot,
-    }
-    write_json(folder.root / NAME, document)
+    write_json(folder.root / NAME, {"version": RECORD_VERSION, **msgspec.to_builtins(record)})
 
 
 def load_output_record(folder: StepFolder) -> OutputRecord | None:

@@ -12,8 +12,17 @@ from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.environments.definition import EnvironmentPlan
 from worldsize.running.launch.step_folder import clear_step_folder
 from worldsize.running.model.folder import RunFolder, StepFolder
-from worldsize.running.model.source import ARTIFACTS, File, Output, Part, RunName, Source, Text, list_parts
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import (
+    ARTIFACTS,
+    File,
+    Output,
+    Part,
+    RunName,
+    Source,
+    Task,
+    Text,
+    list_parts,
+)
 from worldsize.running.reuse import output_record
 from worldsize.running.reuse.digests import Digests, Tree
 from worldsize.running.reuse.output_record import (

@@ -76,15 +76,7 @@ class Store:
 
     def add(self, entry: StoreEntry) -> None:
         """Add or replace an entry."""
-        document = {
-            "version": VERSION,
-            "run": entry.run,
-            "step": entry.step,
-            "made": round(entry.made, 3),
-            "seconds": round(entry.seconds, 3),
-            "size": entry.size,
-        }
-        write_json(self._entry_path(entry.key), document)
+        write_json(self._entry_path(entry.key), {"version": VERSION, **msgspec.to_builtins(entry)})
 
     def count(self, entry: StoreEntry) -> None:
         """Count a use of an entry: one byte per use, so that concurrent runs can append."""

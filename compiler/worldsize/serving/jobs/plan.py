@@ -8,8 +8,7 @@ from typing import Any
 
 from worldsize.azureml import binding, fields, literals
 from worldsize.azureml.model import Component, Field, Job, Literal, Step
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import count_launched
+from worldsize.running.model.task import Text, count_launched
 from worldsize.serving.control.paths import output_path
 from worldsize.serving.database import now
 from worldsize.serving.jobs.records import JobRecord, child_name

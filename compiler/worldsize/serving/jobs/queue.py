@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from worldsize.running.launch.machine import Machine, detect_machine
-from worldsize.running.record.tracker_process import VARIABLES
+from worldsize.running.record.tracking import VARIABLES
 from worldsize.serving.database import contained
 from worldsize.serving.errors import ServiceError, log_error, not_found
 from worldsize.serving.front.environment import apply_variables, mlflow_server_variables

@@ -174,15 +174,7 @@ def resume(
         enter = stack.enter_context(
             make_interpreters(prepared.environments, home, services.supervisor, view.notice)
         )
-        return execute(
-            prepared,
-            folder,
-            services,
-            view=view,
-            began=began,
-            enter=enter,
-            earlier=earlier,
-        )
+        return execute(prepared, folder, services, view=view, began=began, enter=enter, earlier=earlier)
 
 
 def _is_secret(request: RunRequest, name: str) -> bool:
@@ -358,11 +350,7 @@ def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, 
 
 
 def _make_result(
-    prepared: Prepared,
-    folder: RunFolder,
-    steps: Mapping[str, StepResult],
-    signals: list[int],
-    seconds: float,
+    prepared: Prepared, folder: RunFolder, steps: Mapping[str, StepResult], signals: list[int], seconds: float
 ) -> RunResult:
     states = {step.state for step in steps.values() if step.parent is None}
     state: RunState = "succeeded" if states <= set(DONE) else "failed"
@@ -420,7 +408,7 @@ def make_extensions(
         cache=ReuseCache(
             run,
             prepared.tasks,
-            prepared.code,
+            context.code,
             store,
             Digests(store.digests, stop=stopping),
             prepared.environments,

@@ -25,11 +25,11 @@ from worldsize.azureml.tree import Tree
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.wording import join_words
 from worldsize.facts import vm_sizes
 from worldsize.planning.model import Plan
 from worldsize.running.launch.launchers import PROGRAM
 from worldsize.running.model.emulation import Network
+from worldsize.running.model.results import join_some
 from worldsize.running.model.task import Task, Text
 from worldsize.scripts.program import find_programs
 from worldsize.scripts.settings import find_nccl_calls
@@ -177,7 +177,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "tensorflow": ("tensorflow",),
     "deepspeed": ("deepspeed",),
 }
-LONGEST_LIST = 4
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 _LARGEST = 1 << 20  # bytes of a script that are read
 
@@ -222,10 +221,7 @@ def _list_imports(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    if len(quoted) > LONGEST_LIST:
-        quoted = [*quoted[: LONGEST_LIST - 1], f"{len(quoted) - LONGEST_LIST + 1} more"]
-    return join_words(quoted, "and")
+    return join_some([f"`{name}`" for name in names], 4)
 
 
 def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:

@@ -35,6 +35,14 @@ MAX_PER_CORE = 8  # processes that may share a core if a script needs all of the
 VARIABLE = "$"  # prefix of environment variables among the templates
 
 
+class Room(NamedTuple):
+    """What the tasks have to fit."""
+
+    machine: Machine
+    processes: int | None  # that the user requests for distributed steps; None for as many as fit
+    keep_instances: bool  # whether each instance is emulated as a machine; they share the processes
+
+
 class FittedTasks(Struct, frozen=True):
     """The tasks as they will run here, notices (one line per step), and problems."""
 
@@ -63,19 +71,18 @@ def fit_tasks(
         keep_instances: Whether a step keeps its instances, because each is emulated as a machine; they share
             the processes equally, at least one each.
     """
-    at = Span(str(pipeline), 1, 1, 1, 1)
+    at, room = Span(str(pipeline), 1, 1, 1, 1), Room(machine, processes, keep_instances)
     if keep_instances and processes is not None:
         unequal = list(_report_indivisible(tasks, processes, at))
         if unequal:
             return FittedTasks(dict(tasks), [], unequal)
     if compiled is not None:
-        fitted = _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
+        fitted = _fit_planned(tasks, room, *compiled)
     else:  # the steps that are told a plan follow it, the others stay
         plan, templates = read_told_plan(tasks)
         following = {name: task for name, task in tasks.items() if name in plan.steps}
         others = {name: task for name, task in tasks.items() if name not in plan.steps}
-        planned = _fit_planned(following, machine, processes, plan, templates, keep_instances=keep_instances)
-        fitted = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
+        planned, fitted = _fit_planned(following, room, plan, templates), _fit_native(others, room, at)
         both = planned.tasks | fitted.tasks
         ordered = {name: both[name] for name in tasks}
         fitted = FittedTasks(ordered, planned.notices + fitted.notices, fitted.problems)
@@ -114,32 +121,15 @@ def _say_fewer(task: Task, most: int) -> str:
     return f"write a smaller `{key}`, for {most} in all; {option}"
 
 
-def _fit_planned(
-    tasks: Mapping[str, Task],
-    machine: Machine,
-    processes: int | None,
-    plan: Plan,
-    templates: Templates,
-    *,
-    keep_instances: bool,
-) -> FittedTasks:
+def _fit_planned(tasks: Mapping[str, Task], room: Room, plan: Plan, templates: Templates) -> FittedTasks:
     names = plan.steps.keys() & tasks.keys()
     followed = {name: find_told_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
     fixed = {name: find_fixed_counts(task, templates.get(name, {})) for name, task in tasks.items()}
-    fitted = Plan(
-        plan.name,
-        {
-            name: _fit_step(
-                before,
-                fixed.get(name, FixedCounts()),
-                followed.get(name, frozenset()),
-                machine,
-                processes,
-                keep_instances=keep_instances,
-            )
-            for name, before in plan.steps.items()
-        },
-    )
+    steps = {
+        name: _fit_step(before, fixed.get(name, FixedCounts()), followed.get(name, frozenset()), room)
+        for name, before in plan.steps.items()
+    }
+    fitted = Plan(plan.name, steps)
     refilled: dict[str, Task] = {}
     notices: list[str] = []
     for name, task in tasks.items():
@@ -147,23 +137,23 @@ def _fit_planned(
         step, before = fitted.steps.get(name), plan.steps.get(name)
         if step is None or before is None or not before.topology.is_distributed:
             continue
-        refilled[name] = _shape_task(refilled[name], step.topology, machine, keep_instances=keep_instances)
-        unequal = describe_unequal(step, processes)
+        refilled[name] = _shape_task(refilled[name], step.topology, room)
+        unequal = describe_unequal(step, room.processes)
         if fixed[name].ranks:
-            notices += describe_fixed(name, before, machine, processes)
+            notices += describe_fixed(name, before, room)
         elif step.topology.world_size != before.topology.world_size or unequal:
             notices.append(
                 f"{name}: {describe_change(before, step, refilled[name], followed[name])}{unequal}"
             )
-        elif step.training is not None and step.topology.world_size > machine.slots:
-            notices.append(f"{name}: {describe_sharing(step, machine)}")
-        if keep_instances and step.topology.instance_count < before.topology.instance_count:
+        elif step.training is not None and step.topology.world_size > room.machine.slots:
+            notices.append(f"{name}: {describe_sharing(step, room.machine)}")
+        if room.keep_instances and step.topology.instance_count < before.topology.instance_count:
             count = before.topology.instance_count
             notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
     return FittedTasks(refilled, notices, [])
 
 
-def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
+def _shape_task(task: Task, here: Topology, room: Room) -> Task:
     """The task with the processes of a plan for this machine.
 
     One instance has all ranks, as Azure ML would do too, unless instances are kept. A TensorFlow worker is an
@@ -174,28 +164,21 @@ def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances:
         per_instance = here.process_count_per_instance
         return replace(task, instance_count=here.instance_count, process_count_per_instance=per_instance)
     replicas, workers = here.world_size, here.world_size
-    if machine.gpus:
+    if room.machine.gpus:
         workers = max(
             count for count in range(1, min(replicas, task.worker_count) + 1) if not replicas % count
         )
-    instances = min(here.instance_count, workers) if keep_instances else workers
+    instances = min(here.instance_count, workers) if room.keep_instances else workers
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _fit_step(
-    before: StepPlan,
-    fixed: FixedCounts,
-    followed: frozenset[str],
-    machine: Machine,
-    processes: int | None,
-    *,
-    keep_instances: bool,
-) -> StepPlan:
+def _fit_step(before: StepPlan, fixed: FixedCounts, followed: frozenset[str], room: Room) -> StepPlan:
     """The plan of a step for this machine, with the processes and instances that its command has anyway.
 
     A step that cannot keep its global batch otherwise has all planned processes: cores can be shared and GPUs
     cannot, and memory limits the number of processes.
     """
+    machine, processes, keep_instances = room
     keep = keep_instances or fixed.nodes
 
     def fit(count: int) -> StepPlan:
@@ -220,10 +203,9 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[st
     return planned == fitted or bool(followed & {"gradient_accumulation_steps", "global_batch_size"})
 
 
-def _fit_native(
-    tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
-) -> FittedTasks:
+def _fit_native(tasks: Mapping[str, Task], room: Room, at: Span) -> FittedTasks:
     """Keep the world size unless ``processes`` is given: without a plan its use in a script is unknown."""
+    machine, processes, keep_instances = room
     fitted = FittedTasks({}, [], [])
     for name, planned in tasks.items():
         task = planned
@@ -378,10 +360,10 @@ def find_fixed_counts(task: Task, templates: Mapping[str, str]) -> FixedCounts:
 _EACH_TRIAL = ", the global batch of each trial unchanged"
 
 
-def describe_fixed(name: str, step: StepPlan, machine: Machine, processes: int | None) -> Iterator[str]:
+def describe_fixed(name: str, step: StepPlan, room: Room) -> Iterator[str]:
     """Describe a step whose command starts its own number of processes."""
     topology, world = step.topology, step.topology.world_size
-    if world <= machine.slots if processes is None else world == processes:
+    if world <= room.machine.slots if room.processes is None else world == room.processes:
         return
     yield (
         f"{name}: `{topology.command_launcher}` starts all {plural(world, 'process')} here too:"

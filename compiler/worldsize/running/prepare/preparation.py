@@ -41,7 +41,7 @@ from worldsize.running.launch.machine import (
     warn_of_nccl,
 )
 from worldsize.running.launch.redaction import make_mask
-from worldsize.running.model.assets import find_references, read_asset_map, read_learned_sizes
+from worldsize.running.model.assets import find_references, read_asset_map
 from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
@@ -132,7 +132,7 @@ def _prepare_target(
     machine, keep = detect_machine(), options.nodes == "namespaces"
     fitted = fit_tasks(graph.tasks, path, compiled, machine, options.processes, keep_instances=keep)
     sizes = read_vm_sizes(graph.tasks, plan)
-    tasks, device_notices = fit_devices(fitted.tasks, sizes, machine, read_learned_sizes(target))
+    tasks, device_notices = fit_devices(fitted.tasks, sizes, machine, assets.learned)
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)

@@ -110,12 +110,9 @@ class Tracking(contextlib.AbstractContextManager["Tracking"]):
         self._experiment = experiment
         self._name_step = name_step
 
-        def describe() -> dict[str, Any]:
-            what = {"name": name, "tags": dict(tags()), "parameters": dict(parameters), "again": again}
-            what["run_id"] = run_id
-            return {"do": "begin", "experiment": experiment, "uri": self.uri, "time": now(), **what}
-
-        self._description = describe
+        what = {"name": name, "parameters": dict(parameters), "again": again, "run_id": run_id}
+        what |= {"do": "begin", "experiment": experiment, "uri": self.uri}
+        self._description = lambda: {**what, "tags": dict(tags()), "time": now()}
         if self._worker is not None:
             self._describe()
 

@@ -18,7 +18,6 @@ from worldsize.running.model.task import (
     Output,
     Part,
     RunName,
-    Source,
     Task,
     Text,
     list_parts,
@@ -55,7 +54,7 @@ class ReuseCache(Struct):
 
     run: RunFolder  # the run
     tasks: Mapping[str, Task]  # its steps; some may be added while it is active
-    code: Mapping[str, Snapshot]  # their code; a step that another expands into has the code of the other
+    code: Mapping[str, Snapshot]  # their code
     store: Store  # the entries of steps
     digests: Digests  # hashes files
     environments: EnvironmentPlan  # the environments of the steps
@@ -185,15 +184,15 @@ class ReuseCache(Struct):
     def _make_parts(self, task: Task) -> Parts | None:
         """The parts of the key of a step; None if they are unknown, so that it always runs."""
         try:
-            inputs = {name: self._describe_source(source) for name, source in task.inputs.items()}
-            code = self.digests.files(self._find_code(task.name).files, task.folder).digest()
+            inputs = {
+                name: [self._describe_part(part) for part in list_parts(source)] if source else [["absent"]]
+                for name, source in task.inputs.items()
+            }
+            code = self.digests.files(self.code[task.name].files, task.folder).digest()
             identity = identify_environment(task, self.environments, self.digests)
             return make_parts(task, code=code, inputs=inputs, environment=identity)
         except (OSError, TypeError, LookupError):
             return None
-
-    def _describe_source(self, source: Source | None) -> list[list[str]]:
-        return [["absent"]] if source is None else [self._describe_part(part) for part in list_parts(source)]
 
     def _describe_part(self, part: Part) -> list[str]:
         if isinstance(part, Text) and part.secret:
@@ -214,13 +213,6 @@ class ReuseCache(Struct):
         """Data for the key; the name of a single file counts, because programs read its suffix."""
         part = ["data", name if tree.kind == "file" else "", tree.digest()]
         return [*part, self.run.id] if tree.leads_out else part  # no other run knows what was read
-
-    def _find_code(self, name: str) -> Snapshot:
-        while name not in self.code:
-            name, dot, _ = name.rpartition(".")
-            if not dot:
-                raise LookupError(name)
-        return self.code[name]
 
     def _list_outputs(self, task: Task) -> list[str]:
         """The declared outputs, and the artifacts if another step reads them."""

@@ -24,11 +24,7 @@ _OPTION = re.compile(r" (?=--[A-Za-z])")
 
 
 def preview_processes(
-    tasks: Mapping[str, Task],
-    machine: Machine,
-    experiment: str,
-    placed: Callable[[Call], Call] = lambda call: call,
-    mask: Mask | None = None,
+    tasks: Mapping[str, Task], machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
 ) -> dict[str, tuple[Process, ...]]:
     """The processes of every step as they may be shown, with placeholders for what is not known yet."""
     plans = {}
@@ -43,7 +39,7 @@ def preview_processes(
             cores=machine.cores,
             on_cpu=not machine.gpus,
         )
-        redaction = make_redaction(task, call, values, mask or Mask())
+        redaction = make_redaction(task, call, values, mask)
         plans[name] = tuple(map(redaction.process, plan_processes(placed(call), ports(count_ports(call)))))
     return plans
 

@@ -31,14 +31,7 @@ from worldsize.base.span import Span
 from worldsize.base.wording import shorten
 from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 from worldsize.documents.yaml.nodes import Node
-from worldsize.running.model.task import (
-    Algorithm,
-    EarlyTermination,
-    Goal,
-    Parameter,
-    SweepPlan,
-    Value,
-)
+from worldsize.running.model.task import Algorithm, EarlyTermination, Goal, Parameter, SweepPlan, Value
 
 SUBMIT = "submit the pipeline to Azure ML, or do the same in a `command` step"
 UNSUPPORTED_KINDS = {

@@ -40,9 +40,9 @@ from worldsize.running.model.results import DONE, RunResult, RunState, StepResul
 from worldsize.running.model.task import Graph, Task, Text, read_default
 from worldsize.running.prepare.preparation import Prepared, prepare
 from worldsize.running.record.details import read_metrics, read_registrations
-from worldsize.running.record.events import EventLog
 from worldsize.running.record.folder import (
     AliveError,
+    EventLog,
     create_run_folder,
     find_runner,
     hold_lock,

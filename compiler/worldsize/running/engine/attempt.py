@@ -28,13 +28,12 @@ from worldsize.running.engine.failures import (
 )
 from worldsize.running.environments.interpreters import Enter
 from worldsize.running.environments.layers import list_installed
-from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.launch.call import clear_step_folder, make_call, prepare_step_folder, resolve_inputs
 from worldsize.running.launch.group import Group
 from worldsize.running.launch.launchers import count_ports, plan_processes
 from worldsize.running.launch.machine import Machine
 from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.launch.reserve import reserve_ports
-from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
 from worldsize.running.launch.supervisor import Supervisor
 from worldsize.running.model.emulation import Place
 from worldsize.running.model.folder import RunFolder
@@ -43,7 +42,7 @@ from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
 from worldsize.running.model.task import Task, keeps_checkpoints
 from worldsize.running.record.details import ProgressFile
-from worldsize.running.record.events import EventLog
+from worldsize.running.record.folder import EventLog
 from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health import heartbeat
 from wstrain.health.heartbeat import HeartbeatRecord

@@ -33,7 +33,7 @@ from worldsize.running.engine.failures import failure_signature
 from worldsize.running.model.folder import RunFolder, make_link
 from worldsize.running.model.results import DONE, Failure, StepResult, failure_of_step
 from worldsize.running.model.task import EarlyTermination, Goal, Parameter, SweepPlan, Task, Text, Value
-from worldsize.running.record.events import EventLog
+from worldsize.running.record.folder import EventLog
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 
 ASK_SECONDS = 1.0  # between queries of what the running trials have logged

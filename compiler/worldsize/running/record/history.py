@@ -16,8 +16,7 @@ from worldsize.base import limits, untrusted
 from worldsize.base.suggest import closest
 from worldsize.running.model.folder import is_served_job
 from worldsize.running.model.results import DONE
-from worldsize.running.record.events import scan_events
-from worldsize.running.record.folder import is_running
+from worldsize.running.record.folder import is_running, scan_events
 from worldsize.running.record.json_files import read_json
 
 RECORD = "run.json"

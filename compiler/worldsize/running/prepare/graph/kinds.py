@@ -426,8 +426,7 @@ class _ParallelReader(SettingsReader):
             "max_retries": str(retries),
             "timeout": str(timeout),
             "logging_level": self._read_level(),
-            "input_data": self._input_data(),
-            "input_type": self._input_type(),
+            **self._describe_input(),
         }
 
     def _describe_task(self, task: Field[Any]) -> dict[str, str]:
@@ -443,29 +442,24 @@ class _ParallelReader(SettingsReader):
             "program_arguments": " ".join(str(arguments.value).split("\n")) if arguments else "",
         }
 
-    def _input_data(self) -> str:
+    def _describe_input(self) -> dict[str, str]:
+        """The data, and its type by the step, else by the port."""
         setting = self._find_setting("input_data")
         expression = binding.parse_expression(setting.value) if setting is not None else None
         ports = self.step.component.inputs if self.step.component else {}
-        if expression is None or expression.scope != "inputs" or expression.port not in ports:
+        name = expression.port or "" if expression is not None and expression.scope == "inputs" else ""
+        if name not in ports:
             data = [name for name, port in ports.items() if port.is_data]
             named = f"is `{setting.value}`, which is not one of its inputs" if setting else "is missing"
             help_ = f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`"
             self.refuse(f"`input_data` of parallel step `{self.step.name}` {named}", help_, setting)
-            return ""
-        return str(expression)
-
-    def _input_type(self) -> str:
-        """The type of the data, by the step, else by the port."""
-        setting = self._find_setting("input_data")
-        expression = binding.parse_expression(setting.value) if setting is not None else None
-        name = expression.port or "" if expression is not None else ""
-        ports = self.step.component.inputs if self.step.component else {}
-        argument = self.read_setting("inputs")
-        declared = fields.read_member(fields.read_member(argument, name), "type")
+            return {"input_data": "", "input_type": "uri_folder"}
+        argument = fields.read_member(self.read_setting("inputs"), name)
+        declared = fields.read_member(argument, "type")
+        type_ = ports[name].type
         if declared is not None and isinstance(declared.value, str):
-            return declared.value.lower()
-        return ports[name].type.lower() if name in ports else "uri_folder"
+            type_ = declared.value
+        return {"input_data": str(expression), "input_type": type_.lower()}
 
     def _read_size(self) -> str:
         setting = self._find_setting("mini_batch_size")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import json
+import multiprocessing
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +19,7 @@ from typing import Any
 
 from .data import Batch, Work
 from .settings import DriverError, Settings
-from .worker import send, unpack
+from .worker import send
 
 SHUTDOWN_SECONDS = 60.0  # for the script's `shutdown`
 LAST_LINES = 10
@@ -90,7 +90,7 @@ class Tally:
 
 
 class Worker:
-    """One process and its socket.
+    """One process and its connection.
 
     A replacement has the same number and log. Without ``threads`` each would use all cores of the machine.
     """
@@ -100,8 +100,7 @@ class Worker:
         self.job: Job | None = None
         self.deadline: float | None = None
         self.ready = False
-        self._arrived = bytearray()
-        self._line, theirs = socket.socketpair()
+        self._line, theirs = multiprocessing.Pipe()
         with theirs, log.open("ab") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.worker", str(theirs.fileno())],
@@ -134,13 +133,10 @@ class Worker:
     def hear(self) -> Iterator[dict[str, Any]]:
         """Its messages; the last one is ``{"ended": …}`` when it has ended."""
         try:
-            chunk = self._line.recv(1 << 20)
-        except OSError:
-            chunk = b""
-        self._arrived += chunk
-        while (message := unpack(self._arrived)) is not None:
-            yield message
-        if not chunk:
+            yield self._line.recv()
+            while self._line.poll():
+                yield self._line.recv()
+        except (EOFError, OSError):
             yield {"ended": ending(self._process.wait())}
 
     def close(self) -> None:

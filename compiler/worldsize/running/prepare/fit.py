@@ -79,7 +79,7 @@ def fit_tasks(
     if compiled is not None:
         fitted = _fit_planned(tasks, room, *compiled)
     else:  # the steps that are told a plan follow it, the others stay
-        plan, templates = read_told_plan(tasks)
+        plan, templates = reconstruct_plan(tasks)
         following = {name: task for name, task in tasks.items() if name in plan.steps}
         others = {name: task for name, task in tasks.items() if name not in plan.steps}
         planned, fitted = _fit_planned(following, room, plan, templates), _fit_native(others, room, at)
@@ -123,7 +123,7 @@ def _say_fewer(task: Task, most: int) -> str:
 
 def _fit_planned(tasks: Mapping[str, Task], room: Room, plan: Plan, templates: Templates) -> FittedTasks:
     names = plan.steps.keys() & tasks.keys()
-    followed = {name: find_told_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
+    followed = {name: find_followed_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
     fixed = {name: find_fixed_counts(task, templates.get(name, {})) for name, task in tasks.items()}
     steps = {
         name: _fit_step(before, fixed.get(name, FixedCounts()), followed.get(name, frozenset()), room)
@@ -256,7 +256,7 @@ def _describe_uneven_workers(task: Task) -> Iterator[str]:
         yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would cost money and run nothing"
 
 
-def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
+def find_followed_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
     """The quantities of the plan that the command of a task receives.
 
     An input counts if the command names it, and a variable always counts, unless its value was changed by
@@ -462,7 +462,7 @@ _FOLLOWING = (
 _LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "tensorflow": "tensorflow", "mpi": "mpi"}
 
 
-def read_told_plan(tasks: Mapping[str, Task]) -> tuple[Plan, dict[str, dict[str, str]]]:
+def reconstruct_plan(tasks: Mapping[str, Task]) -> tuple[Plan, dict[str, dict[str, str]]]:
     """The plan of the steps that are told one, and which of their inputs follow it.
 
     A step counts if it is told its batch per device and its accumulation steps, and these, the processes

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 
-from worldsize.running.prepare.machine import detect_machine
+from worldsize.running.launch.machine import detect_machine
 
 CORES = detect_machine().slots
 pytest.importorskip("psutil")

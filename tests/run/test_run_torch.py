@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.running.prepare.machine import detect_machine
+from worldsize.running.launch.machine import detect_machine
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
 

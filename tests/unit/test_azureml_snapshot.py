@@ -23,7 +23,7 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import boundary
 from worldsize.documents.errors import OutputError
-from worldsize.running.launch.step_folder import copy_snapshot
+from worldsize.running.launch.call import copy_snapshot
 from worldsize.running.reuse.digests import Digests
 
 

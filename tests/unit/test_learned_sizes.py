@@ -8,7 +8,7 @@ import pytest
 
 import worldsize
 from worldsize.facts import vm_sizes
-from worldsize.running.model.assets import read_learned_sizes
+from worldsize.running.model.assets import read_asset_map
 
 GPU, CPU = "Standard_ND256xyz_v9", "Standard_E9_v9"
 SETTINGS = f"""\
@@ -94,7 +94,7 @@ def test_a_spec_is_planned_by_the_gpus_of_the_size(tree: Path, name: str) -> Non
 
 def test_a_run_knows_the_sizes_of_the_project(tree: Path) -> None:
     (tree / "job.yml").write_text(JOB % ("gpu-cluster", 8))
-    learned = read_learned_sizes(Path("job.yml"))
+    learned = read_asset_map(Path("job.yml")).learned
     assert [size.gpus for size in learned.values()] == [8, 0]
 
 

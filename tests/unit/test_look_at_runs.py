@@ -20,8 +20,7 @@ from worldsize.reporting.read_run import read_attempts, read_pauses
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.record import folder
 from worldsize.running.record.details import name_values
-from worldsize.running.record.events import EventLog, scan_events
-from worldsize.running.record.folder import find_runner, hold_lock
+from worldsize.running.record.folder import EventLog, find_runner, hold_lock, scan_events
 from worldsize.running.record.history import load_run
 from worldsize.running.reuse.store import Original, Store, StoreEntry, link_step
 

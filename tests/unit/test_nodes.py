@@ -29,15 +29,20 @@ from worldsize.lab.namespaces import (
     shaping_commands,
 )
 from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.launch.machine import read_networks
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Call, walk_processes
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.machine import read_networks
 
 
 def task(name: str, instances: int, per_instance: int = 1, launcher: str = "pytorch") -> Task:
     return Task(
-        name, Component(None, "command", None, None, {}, {}), Path(), launcher, instances, per_instance
+        name,
+        Component(None, "command", None, None, {}, {}),
+        Path(),
+        launcher=launcher,
+        instance_count=instances,
+        process_count_per_instance=per_instance,
     )
 
 
@@ -296,12 +301,35 @@ def test_when_a_fault_is_due() -> None:
 @pytest.mark.parametrize(
     ("call", "node", "said"),
     [
-        (Call("t", "pytorch", "x", 2, 2), 1, "node1 (ranks 2 and 3)"),
-        (Call("t", "pytorch", "x", 3, 1), 0, "node0 (rank 0)"),
-        (Call("t", "mpi", "x", 2, 3), 1, "node1 (ranks 3, 4 and 5)"),
-        (Call("t", "pytorch", "x", 2, 8), 1, "node1 (8 processes)"),
         (
-            Call("t", "tensorflow", "x", 2, worker_count=2, parameter_server_count=1),
+            Call(step="t", launcher="pytorch", command="x", instance_count=2, process_count_per_instance=2),
+            1,
+            "node1 (ranks 2 and 3)",
+        ),
+        (
+            Call(step="t", launcher="pytorch", command="x", instance_count=3, process_count_per_instance=1),
+            0,
+            "node0 (rank 0)",
+        ),
+        (
+            Call(step="t", launcher="mpi", command="x", instance_count=2, process_count_per_instance=3),
+            1,
+            "node1 (ranks 3, 4 and 5)",
+        ),
+        (
+            Call(step="t", launcher="pytorch", command="x", instance_count=2, process_count_per_instance=8),
+            1,
+            "node1 (8 processes)",
+        ),
+        (
+            Call(
+                step="t",
+                launcher="tensorflow",
+                command="x",
+                instance_count=2,
+                worker_count=2,
+                parameter_server_count=1,
+            ),
             0,
             "node0 (worker 0 and ps 0)",
         ),
@@ -356,14 +384,44 @@ def test_what_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_launchers_use_addresses_and_prefixes() -> None:
     hosts, prefixes = ("10.0.0.1", "10.0.0.2"), (("enter", "node0"), ("enter", "node1"))
-    torch = plan_processes(Call("t", "pytorch", "x", 2, 2, hosts=hosts, prefixes=prefixes), ["7"])
+    torch = plan_processes(
+        Call(
+            step="t",
+            launcher="pytorch",
+            command="x",
+            instance_count=2,
+            process_count_per_instance=2,
+            hosts=hosts,
+            prefixes=prefixes,
+        ),
+        ["7"],
+    )
     assert {process.env["MASTER_ADDR"] for process in torch} == {"10.0.0.1"}
     assert [process.argv[:2] for process in torch] == [prefixes[0]] * 2 + [prefixes[1]] * 2
-    call = Call("t", "tensorflow", "x", 2, worker_count=4, hosts=hosts, prefixes=prefixes)
+    call = Call(
+        step="t",
+        launcher="tensorflow",
+        command="x",
+        instance_count=2,
+        worker_count=4,
+        hosts=hosts,
+        prefixes=prefixes,
+    )
     workers = plan_processes(call, ["1", "2", "3", "4"])
     assert '["10.0.0.1:1", "10.0.0.2:2", "10.0.0.1:3", "10.0.0.2:4"]' in workers[0].env["TF_CONFIG"]
     assert [process.argv[1] for process in workers] == ["node0", "node1", "node0", "node1"]
-    (mpirun,) = plan_processes(Call("t", "mpi", "x", 2, 2, hosts=hosts, prefixes=prefixes), ["7"])
+    (mpirun,) = plan_processes(
+        Call(
+            step="t",
+            launcher="mpi",
+            command="x",
+            instance_count=2,
+            process_count_per_instance=2,
+            hosts=hosts,
+            prefixes=prefixes,
+        ),
+        ["7"],
+    )
     line = " ".join(mpirun.argv)
     assert line.startswith("enter node0 mpirun ")
     assert " --map-by ppr:2:node --host 10.0.0.1:2,10.0.0.2:2 -np 4 " in line

@@ -18,11 +18,11 @@ from worldsize.planning.derive import derive
 from worldsize.planning.localise import localise
 from worldsize.planning.model import Interface, Plan, StepPlan
 from worldsize.planning.quantities import explain_missing
+from worldsize.running.launch.machine import Machine
 from worldsize.running.model.assets import AssetMap
-from worldsize.running.model.source import Text
+from worldsize.running.model.task import Text
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.machine import Machine
 
 Planner = Any  # the fixture's class lives in conftest.py
 

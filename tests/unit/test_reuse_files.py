@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from worldsize.running.model.folder import StepFolder
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.reuse import digests as digesting
-from worldsize.running.reuse import output_record
+from worldsize.running.reuse import step_cache
 from worldsize.running.reuse.digests import Digests, Tree
-from worldsize.running.reuse.output_record import (
+from worldsize.running.reuse.step_cache import (
     OutputRecord,
     load_output_record,
     save_output_record,
@@ -36,7 +36,7 @@ def settled(folder: Path | None = None) -> Digests:
 
 
 def reboot(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (digesting, output_record):
+    for module in (digesting, step_cache):
         monkeypatch.setattr(module, "boot_id", lambda: "another")
 
 
@@ -241,7 +241,7 @@ def test_after_a_crash_of_the_machine_bytes_are_read_again(
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1}', '{"version": 99}', "\0" * 50])
 def test_a_damaged_listing_is_none(damage: str, step: StepFolder) -> None:
     kept(step, settled())
-    (step.root / output_record.NAME).write_text(damage)
+    (step.root / step_cache.MADE).write_text(damage)
     assert load_output_record(step) is None
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from worldsize.azureml.model import Component, Field, Step
 from worldsize.base.span import Span
 from worldsize.running.model.task import Task
-from worldsize.running.reuse.output_record import list_changed, make_key, make_parts
+from worldsize.running.reuse.step_cache import list_changed, make_key, make_parts
 
 SPAN = Span("a.yml", 3, 4, 3, 9)
 

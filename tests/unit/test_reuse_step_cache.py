@@ -13,11 +13,10 @@ import pytest
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.running.environments.definition import EnvironmentPlan
-from worldsize.running.launch.step_folder import prepare_step_folder
+from worldsize.running.launch.call import prepare_step_folder
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.source import ARTIFACTS, File, Joined, Output, RunName, Source, Text
-from worldsize.running.model.task import Task
-from worldsize.running.reuse import digests, output_record
+from worldsize.running.model.task import ARTIFACTS, File, Joined, Output, RunName, Source, Task, Text
+from worldsize.running.reuse import digests, step_cache
 from worldsize.running.reuse.digests import Digests, make_stamp
 from worldsize.running.reuse.step_cache import ReuseCache
 from worldsize.running.reuse.store import Original, Store, read_original
@@ -208,7 +207,7 @@ def test_a_resumed_run_takes_over_what_it_had_made(home: Home) -> None:
     assert memory.recall(home.tasks["make"]) == "run-1"
     folder = memory.run.step("read")
     assert memory.recall(home.tasks["read"]) is None  # its end is not known
-    assert not (folder.root / output_record.NAME).exists()
+    assert not (folder.root / step_cache.MADE).exists()
     assert list(folder.outputs.iterdir()) == []
     home.do(memory, home.tasks["read"])
     memory.keep(home.tasks["read"], 1.0)

@@ -17,7 +17,7 @@ from worldsize.documents.yaml import load
 from worldsize.running import RunOptions
 from worldsize.running.model.assets import AssetEntry, AssetMap, parse_map_option, read_asset_map
 from worldsize.running.model.errors import RunError
-from worldsize.running.model.source import File, Text
+from worldsize.running.model.task import File, Text
 from worldsize.running.prepare import preparation
 
 PLACE = Span("worldsize.yml", 2, 3, 2, 9)

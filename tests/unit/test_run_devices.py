@@ -12,12 +12,11 @@ from worldsize.azureml import job
 from worldsize.azureml.model import Component
 from worldsize.facts import vm_sizes
 from worldsize.planning import plan_file
+from worldsize.running.launch.machine import Machine, fit_devices, read_vm_sizes
 from worldsize.running.model.assets import AssetMap
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import Task, Text
 from worldsize.running.prepare.fit import fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.machine import Machine, fit_devices, read_vm_sizes
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 SIZE = "Standard_NC96ads_A100_v4"
@@ -28,7 +27,12 @@ SAID = f"train: planned for 4 GPUs an instance (`{SIZE}`), running on CPUs here"
 def task(**inputs: Any) -> Task:
     given = {name: Text(value) for name, value in inputs.items()}
     return Task(
-        "train", Component(None, "command", None, None, {}, {}), Path(), "pytorch", 1, 4, inputs=given
+        "train",
+        Component(None, "command", None, None, {}, {}),
+        Path(),
+        launcher="pytorch",
+        process_count_per_instance=4,
+        inputs=given,
     )
 
 

@@ -21,7 +21,7 @@ from worldsize.documents import yaml
 from worldsize.facts import curated
 from worldsize.running.environments import definition, docker, interpreters, layers
 from worldsize.running.environments.definition import (
-    CondaRequirements,
+    Definition,
     EnvironmentPlan,
     digest_requirements,
     expand_requirements,
@@ -71,7 +71,7 @@ OTHER = "3.8" if definition.PYTHON_VERSION != "3.8" else "3.9"
     ],
 )
 def test_a_dependency_of_conda_as_pip_has_it(written: str, expected: str | None) -> None:
-    found = read_conda([written])
+    found = read_conda([written], Definition())
     assert found.requirements == (() if expected is None else (expected,))
     assert found.unavailable == ((written,) if expected is None else ())
 
@@ -89,12 +89,12 @@ def test_a_whole_conda_file() -> None:
           - mlflow==2.9.2  # pinned
           - --extra-index-url https://example.com/simple
     """
-    found = read_conda(pyyaml.safe_load(text)["dependencies"])
+    found = read_conda(pyyaml.safe_load(text)["dependencies"], Definition())
     assert found.python == OTHER
     assert found.requirements == ("scipy", "mlflow==2.9.2", "--extra-index-url https://example.com/simple")
     assert found.unavailable == ("gcc_linux-64",)
-    assert read_conda(["python>=3.8"]).python is None
-    assert read_conda("numpy") == CondaRequirements((), None, ())
+    assert read_conda(["python>=3.8"], Definition()).python is None
+    assert read_conda("numpy", Definition()) == Definition()
 
 
 def test_included_requirements_are_written_out(tmp_path: Path) -> None:

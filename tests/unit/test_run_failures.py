@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from worldsize.azureml.model import Component
 from worldsize.running.engine.failures import (
     count_oom_kills,
     describe_followers,
@@ -19,7 +20,7 @@ from worldsize.running.engine.failures import (
 )
 from worldsize.running.launch.group import EndedProcess
 from worldsize.running.model.process import Process
-from worldsize.running.model.source import Text
+from worldsize.running.model.task import Task, Text
 
 RANKS = [Process(f"rank-{rank}", rank, rank, 0, ("true",), {}) for rank in range(4)]
 GONE = ["RuntimeError: [/pytorch/third_party/gloo/pair.cc:547] Connection closed by peer [127.0.0.1]:2001"]
@@ -112,7 +113,8 @@ def test_a_process_killed_for_memory_is_told_which_batch_is_half(tmp_path) -> No
         "gradient_accumulation_steps": Text(2),
         "predicted_memory_bytes": Text(3 << 30),
     }
-    said = explain_oom_kill(inputs)
+    component = Component(None, "command", None, None, {}, {})
+    said = explain_oom_kill(Task("train", component, Path(), inputs=inputs))
     assert "3.0 GiB were planned for each process" in said[0]
     assert "`batch_size_per_device` to 12 and `gradient_accumulation_steps` to 4" in said[1]
 

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from worldsize.running.launch.call import inherited_environment
+from worldsize.running.launch.machine import detect_machine
 from worldsize.running.launch.reserve import reserve_ports
 from worldsize.running.model.results import Registration, StepResult, describe_ending
-from worldsize.running.prepare.machine import detect_machine
-from worldsize.running.record import events
+from worldsize.running.record import folder
 from worldsize.running.record.details import read_metrics, read_registrations
-from worldsize.running.record.events import scan_events
-from worldsize.running.record.folder import create_run_folder
+from worldsize.running.record.folder import create_run_folder, scan_events
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_900, tzinfo=timezone.utc)
 
@@ -34,7 +33,7 @@ def test_ids_sort_by_start_and_are_unique_even_at_one_moment(tmp_path: Path) -> 
 def test_the_event_log_is_one_document_a_line(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     for name in ("a", "b"):
-        with events.EventLog(path, lambda: NOW) as log:
+        with folder.EventLog(path, lambda: NOW) as log:
             log.write("step_started", step=name, odd="line\nbreak \u2028 é")
     lines = path.read_text(encoding="utf-8").split("\n")
     assert lines.pop() == ""
@@ -124,7 +123,7 @@ def test_how_a_process_ended(status: int, words: str) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_ends_the_event_log_and_not_the_run() -> None:
-    with events.EventLog(Path("/dev/full")) as log:
+    with folder.EventLog(Path("/dev/full")) as log:
         assert log.fault is None
         log.write("run_started")
         log.write("run_ended")

@@ -10,11 +10,11 @@ import pytest
 from worldsize import api
 from worldsize.azureml import job
 from worldsize.planning import plan_file
+from worldsize.running.launch.machine import Machine
 from worldsize.running.model.assets import AssetMap
-from worldsize.running.model.source import Text
+from worldsize.running.model.task import Text
 from worldsize.running.prepare.fit import FittedTasks, fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.machine import Machine
 
 SPEC = """
     name: planned

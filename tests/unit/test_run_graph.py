@@ -21,8 +21,7 @@ from worldsize.base.span import Span
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.source import File, Joined, Output, Text
-from worldsize.running.model.task import Graph, Task
+from worldsize.running.model.task import File, Graph, Joined, Output, Task, Text
 from worldsize.running.prepare.graph.flatten import flatten
 
 RUN = RunFolder(Path("run"))

@@ -19,37 +19,74 @@ from worldsize.running.show.preview import render_preview
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "processes"
 CASES = {
-    "plain": Call("shard", "none", "python shard.py --seed 0", env={"AZUREML_RUN_ID": "r_shard"}, cores=8),
-    "pytorch_one": Call("train", "pytorch", "python train.py --lr 1e-05", cores=3),
+    "plain": Call(
+        step="shard",
+        launcher="none",
+        command="python shard.py --seed 0",
+        env={"AZUREML_RUN_ID": "r_shard"},
+        cores=8,
+    ),
+    "pytorch_one": Call(step="train", launcher="pytorch", command="python train.py --lr 1e-05", cores=3),
     "pytorch_two_by_four": Call(
-        "train", "pytorch", "python train.py && echo 'all done'", 2, 4, {"AZUREML_NODE_COUNT": "2"}, cores=24
+        step="train",
+        launcher="pytorch",
+        command="python train.py && echo 'all done'",
+        instance_count=2,
+        process_count_per_instance=4,
+        env={"AZUREML_NODE_COUNT": "2"},
+        cores=24,
     ),
     "pytorch_some_gpus": Call(
-        "train", "pytorch", "python train.py", 2, 2, gpus=("2", "3", "5", "7"), cores=64
+        step="train",
+        launcher="pytorch",
+        command="python train.py",
+        instance_count=2,
+        process_count_per_instance=2,
+        gpus=("2", "3", "5", "7"),
+        cores=64,
     ),
     "tensorflow_two_by_two": Call(
-        "train", "tensorflow", "python train.py", 2, worker_count=2, gpus=("0", "1", "2", "3"), cores=8
+        step="train",
+        launcher="tensorflow",
+        command="python train.py",
+        instance_count=2,
+        worker_count=2,
+        gpus=("0", "1", "2", "3"),
+        cores=8,
     ),
     "tensorflow_with_servers": Call(
-        "train", "tensorflow", "python train.py", 2, worker_count=2, parameter_server_count=1, cores=8
+        step="train",
+        launcher="tensorflow",
+        command="python train.py",
+        instance_count=2,
+        worker_count=2,
+        parameter_server_count=1,
+        cores=8,
     ),
-    "mpi_one": Call("train", "mpi", "python train.py", cores=2),
+    "mpi_one": Call(step="train", launcher="mpi", command="python train.py", cores=2),
     "mpi_two_by_two": Call(
-        "train", "mpi", "python train.py", 2, 2, {"OMPI_MCA_pml": "ucx"}, gpus=("2", "3", "5", "7"), cores=2
+        step="train",
+        launcher="mpi",
+        command="python train.py",
+        instance_count=2,
+        process_count_per_instance=2,
+        env={"OMPI_MCA_pml": "ucx"},
+        gpus=("2", "3", "5", "7"),
+        cores=2,
     ),
     "long_command": Call(
-        "train",
-        "pytorch",
-        "python train.py --names 'a b' --learning-rate 0.1 --batch-size-per-device 32 --weight-decay 0.0001"
-        " --epochs 30 --output ./outputs && echo 'all done'",
-        1,
-        2,
+        step="train",
+        launcher="pytorch",
+        command="python train.py --names 'a b' --learning-rate 0.1 --batch-size-per-device 32"
+        " --weight-decay 0.0001 --epochs 30 --output ./outputs && echo 'all done'",
+        instance_count=1,
+        process_count_per_instance=2,
         cores=2,
     ),
     "secrets_are_hidden": Call(
-        "train",
-        "none",
-        "python train.py",
+        step="train",
+        launcher="none",
+        command="python train.py",
         env={"HF_TOKEN": "abc", "DB_PASSWORD": "xyz", "max_tokens": "12", "OMP_NUM_THREADS": "3"},
     ),
 }
@@ -72,7 +109,13 @@ def test_the_plan_is_the_committed_one(name: str, update_golden: bool) -> None:
 def test_ranks_and_places_are_a_bijection(instances: int, per_instance: int, launcher: str) -> None:
     if launcher == "none":
         instances = per_instance = 1
-    call = Call("s", launcher, "true", instances, per_instance)
+    call = Call(
+        step="s",
+        launcher=launcher,
+        command="true",
+        instance_count=instances,
+        process_count_per_instance=per_instance,
+    )
     started = plan_processes(call, ["1"] * count_ports(call))
     plan = [process for process in walk_processes(started) if not process.members]
     assert [process.rank for process in plan] == list(range(instances * per_instance))
@@ -95,7 +138,14 @@ def test_ranks_and_places_are_a_bijection(instances: int, per_instance: int, lau
 def test_tensorflow_tasks_are_a_bijection_onto_their_addresses(
     instances: int, workers: int, servers: int
 ) -> None:
-    call = Call("s", "tensorflow", "true", instances, worker_count=workers, parameter_server_count=servers)
+    call = Call(
+        step="s",
+        launcher="tensorflow",
+        command="true",
+        instance_count=instances,
+        worker_count=workers,
+        parameter_server_count=servers,
+    )
     plan = plan_processes(call, [str(port) for port in range(count_ports(call))])
     configs = [json.loads(process.env["TF_CONFIG"]) for process in plan]
     (cluster,) = {json.dumps(config["cluster"]) for config in configs}
@@ -114,7 +164,17 @@ def test_tensorflow_tasks_are_a_bijection_onto_their_addresses(
 
 
 def test_a_settings_of_mpi_gives_way_to_the_steps_own() -> None:
-    (started,) = plan_processes(Call("s", "mpi", "true", 1, 2, {"OMPI_MCA_pml": "ucx"}), [])
+    (started,) = plan_processes(
+        Call(
+            step="s",
+            launcher="mpi",
+            command="true",
+            instance_count=1,
+            process_count_per_instance=2,
+            env={"OMPI_MCA_pml": "ucx"},
+        ),
+        [],
+    )
     assert started.env["OMPI_MCA_pml"] == "ucx"
     assert started.env["OMPI_MCA_btl"].startswith("^tcp")
 
@@ -122,7 +182,15 @@ def test_a_settings_of_mpi_gives_way_to_the_steps_own() -> None:
 @given(st.integers(1, 5), st.integers(1, 5))
 def test_a_member_gets_what_its_launcher_does_not_have(instances: int, per_instance: int) -> None:
     """What the guard is sent gives each rank exactly the variables of the plan."""
-    call = Call("s", "mpi", "true", instances, per_instance, {"A": "1"}, gpus=tuple("01234567"))
+    call = Call(
+        step="s",
+        launcher="mpi",
+        command="true",
+        instance_count=instances,
+        process_count_per_instance=per_instance,
+        env={"A": "1"},
+        gpus=tuple("01234567"),
+    )
     plan = plan_processes(call, ["1"] * count_ports(call))
     known = tuple(walk_processes(plan))
     request = make_request(plan[0], known, Path("logs"), Path("folder"))
@@ -137,17 +205,40 @@ def test_a_member_gets_what_its_launcher_does_not_have(instances: int, per_insta
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_emulated_instances_share_no_gpu(instances: int, per_instance: int) -> None:
     gpus = tuple(str(number) for number in range(instances * per_instance))
-    plan = plan_processes(Call("s", "pytorch", "true", instances, per_instance, gpus=gpus), ["1"])
+    plan = plan_processes(
+        Call(
+            step="s",
+            launcher="pytorch",
+            command="true",
+            instance_count=instances,
+            process_count_per_instance=per_instance,
+            gpus=gpus,
+        ),
+        ["1"],
+    )
     seen = [process.env["CUDA_VISIBLE_DEVICES"].split(",")[process.local_rank] for process in plan]
     assert sorted(seen, key=int) == list(gpus)
 
 
 def test_no_launcher_sets_what_azure_does_not_promise() -> None:
-    plan = plan_processes(Call("s", "pytorch", "true", 1, 2), ["1"])
+    plan = plan_processes(
+        Call(step="s", launcher="pytorch", command="true", instance_count=1, process_count_per_instance=2),
+        ["1"],
+    )
     assert all("LOCAL_WORLD_SIZE" not in process.env for process in plan)
 
 
 def test_the_contract_wins_over_a_steps_own_variables() -> None:
-    plan = plan_processes(Call("s", "pytorch", "true", 1, 2, {"RANK": "9", "MASTER_PORT": "29500"}), ["4711"])
+    plan = plan_processes(
+        Call(
+            step="s",
+            launcher="pytorch",
+            command="true",
+            instance_count=1,
+            process_count_per_instance=2,
+            env={"RANK": "9", "MASTER_PORT": "29500"},
+        ),
+        ["4711"],
+    )
     assert [process.env["RANK"] for process in plan] == ["0", "1"]
     assert {process.env["MASTER_PORT"] for process in plan} == {"4711"}

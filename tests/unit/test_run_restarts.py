@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worldsize.api import compile as compile_spec
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
-from worldsize.running.engine.restarts import (
+from worldsize.running.engine.attempt import (
     FIRST_SECONDS,
     LONGEST_SECONDS,
     MAX_RESUMES,

@@ -21,7 +21,7 @@ from worldsize.running import ResumeError, RunError, RunOptions
 from worldsize.running import api as run
 from worldsize.running.launch.redaction import Redaction, redact_parameters
 from worldsize.running.model.process import Process
-from worldsize.running.model.source import File, Text
+from worldsize.running.model.task import File, Text
 from worldsize.running.show.preview import render_preview
 
 SCHEMA = "$schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json\n"

@@ -18,7 +18,7 @@ from worldsize.running import RunError
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.source import File
+from worldsize.running.model.task import File
 from worldsize.running.prepare import preparation
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.overrides import override_inputs, override_spec

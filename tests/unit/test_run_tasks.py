@@ -10,12 +10,10 @@ import pytest
 
 from worldsize import running
 from worldsize.azureml import job
-from worldsize.running.launch.call import find_overridden, make_call, resolve_inputs
-from worldsize.running.launch.step_folder import make_outputs
+from worldsize.running.launch.call import find_overridden, make_call, make_outputs, resolve_inputs
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.source import File, Output, Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import File, Output, Task, Text
 from worldsize.running.prepare.graph.flatten import flatten
 
 Read = Callable[[str], tuple[dict[str, Task], list[str]]]

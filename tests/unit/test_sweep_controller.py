@@ -16,7 +16,7 @@ from worldsize.running.engine.sweep import Sweep
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure, StepResult, StepState
 from worldsize.running.model.task import EarlyTermination, Parameter, SweepPlan, Task
-from worldsize.running.record.events import EventLog, scan_events
+from worldsize.running.record.folder import EventLog, scan_events
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 
 PLAN = SweepPlan(

@@ -20,7 +20,7 @@ from worldsize.remote import jobs
 from worldsize.reporting.sweeps import rank_trials, read_sweeps
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
-from worldsize.running.record.events import scan_events
+from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import load_run
 from worldsize.running.show.views import describe_registration
 

@@ -19,8 +19,8 @@ from worldsize.documents import yaml
 from worldsize.planning.estimates.measured_case import MeasuredRun, read_card_file
 from worldsize.remote import jobs
 from worldsize.rules import engine
+from worldsize.running.launch.machine import detect_gpu_products
 from worldsize.running.prepare import overrides
-from worldsize.running.prepare.machine import detect_gpu_products
 from worldsize.running.record import details
 from worldsize.running.record.json_files import read_json
 

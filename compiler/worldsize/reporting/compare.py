@@ -12,7 +12,7 @@ from worldsize.reporting.model import read_mapping
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
-from worldsize.running.reuse.output_record import NAME as MADE
+from worldsize.running.reuse.step_cache import MADE
 from worldsize.tracking.runs import read_shared_tags
 
 _TAGS = {

@@ -32,7 +32,7 @@ from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunF
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.record.details import LocalDetails, TrackedDetails
-from worldsize.running.record.events import scan_events
+from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
 from worldsize.showing.curves import Curve, is_finite, join_curves

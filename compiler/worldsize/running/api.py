@@ -21,9 +21,8 @@ from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
-from worldsize.running.engine.attempt import RunContext
+from worldsize.running.engine.attempt import Restarting, RestartPolicy, RunContext
 from worldsize.running.engine.hangs import HangWatcher
-from worldsize.running.engine.restarts import Restarting, RestartPolicy
 from worldsize.running.engine.schedule import Extensions, Schedule, catch_signals
 from worldsize.running.engine.sweep import Sweep
 from worldsize.running.environments.interpreters import Enter, make_interpreters
@@ -38,13 +37,12 @@ from worldsize.running.model.folder import HOME, RunFolder, read_reference
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import DONE, RunResult, RunState, StepResult, View
-from worldsize.running.model.source import Text, read_default
-from worldsize.running.model.task import Graph, Task
+from worldsize.running.model.task import Graph, Task, Text, read_default
 from worldsize.running.prepare.preparation import Prepared, prepare
 from worldsize.running.record.details import read_metrics, read_registrations
-from worldsize.running.record.events import EventLog
 from worldsize.running.record.folder import (
     AliveError,
+    EventLog,
     create_run_folder,
     find_runner,
     hold_lock,
@@ -53,7 +51,8 @@ from worldsize.running.record.folder import (
 from worldsize.running.record.history import RECORD, RunRecord, load_run
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.record.tracking import Tracking, run_tags
-from worldsize.running.reuse.step_cache import make_step_cache
+from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.step_cache import ReuseCache
 from worldsize.running.reuse.store import Store
 from worldsize.running.show.preview import preview_processes
 from worldsize.running.show.views import MaskedView, QuietView
@@ -175,15 +174,7 @@ def resume(
         enter = stack.enter_context(
             make_interpreters(prepared.environments, home, services.supervisor, view.notice)
         )
-        return execute(
-            prepared,
-            folder,
-            services,
-            view=view,
-            began=began,
-            enter=enter,
-            earlier=earlier,
-        )
+        return execute(prepared, folder, services, view=view, began=began, enter=enter, earlier=earlier)
 
 
 def _is_secret(request: RunRequest, name: str) -> bool:
@@ -262,17 +253,6 @@ def _refuse_masked(prepared: Prepared, spec: Path) -> None:
             raise ResumeError(message, "put it back")
 
 
-LONGEST_PARAMETER = 500  # characters; a longer text is data
-
-
-@contextlib.contextmanager
-def _show(view: View, notices: tuple[str, ...]) -> Iterator[None]:
-    for text in notices:
-        view.notice(text)
-    with view:
-        yield
-
-
 class Services(Struct, frozen=True):
     """The processes that serve a run, and the folder that runs share."""
 
@@ -298,7 +278,9 @@ def execute(
     """
     view, tracking = MaskedView(view, prepared.mask), services.tracking
     _describe_run(tracking, prepared, folder, again=earlier is not None)
-    with EventLog(folder.events, mask=prepared.mask) as log, _show(view, prepared.notices):
+    for text in prepared.notices:
+        view.notice(text)
+    with EventLog(folder.events, mask=prepared.mask) as log, view:
         if earlier is not None and earlier.died is not None:
             log.write("run_died", earlier.died)  # the files that tell when it did are written again
         event = "run_started" if earlier is None else "run_resumed"
@@ -354,7 +336,7 @@ def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, 
     parameters = {
         f"{task.name}.{name}": value
         for task in prepared.tasks.values()
-        for name, value in redact_parameters(task.inputs, LONGEST_PARAMETER, prepared.mask).items()
+        for name, value in redact_parameters(task.inputs, LONGEST_VALUE, prepared.mask).items()
     }
     name = prepared.job.display_name or prepared.job.name
     tracking.begin(
@@ -369,11 +351,7 @@ def _describe_run(tracking: Tracking, prepared: Prepared, folder: RunFolder, *, 
 
 
 def _make_result(
-    prepared: Prepared,
-    folder: RunFolder,
-    steps: Mapping[str, StepResult],
-    signals: list[int],
-    seconds: float,
+    prepared: Prepared, folder: RunFolder, steps: Mapping[str, StepResult], signals: list[int], seconds: float
 ) -> RunResult:
     states = {step.state for step in steps.values() if step.parent is None}
     state: RunState = "succeeded" if states <= set(DONE) else "failed"
@@ -416,16 +394,29 @@ def make_extensions(
     stopping: Callable[[], bool],
     earlier: RunRecord | None,
 ) -> Iterator[Extensions]:
-    """Add what the options of a run ask for to its schedule, until the run ends."""
+    """Add what the options of a run ask for to its schedule, until the run ends.
+
+    ``stopping`` ends the hashing of a long file.
+    """
     run, max_restarts = context.run, prepared.options.max_restarts
     make_faults = prepared.emulation.make_faults
     faults = make_faults(view.notice) if make_faults is not None else None
     restarts = dict(prepared.restarts) if max_restarts is None else {}
     if faults is not None and max_restarts is None:
         restarts |= {name: max(restarts.get(name, 0), count) for name, count in faults.restarts.items()}
-    store = Store(services.home)
+    store, done = Store(services.home), earlier.steps.values() if earlier is not None else ()
     yield Extensions(
-        cache=make_step_cache(prepared, run, store, view.notice, stopping=stopping, earlier=earlier),
+        cache=ReuseCache(
+            run,
+            prepared.tasks,
+            context.code,
+            store,
+            Digests(store.digests, stop=stopping),
+            prepared.environments,
+            view.notice,
+            force=prepared.options.force or prepared.graph.force_rerun,
+            earlier=frozenset(step.name for step in done if step.state in DONE),
+        ),
         restarts=Restarting(RestartPolicy(max_restarts or 0, seed=run.id), restarts, view.notice),
         watchers=[HangWatcher(view.notice).tick, *([faults.tick] if faults is not None else [])],
         expansions={
@@ -438,7 +429,7 @@ def make_extensions(
 
 
 VERSION = 1
-LONGEST_VALUE = 500
+LONGEST_VALUE = 500  # characters; a longer text is data
 
 
 class RunRequest(Struct, frozen=True):
@@ -505,21 +496,12 @@ def load_request(folder: RunFolder) -> RunRequest:
     if isinstance(written, int) and written > VERSION:
         message = f"{name} was made by a newer Worldsize, {document.get('worldsize')}" if document else name
         raise ResumeError(message, "resume it with that version, or a newer one")
-    request = _parse_request(document) if document is not None and written == VERSION else None
-    if request is None:
-        raise ResumeError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
-    return request
-
-
-def _parse_request(document: Mapping[str, Any]) -> RunRequest | None:
     try:
-        options = msgspec.convert(document["options"], RunOptions)
-        withheld = tuple(map(str, document.get("withheld", ())))
-        return RunRequest(
-            Path(document["target"]), options, bool(document["track"]), bool(document["compiled"]), withheld
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
+        if written == VERSION:
+            return msgspec.convert(document, RunRequest, dec_hook=lambda kind, text: kind(text))
+    except (TypeError, ValueError):
+        pass
+    raise ResumeError(f"`{RECORD}` of {name} is damaged, so what it ran is not known", again)
 
 
 def _describe_options(options: RunOptions, withheld: Collection[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import yaml
 from serving import Served, serving
 from shipped_runs import PIPELINES
 
-from worldsize.running.prepare.machine import detect_machine
+from worldsize.running.launch.machine import detect_machine
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(170)]
 

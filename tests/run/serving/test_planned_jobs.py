@@ -13,7 +13,7 @@ from shipped_runs import PIPELINES, write_changed
 from tests.run.serving.test_jobs import HEAD
 from tests.support.serving import Served, serving
 
-from worldsize.running.prepare.machine import detect_machine
+from worldsize.running.launch.machine import detect_machine
 from worldsize.serving.jobs import job_files
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(400)]

@@ -358,7 +358,7 @@ def test_a_schedule_that_cannot_be_read_stops_no_other() -> None:
 
 
 def test_a_job_that_cannot_be_read_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    from worldsize.running.prepare.machine import Machine
+    from worldsize.running.launch.machine import Machine
 
     started: list[str] = []
 

@@ -17,9 +17,9 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.job import read_job
 from worldsize.checking.stages import CheckRun
 from worldsize.documents.yaml.compose import Composer
+from worldsize.running.launch.machine import Machine
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.results import Failure
-from worldsize.running.prepare.machine import Machine
 from worldsize.running.prepare.preparation import find_target
 from worldsize.running.record.tracker import chosen_artifacts
 from worldsize.serving.control import assets

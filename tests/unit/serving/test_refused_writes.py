@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from worldsize.running.prepare.machine import Machine
+from worldsize.running.launch.machine import Machine
 from worldsize.serving.errors import explain_refused
 from worldsize.serving.jobs import process, records
 from worldsize.serving.jobs.process import hold_job

@@ -1,41 +1,52 @@
-"""One attempt of one step: makes its folder, and starts and watches its processes until they have ended."""
+"""One attempt of one step: makes its folder, and starts and watches its processes until they have ended.
+
+A failed step may be restarted, and continues from its last checkpoint. This helps against temporary faults: a
+preempted machine, a killed rank, a lost network. It does not help against faults that recur: wrong inputs, or
+the same error at the same training step. The pause doubles with each attempt, with a random part, so that
+many steps do not restart at the same moment.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import random
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml.snapshot import Snapshot
-from worldsize.base.wording import describe_os_error
+from worldsize.base.wording import describe_os_error, quoted_list
 from worldsize.documents.secrecy.masking import Mask
-from worldsize.running.engine.failures import count_oom_kills, explain_failure, explain_timeout
+from worldsize.running.engine.failures import (
+    count_oom_kills,
+    explain_failure,
+    explain_timeout,
+    failure_signature,
+)
 from worldsize.running.environments.interpreters import Enter
 from worldsize.running.environments.layers import list_installed
-from worldsize.running.launch.call import make_call, resolve_inputs
+from worldsize.running.launch.call import clear_step_folder, make_call, prepare_step_folder, resolve_inputs
 from worldsize.running.launch.group import Group
 from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.launch.machine import Machine
 from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.launch.reserve import reserve_ports
-from worldsize.running.launch.step_folder import clear_step_folder, prepare_step_folder
 from worldsize.running.launch.supervisor import Supervisor
 from worldsize.running.model.emulation import Place
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import EnvironmentMode
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, StepState, failure_of_step
-from worldsize.running.model.task import Task
-from worldsize.running.prepare.machine import Machine
+from worldsize.running.model.task import Task, keeps_checkpoints
 from worldsize.running.record.details import ProgressFile
-from worldsize.running.record.events import EventLog
+from worldsize.running.record.folder import EventLog
+from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health import heartbeat
 from wstrain.health.heartbeat import HeartbeatRecord
 from wstrain_deepspeed import stale_locks
-
-SHOWN_CHANGES = 3
 
 
 class RunContext(Struct, frozen=True):
@@ -84,10 +95,9 @@ class Attempt:
         changed = sorted(self._installed ^ list_installed())
         if not changed:
             return None
-        more = f" and {len(changed) - SHOWN_CHANGES} more" if len(changed) > SHOWN_CHANGES else ""
         return (
             "the Python that runs Worldsize was changed while the step ran, by it or by another program:"
-            f" {', '.join(f'`{path}`' for path in changed[:SHOWN_CHANGES])}{more}"
+            f" {quoted_list(changed, 3)}"
         )
 
     @property
@@ -206,3 +216,98 @@ class Attempt:
 
 def _make_failure(reason: str) -> Outcome:
     return Outcome("failed", failure_of_step(reason))
+
+
+INPUT_FAULT = 2  # the exit status of our scripts, and of argparse, for wrong inputs
+FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0  # before the first restart; of any pause
+JITTER = 0.25  # of a pause, up or down
+MAX_RESUMES = 20  # of a step that saved its state on request; these are not failures
+
+
+class EndedAttempt(Struct, frozen=True):
+    """How one attempt ended."""
+
+    # of the process that failed first, a signal as a negative number; None if no process is to blame
+    status: int | None
+    training_step: int | None  # training steps done, as far as it is known
+    signature: str  # what makes two failures the same
+
+    @property
+    def resumes(self) -> bool:
+        """Whether it saved its state and asks to be restarted."""
+        return self.status == RESUME_EXIT_STATUS
+
+
+class RestartDecision(Struct, frozen=True):
+    """What to do after an attempt: restart after some seconds, or stop for a reason."""
+
+    seconds: float | None
+    reason: str = ""
+
+
+class RestartPolicy(Struct, frozen=True):
+    """How often, and how soon."""
+
+    max_restarts: int = 0  # failures after which a step is started again
+    seed: str = ""  # of the pauses
+
+    def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
+        """Decide whether there is another attempt after these, the last of which has just failed."""
+        last = attempts[-1]
+        failures = [attempt for attempt in attempts if not attempt.resumes]
+        if last.resumes:
+            if len(attempts) - len(failures) > MAX_RESUMES:
+                return RestartDecision(None, f"it was asked to stop more than {MAX_RESUMES} times")
+            return RestartDecision(self._pause(1, len(attempts)))
+        reason = self._find_reason_to_stop(failures)
+        if reason is not None:
+            return RestartDecision(None, reason)
+        return RestartDecision(self._pause(len(failures), len(attempts)))
+
+    def _find_reason_to_stop(self, failures: Sequence[EndedAttempt]) -> str | None:
+        """Why there is no further attempt after these failures; empty if none was requested."""
+        last = failures[-1]
+        if not self.max_restarts:
+            return ""
+        if last.status == INPUT_FAULT:
+            return "its inputs are wrong, and another attempt would not change that"
+        if len(failures) > self.max_restarts:
+            return f"it has failed {len(failures)} times"
+        if len(failures) > 1 and _is_stuck(failures[-2], last):
+            where = "the start" if not last.training_step else f"training step {last.training_step}"
+            return f"the same error twice at {where}: another attempt would fail there too"
+        return None
+
+    def _pause(self, failures: int, attempts: int) -> float:
+        draw = random.Random(f"{self.seed}/{attempts}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
+        return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (failures - 1)) * (1 + draw)
+
+
+class Restarting(Struct):
+    """Restarts steps that write checkpoints."""
+
+    policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
+    # how often, for the steps that say it themselves
+    max_restarts: Mapping[str, int] = field(default_factory=dict)
+    say: Callable[[str], None] = lambda _: None  # shows the user why no further attempt is made
+    attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
+
+    def after(self, attempt: Attempt, failure: Failure) -> float | None:
+        """Seconds to wait before the next attempt; None if there is none."""
+        task = attempt.task
+        if not keeps_checkpoints(task):
+            return None
+        attempts = self.attempts.setdefault(task.name, [])
+        signature = failure_signature(failure.message, failure.last_lines)
+        attempts.append(EndedAttempt(failure.status, attempt.training_step, signature))
+        max_restarts = self.max_restarts.get(task.name, self.policy.max_restarts)
+        policy = replace(self.policy, max_restarts=max_restarts, seed=f"{self.policy.seed}/{task.name}")
+        decision = policy.decide(attempts)
+        if decision.seconds is None and decision.reason:
+            self.say(f"{task.name}: not started again: {decision.reason}")
+        return decision.seconds
+
+
+def _is_stuck(before: EndedAttempt, last: EndedAttempt) -> bool:
+    killed = last.status in (-9, -15)
+    return not killed and last.signature == before.signature and last.training_step == before.training_step

@@ -12,7 +12,7 @@ import contextlib
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -24,12 +24,11 @@ from worldsize.base.wording import format_memory
 from worldsize.running.environments.definition import read_definition
 from worldsize.running.launch.group import EndedProcess, Group
 from worldsize.running.launch.logs import last_lines
+from worldsize.running.launch.machine import EXTRAS
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.process import Process
 from worldsize.running.model.results import Failure, describe_ending, describe_running, failure_of_step
-from worldsize.running.model.source import Source, Text
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.machine import EXTRAS
 from wsshards.errors import RESUME_EXIT_STATUS
 from wstrain.health.memory import smaller_batch
 from wstrain.health.watchdog import HANG_EXIT_STATUS
@@ -118,7 +117,7 @@ def explain_failure(
     message = blame or verdict.message
     if status == -signal.SIGKILL and not blame and out_of_memory:
         message += ": the kernel had no memory left"
-        notes += explain_oom_kill(task.inputs)
+        notes += explain_oom_kill(task)
     tail = read_tail(process)
     lack = explain_missing_package(tail) or explain_missing_gpus(tail, gpus)
     if lack is not None and not blame:
@@ -258,15 +257,15 @@ def count_oom_kills(vmstat: Path = _VMSTAT, events: Path = _EVENTS) -> int:
     return max(_read_counter(vmstat, "oom_kill"), _read_counter(events, "oom_kill"))
 
 
-def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
-    """Notes about a process that was killed for memory, by the inputs of its step."""
+def explain_oom_kill(task: Task) -> tuple[str, ...]:
+    """Notes about a process of a step that was killed for memory."""
     total = _read_counter(_MEMORY, "MemTotal:") * 1024
     advice = [f"the machine has {format_memory(total)} of memory"] if total else []
-    planned = _read_whole_input(inputs, "predicted_memory_bytes")
+    planned = task.read_count("predicted_memory_bytes")
     if planned and advice:
         advice[0] += f"; {format_memory(planned)} were planned for each process"
-    micro = _read_whole_input(inputs, "batch_size_per_device")
-    accumulation = _read_whole_input(inputs, "gradient_accumulation_steps") or 1
+    micro = task.read_count("batch_size_per_device")
+    accumulation = task.read_count("gradient_accumulation_steps") or 1
     smaller = smaller_batch(micro, 0.5) if micro else 0
     if micro and smaller < micro:
         advice.append(
@@ -276,12 +275,6 @@ def explain_oom_kill(inputs: Mapping[str, Source | None]) -> tuple[str, ...]:
     else:
         advice.append("help: reduce the memory of each process, or start fewer processes")
     return tuple(advice)
-
-
-def _read_whole_input(inputs: Mapping[str, Source | None], name: str) -> int:
-    source = inputs.get(name)
-    text = source.rendered if isinstance(source, Text) else ""
-    return int(text) if text.isdigit() else 0
 
 
 def _read_counter(path: Path, name: str) -> int:

@@ -15,8 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.wording import describe_os_error
-from worldsize.running.engine.attempt import Attempt, Outcome, RunContext
-from worldsize.running.engine.restarts import Restarting
+from worldsize.running.engine.attempt import Attempt, Outcome, Restarting, RunContext
 from worldsize.running.engine.sweep import Sweep
 from worldsize.running.launch.redaction import redact_failure
 from worldsize.running.model.results import DONE, Failure, Status, StepResult, StepState, View

@@ -32,9 +32,8 @@ from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.engine.failures import failure_signature
 from worldsize.running.model.folder import RunFolder, make_link
 from worldsize.running.model.results import DONE, Failure, StepResult, failure_of_step
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import EarlyTermination, Goal, Parameter, SweepPlan, Task, Value
-from worldsize.running.record.events import EventLog
+from worldsize.running.model.task import EarlyTermination, Goal, Parameter, SweepPlan, Task, Text, Value
+from worldsize.running.record.folder import EventLog
 from worldsize.running.record.tracking import LoggedMetric, Tracking
 
 ASK_SECONDS = 1.0  # between queries of what the running trials have logged
@@ -186,16 +185,13 @@ class Sweep(Struct):
             number = len(self.trials)
             values = self._sampler.ask(number) if self._sampler is not None else None
             if values is not None:
-                tasks.append(self._make_trial(number, values))
+                task = make_trial(self.task, self.plan, number, values)
+                self.trials[task.name] = Trial(task.name, number, values)
+                self.log.write("trial_made", step=task.name, parameters=values)
+                tasks.append(task)
                 running += 1
             self._over = values is None or len(self.trials) >= self.plan.max_total_trials
         return tasks
-
-    def _make_trial(self, number: int, values: Values) -> Task:
-        task = make_trial(self.task, self.plan, number, values)
-        self.trials[task.name] = Trial(task.name, number, values)
-        self.log.write("trial_made", step=task.name, parameters=values)
-        return task
 
     def _is_futile(self) -> bool:
         """Whether all ended trials have failed to score in the same way, and there are enough of them."""

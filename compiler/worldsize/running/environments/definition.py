@@ -58,7 +58,7 @@ class Definition(Struct, frozen=True):
     requirements: tuple[str, ...] = ()  # lines for pip
     # if the requirements are those of a known image: the modules that a script must import to need them
     modules: frozenset[str] = frozenset()
-    python: str | None = None  # the Python that it names
+    python: str | None = None  # the Python that it names, such as `3.8`; None if it names none, or a range
     unavailable: tuple[str, ...] = ()  # packages that pip is not known to have
     unknown: bool = False  # whether it contains more than can be known here
 
@@ -152,9 +152,8 @@ def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinitio
 def _read_conda(
     value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess
 ) -> ReadDefinition:
-    packages = read_conda(value.get("dependencies"))
-    definition = replace(start, python=packages.python, unavailable=packages.unavailable, conda=text)
-    return _expand_lines(packages.requirements, folder, definition, gate)
+    definition = replace(read_conda(value.get("dependencies"), start), conda=text)
+    return _expand_lines(definition.requirements, folder, definition, gate)
 
 
 def _report_forbidden(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:
@@ -314,15 +313,7 @@ _SUFFIXES = frozenset({".txt", ".in", ".lock", ".pip", ".whl", ".zip", ".gz", ".
 _SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", ".worldsize"})
 
 
-class CondaRequirements(Struct, frozen=True):
-    """What a conda file asks for."""
-
-    requirements: tuple[str, ...]  # lines for pip
-    python: str | None  # the Python it names, such as `3.8`; None if it names none, or a range
-    unavailable: tuple[str, ...]  # packages that pip may not have, as written
-
-
-def read_conda(dependencies: Any) -> CondaRequirements:
+def read_conda(dependencies: Any, start: Definition) -> Definition:
     """Read ``dependencies:`` of a conda file, a list of texts and of mappings with ``pip:``."""
     lines: list[str] = []
     left: list[str] = []
@@ -344,7 +335,7 @@ def read_conda(dependencies: Any) -> CondaRequirements:
                 left.append(str(item))
             else:
                 lines.append(package + bound)
-    return CondaRequirements(tuple(lines), python, tuple(left))
+    return replace(start, requirements=tuple(lines), python=python, unavailable=tuple(left))
 
 
 def _convert_bound(version: str) -> str | None:

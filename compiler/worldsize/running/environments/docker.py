@@ -22,7 +22,7 @@ from worldsize.running.model.process import Process
 PROGRAM = "docker"
 LABEL = "worldsize.runner"
 PATIENCE_SECONDS = 20.0
-DEFAULT_SHARED_MEMORY = "2g"  # Azure ML's own default
+SHARED_MEMORY = "2g"  # of `/dev/shm`: Azure ML's own default
 
 
 class Container(Struct, frozen=True):
@@ -33,7 +33,6 @@ class Container(Struct, frozen=True):
     workdir: Path  # the working folder
     writable: tuple[Path, ...] = ()  # folders that the step may write
     readable: tuple[Path, ...] = ()  # files and folders that it may only read
-    shared_memory: str = DEFAULT_SHARED_MEMORY  # the size of `/dev/shm`, such as `2g`
     user: str = ""  # `uid:gid`
     runner: str = ""  # the runner, see `identify_runner`
     gpus: bool = False  # whether they have the machine's GPUs
@@ -54,7 +53,7 @@ def run_in_container(process: Process, container: Container) -> Process:
         *("--label", f"{LABEL}={container.runner}"),
         *("--workdir", str(container.workdir)),
         *(("--user", container.user) if container.user else ()),
-        *("--shm-size", container.shared_memory),
+        *("--shm-size", SHARED_MEMORY),
         *(("--gpus", "all") if container.gpus else ()),
         *_list_mounts(container),
         *(word for name in sorted(env) for word in ("--env", name)),

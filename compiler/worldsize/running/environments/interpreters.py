@@ -43,8 +43,7 @@ from worldsize.running.launch.supervisor import Supervisor
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.process import Process, walk_processes
-from worldsize.running.model.source import File
-from worldsize.running.model.task import Task
+from worldsize.running.model.task import File, Task
 from worldsize.tracking.database import find_mlflow, list_migrations
 
 if TYPE_CHECKING:

@@ -196,7 +196,7 @@ LAUNCHERS = {
     "none": Launcher(lambda _: 0, plan_single),
     "pytorch": Launcher(lambda _: 1, plan_pytorch, PYTORCH_VARIABLES),  # rank 0 listens on it
     "tensorflow": Launcher(  # each process is a server
-        lambda call: call.world_size + call.parameter_server_count, plan_tensorflow, frozenset({"TF_CONFIG"})
+        lambda call: call.process_count, plan_tensorflow, frozenset({"TF_CONFIG"})
     ),
     # AZ_BATCH_MASTER_NODE has one, if there are several instances
     "mpi": Launcher(lambda call: 1 if call.instance_count > 1 else 0, plan_mpi, MPI_VARIABLES),

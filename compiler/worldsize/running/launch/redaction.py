@@ -22,8 +22,7 @@ from worldsize.documents.secrecy.masking import HIDDEN, Mask
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.results import Failure
-from worldsize.running.model.source import Source, StepValues, Text, list_parts
-from worldsize.running.model.task import Graph, Task
+from worldsize.running.model.task import Graph, Source, StepValues, Task, Text, list_parts
 
 _LONGEST_COPY = 4 << 20  # bytes of a compiled file; a larger one has no settings
 

@@ -28,8 +28,6 @@ from worldsize.documents.yaml.nodes import Node
 from worldsize.running.model.folder import is_served_job, show_path
 
 if TYPE_CHECKING:
-    from worldsize.checking.settings import Settings
-    from worldsize.documents.yaml import Document
     from worldsize.facts.vm_sizes import Learned
 
 EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # the file for an asset
@@ -68,6 +66,7 @@ class AssetMap:
         entries: Those of the project; of two for the same reference the last counts.
         options: Those of the call, which override all of ``entries``, even more specific ones.
         sources: The texts that contain ``entries``, for the lines that a problem shows.
+        learned: The VM sizes that the project describes.
         in_workspace: Whether the job is the local workspace's, where assets are registered.
     """
 
@@ -77,9 +76,11 @@ class AssetMap:
         options: Iterable[AssetEntry] = (),
         sources: Sources | None = None,
         *,
+        learned: Learned | None = None,
         in_workspace: bool = False,
     ) -> None:
         self.sources: Sources = sources or {}
+        self.learned: Learned = learned or {}
         self._in_workspace = in_workspace
         self._tiers = [{_make_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
@@ -205,30 +206,22 @@ def parse_map_option(text: str) -> tuple[str, str]:
 
 def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> AssetMap:
     """Read the map for a spec or job file: its project's ``worldsize.yml``, and the options of the call."""
-    projects = list(_read_settings(target))
-    sources = {document.path: document.source for document, _ in projects}
-    assets = (asset for _, settings in projects for asset in settings.assets)
+    from worldsize.checking import discover, settings
+    from worldsize.documents import yaml  # the parser of `--map` does not need it
+
+    paths = (project.settings for project in discover.group_projects([target]))
+    documents = [yaml.load(Path(os.path.relpath(path))) for path in paths if path is not None]
+    projects = [(document, settings.read_settings(document)) for document in documents]
+    sources = {document.path: document.source for document in documents}
+    assets = (asset for _, project in projects for asset in project.assets)
     entries = [AssetEntry(asset.reference, asset.path.absolute(), asset.span) for asset in assets]
     options = [
         AssetEntry(name, Path(path).absolute(), Span(f"--map {shorten(f'{name}={path}')}", 1, 1, 1, 1))
         for name, path in (mapped or {}).items()
     ]
-    return AssetMap(entries, options, sources, in_workspace=is_served_job(target.absolute()))
-
-
-def read_learned_sizes(target: Path) -> Learned:
-    """The VM sizes that the project of a spec or job file describes in its ``worldsize.yml``."""
-    return {name: size for _, settings in _read_settings(target) for name, size in settings.vm_sizes.items()}
-
-
-def _read_settings(target: Path) -> Iterator[tuple[Document, Settings]]:
-    from worldsize.checking import discover, settings
-    from worldsize.documents import yaml  # the parser of `--map` does not need it
-
-    for project in discover.group_projects([target]):
-        if project.settings is not None:
-            document = yaml.load(Path(os.path.relpath(project.settings)))
-            yield document, settings.read_settings(document)
+    learned = {name: size for _, project in projects for name, size in project.vm_sizes.items()}
+    served = is_served_job(target.absolute())
+    return AssetMap(entries, options, sources, learned=learned, in_workspace=served)
 
 
 def _list_keys(text: str) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct, field
 
 
-class Call(Struct, frozen=True):
+class Scale(Struct, frozen=True, kw_only=True):
+    """How many processes a launcher starts."""
+
+    launcher: str = "none"  # none, pytorch, tensorflow, mpi
+    instance_count: int = 1
+    process_count_per_instance: int = 1
+    worker_count: int | None = None  # TensorFlow's, which starts workers and not processes of an instance
+    parameter_server_count: int = 0
+
+    @property
+    def world_size(self) -> int:
+        """Processes that train; parameter servers are not among them."""
+        if self.worker_count is not None:
+            return self.worker_count
+        return self.instance_count * self.process_count_per_instance
+
+    @property
+    def process_count(self) -> int:
+        """Processes that are started."""
+        return self.world_size + self.parameter_server_count
+
+
+class Call(Scale, frozen=True):
     """What one step runs, before it is multiplied by a launcher.
 
     ``env`` holds what is the same in every process. ``gpus`` are the devices lent to the step, empty
@@ -22,16 +44,11 @@ class Call(Struct, frozen=True):
     """
 
     step: str
-    launcher: str  # none, pytorch, tensorflow, mpi
     command: str  # placeholders filled in
-    instance_count: int = 1
-    process_count_per_instance: int = 1
     env: Mapping[str, str] = field(default_factory=dict)
     gpus: tuple[str, ...] = ()
     cores: int = 1
     shell: str = "bash"
-    worker_count: int | None = None  # TensorFlow counts workers, not processes of an instance
-    parameter_server_count: int = 0
     hosts: tuple[str, ...] = ()  # the address of each instance; empty if all are this machine
     prefixes: tuple[tuple[str, ...], ...] = ()  # the command prefix that starts a program on each instance
     on_cpu: bool = False  # because the machine has no GPUs
@@ -44,13 +61,6 @@ class Call(Struct, frozen=True):
     def prefix(self, node: int) -> tuple[str, ...]:
         """The command prefix that starts a program on an instance."""
         return self.prefixes[node] if self.prefixes else ()
-
-    @property
-    def world_size(self) -> int:
-        """Processes that train; parameter servers are not among them."""
-        if self.worker_count is not None:
-            return self.worker_count
-        return self.instance_count * self.process_count_per_instance
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -105,7 +115,7 @@ def make_rank(
         serves: Whether it never ends itself.
     """
     node, local_rank = at or divmod(rank, call.process_count_per_instance)
-    alone = call.world_size + call.parameter_server_count == 1
+    alone = call.process_count == 1
     full = {
         **shared_variables(call),
         "AZUREML_CR_NODE_RANK": str(node),

@@ -149,10 +149,13 @@ def describe_running(running: Sequence[Process], ranks: Sequence[Process]) -> st
 
 
 def _join_titles(processes: Sequence[Process]) -> str:
-    titles = [process.title for process in processes]
-    if len(titles) > MAX_NAMES:
-        titles = [*titles[: MAX_NAMES - 1], f"{len(titles) - MAX_NAMES + 1} more"]
-    return join_words(titles, "and")
+    return join_some([process.title for process in processes], MAX_NAMES)
+
+
+def join_some(words: Sequence[str], most: int) -> str:
+    """``a, b and c``; more than ``most`` words end in ``and 3 more``."""
+    shown = words if len(words) <= most else [*words[: most - 1], f"{len(words) - most + 1} more"]
+    return join_words(shown, "and")
 
 
 def describe_ending(name: str, status: int) -> str:

@@ -1,29 +1,127 @@
-"""The steps of a pipeline that can be run here, each input traced to its source."""
+"""The steps of a pipeline that can be run here, each input traced to its source.
+
+A source is a literal, data on this machine, or the output of another step.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from statistics import NormalDist
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.command_launchers import MPI, LauncherCall, count_processes, list_launcher_calls
-from worldsize.azureml.model import Component, Step
+from worldsize.azureml.model import Component, Port, Step
 from worldsize.azureml.sweep import multiply_step
 from worldsize.base.span import Span
-from worldsize.running.model.source import Output, Source, Text, list_steps
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.running.model.process import Scale
+
+ARTIFACTS = "artifacts"  # an output that every job has: the folder with its ./outputs and ./logs
+
+
+class Text(Struct, frozen=True):
+    """A literal. It is ``secret`` if it passed through an input with the name of a secret."""
+
+    value: Any
+    secret: bool = False
+
+    @property
+    def rendered(self) -> str:
+        """As Azure ML puts it on a command line."""
+        return literals.render_literal(self.value)
+
+
+class File(Struct, frozen=True):
+    """A file or folder on this machine; ``type`` is its type in the job, if it has one."""
+
+    path: Path
+    type: str | None = None
+
+
+class Output(Struct, frozen=True):
+    """An output of another step; that of a number or text is a file, whose content is the value."""
+
+    step: str
+    port: str
+    is_value: bool = False
+
+
+class RunName(Struct, frozen=True):
+    """The name of the job, ``${{name}}``, which is known when it runs."""
+
+
+class Joined(Struct, frozen=True):
+    """Several values written one after the other: ``${{parent.jobs.a.outputs.o}}/best``."""
+
+    parts: tuple[Part, ...]
+
+
+Part = Text | File | Output | RunName
+Source = Part | Joined
+
+
+def list_parts(source: Source) -> tuple[Part, ...]:
+    """The parts of a joined source, or the source itself."""
+    return source.parts if isinstance(source, Joined) else (source,)
+
+
+def list_steps(source: Source) -> Iterator[str]:
+    """The steps whose outputs a source reads."""
+    for part in list_parts(source):
+        if isinstance(part, Output):
+            yield part.step
+
+
+def is_text(source: Source) -> bool:
+    """Whether a source is a literal on the command line rather than the path of data."""
+    return all(
+        isinstance(part, Text | RunName) or (isinstance(part, Output) and part.is_value)
+        for part in list_parts(source)
+    )
+
+
+def read_default(port: Port) -> Text:
+    """The default of an input, read as its type: 10.7 of an integer is 10, as azure-ai-ml reads it."""
+    assert port.default is not None
+    value, secret = port.default.value, is_secret(port.name)
+    number = literals.parse_number(value)
+    if port.type == "number" and number is not None:
+        return Text(float(number), secret)
+    if port.type == "integer" and number is not None:
+        return Text(int(number), secret)
+    return Text(value, secret)
+
+
+class StepValues(Struct, frozen=True):
+    """The values of the placeholders of a command.
+
+    ``literals`` are rendered as Azure ML renders them; ``data`` are paths of inputs; ``absent`` are
+    optional inputs without a value.
+    """
+
+    literals: Mapping[str, str]
+    data: Mapping[str, str]
+    absent: frozenset[str]
+    outputs: Mapping[str, str]
+
+    @property
+    def inputs(self) -> dict[str, str | None]:
+        """Every input by name, None for an absent one."""
+        return {**self.literals, **self.data, **dict.fromkeys(self.absent)}
+
 
 KINDS = ("command", "sweep", "parallel")
 
 CHECKPOINTS = "checkpoints"  # the output from which a step's next attempt resumes
 
 
-class Task(Struct, frozen=True):
+class Task(Scale, frozen=True):
     """One step that can be run here.
 
     ``inputs`` holds every declared input; None is an optional one without a value. ``outputs`` gives
@@ -33,11 +131,6 @@ class Task(Struct, frozen=True):
     name: str
     component: Component
     folder: Path  # the component's code is relative to it
-    launcher: str = "none"
-    instance_count: int = 1
-    process_count_per_instance: int = 1
-    worker_count: int | None = None  # TensorFlow's, which starts workers and not processes of an instance
-    parameter_server_count: int = 0
     gpus_per_process: int = 1  # if the machine has any
     inputs: Mapping[str, Source | None] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
@@ -55,18 +148,6 @@ class Task(Struct, frozen=True):
         return str(self.component.command.value)
 
     @property
-    def world_size(self) -> int:
-        """Processes that train; parameter servers are not among them."""
-        if self.worker_count is not None:
-            return self.worker_count
-        return self.instance_count * self.process_count_per_instance
-
-    @property
-    def process_count(self) -> int:
-        """Processes that are started."""
-        return self.world_size + self.parameter_server_count
-
-    @property
     def launched_processes(self) -> int:
         """What a launcher in the command starts for each of them; 1 without one."""
         return count_launched(self.command, self.inputs, self.instance_count) if self.component.command else 1
@@ -75,6 +156,21 @@ class Task(Struct, frozen=True):
     def rank_count(self) -> int:
         """Processes that train, also those that a launcher in the command starts."""
         return self.world_size * self.launched_processes
+
+    def read_text(self, name: str) -> str | None:
+        """The text that is given for an input, if it is a literal."""
+        source = self.inputs.get(name)
+        return source.rendered if isinstance(source, Text) else None
+
+    def read_number(self, name: str) -> float | None:
+        """The number that is given for an input, if it is one."""
+        source = self.inputs.get(name)
+        return literals.parse_number(source.value) if isinstance(source, Text) else None
+
+    def read_count(self, name: str) -> int | None:
+        """The whole number above 0 that is given for an input, if it is one."""
+        number = self.read_number(name)
+        return int(number) if number is not None and number == int(number) and number > 0 else None
 
     @property
     def needs(self) -> frozenset[str]:

@@ -1,4 +1,8 @@
-"""Fits tasks to this machine: fewer processes, more accumulation, the same global batch."""
+"""Fits tasks to this machine: fewer processes, more accumulation, the same global batch.
+
+Clients of a workspace send a compiled pipeline without the ``plan.json`` beside it. The inputs that a plan
+filled in are still there under the names of its quantities, and their product shows that they are a plan.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +21,26 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.planning.degrees import Degrees
+from worldsize.planning.derive import planned_inputs
 from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
-from worldsize.planning.model import Plan, PlanValue, StepPlan, Topology
-from worldsize.running.model.source import Source, Text
-from worldsize.running.model.task import Task, find_launcher_call
-from worldsize.running.prepare.machine import Machine
-from worldsize.running.prepare.told_plan import read_number, read_told_plan
+from worldsize.planning.model import Launcher, Plan, PlanValue, StepPlan, Topology, Training
+from worldsize.running.launch.machine import Machine
+from worldsize.running.model.task import Source, Task, Text, find_launcher_call
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step
 MAX_PER_CORE = 8  # processes that may share a core if a script needs all of them
 
 VARIABLE = "$"  # prefix of environment variables among the templates
+
+
+class Room(NamedTuple):
+    """What the tasks have to fit."""
+
+    machine: Machine
+    processes: int | None  # that the user requests for distributed steps; None for as many as fit
+    keep_instances: bool  # whether each instance is emulated as a machine; they share the processes
 
 
 class FittedTasks(Struct, frozen=True):
@@ -60,19 +71,18 @@ def fit_tasks(
         keep_instances: Whether a step keeps its instances, because each is emulated as a machine; they share
             the processes equally, at least one each.
     """
-    at = Span(str(pipeline), 1, 1, 1, 1)
+    at, room = Span(str(pipeline), 1, 1, 1, 1), Room(machine, processes, keep_instances)
     if keep_instances and processes is not None:
         unequal = list(_report_indivisible(tasks, processes, at))
         if unequal:
             return FittedTasks(dict(tasks), [], unequal)
     if compiled is not None:
-        fitted = _fit_planned(tasks, machine, processes, *compiled, keep_instances=keep_instances)
+        fitted = _fit_planned(tasks, room, *compiled)
     else:  # the steps that are told a plan follow it, the others stay
-        plan, templates = read_told_plan(tasks)
+        plan, templates = reconstruct_plan(tasks)
         following = {name: task for name, task in tasks.items() if name in plan.steps}
         others = {name: task for name, task in tasks.items() if name not in plan.steps}
-        planned = _fit_planned(following, machine, processes, plan, templates, keep_instances=keep_instances)
-        fitted = _fit_native(others, machine, processes, at, keep_instances=keep_instances)
+        planned, fitted = _fit_planned(following, room, plan, templates), _fit_native(others, room, at)
         both = planned.tasks | fitted.tasks
         ordered = {name: both[name] for name in tasks}
         fitted = FittedTasks(ordered, planned.notices + fitted.notices, fitted.problems)
@@ -111,32 +121,15 @@ def _say_fewer(task: Task, most: int) -> str:
     return f"write a smaller `{key}`, for {most} in all; {option}"
 
 
-def _fit_planned(
-    tasks: Mapping[str, Task],
-    machine: Machine,
-    processes: int | None,
-    plan: Plan,
-    templates: Templates,
-    *,
-    keep_instances: bool,
-) -> FittedTasks:
+def _fit_planned(tasks: Mapping[str, Task], room: Room, plan: Plan, templates: Templates) -> FittedTasks:
     names = plan.steps.keys() & tasks.keys()
-    followed = {name: find_told_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
+    followed = {name: find_followed_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
     fixed = {name: find_fixed_counts(task, templates.get(name, {})) for name, task in tasks.items()}
-    fitted = Plan(
-        plan.name,
-        {
-            name: _fit_step(
-                before,
-                fixed.get(name, FixedCounts()),
-                followed.get(name, frozenset()),
-                machine,
-                processes,
-                keep_instances=keep_instances,
-            )
-            for name, before in plan.steps.items()
-        },
-    )
+    steps = {
+        name: _fit_step(before, fixed.get(name, FixedCounts()), followed.get(name, frozenset()), room)
+        for name, before in plan.steps.items()
+    }
+    fitted = Plan(plan.name, steps)
     refilled: dict[str, Task] = {}
     notices: list[str] = []
     for name, task in tasks.items():
@@ -144,23 +137,23 @@ def _fit_planned(
         step, before = fitted.steps.get(name), plan.steps.get(name)
         if step is None or before is None or not before.topology.is_distributed:
             continue
-        refilled[name] = _shape_task(refilled[name], step.topology, machine, keep_instances=keep_instances)
-        unequal = describe_unequal(step, processes)
+        refilled[name] = _shape_task(refilled[name], step.topology, room)
+        unequal = describe_unequal(step, room.processes)
         if fixed[name].ranks:
-            notices += describe_fixed(name, before, machine, processes)
+            notices += describe_fixed(name, before, room)
         elif step.topology.world_size != before.topology.world_size or unequal:
             notices.append(
                 f"{name}: {describe_change(before, step, refilled[name], followed[name])}{unequal}"
             )
-        elif step.training is not None and step.topology.world_size > machine.slots:
-            notices.append(f"{name}: {describe_sharing(step, machine)}")
-        if keep_instances and step.topology.instance_count < before.topology.instance_count:
+        elif step.training is not None and step.topology.world_size > room.machine.slots:
+            notices.append(f"{name}: {describe_sharing(step, room.machine)}")
+        if room.keep_instances and step.topology.instance_count < before.topology.instance_count:
             count = before.topology.instance_count
             notices.append(f"{name}: its {count} instances cannot share it equally, so it runs without nodes")
     return FittedTasks(refilled, notices, [])
 
 
-def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances: bool) -> Task:
+def _shape_task(task: Task, here: Topology, room: Room) -> Task:
     """The task with the processes of a plan for this machine.
 
     One instance has all ranks, as Azure ML would do too, unless instances are kept. A TensorFlow worker is an
@@ -171,28 +164,21 @@ def _shape_task(task: Task, here: Topology, machine: Machine, *, keep_instances:
         per_instance = here.process_count_per_instance
         return replace(task, instance_count=here.instance_count, process_count_per_instance=per_instance)
     replicas, workers = here.world_size, here.world_size
-    if machine.gpus:
+    if room.machine.gpus:
         workers = max(
             count for count in range(1, min(replicas, task.worker_count) + 1) if not replicas % count
         )
-    instances = min(here.instance_count, workers) if keep_instances else workers
+    instances = min(here.instance_count, workers) if room.keep_instances else workers
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _fit_step(
-    before: StepPlan,
-    fixed: FixedCounts,
-    followed: frozenset[str],
-    machine: Machine,
-    processes: int | None,
-    *,
-    keep_instances: bool,
-) -> StepPlan:
+def _fit_step(before: StepPlan, fixed: FixedCounts, followed: frozenset[str], room: Room) -> StepPlan:
     """The plan of a step for this machine, with the processes and instances that its command has anyway.
 
     A step that cannot keep its global batch otherwise has all planned processes: cores can be shared and GPUs
     cannot, and memory limits the number of processes.
     """
+    machine, processes, keep_instances = room
     keep = keep_instances or fixed.nodes
 
     def fit(count: int) -> StepPlan:
@@ -217,10 +203,9 @@ def _keeps_global_batch(before: StepPlan, here: StepPlan, followed: frozenset[st
     return planned == fitted or bool(followed & {"gradient_accumulation_steps", "global_batch_size"})
 
 
-def _fit_native(
-    tasks: Mapping[str, Task], machine: Machine, processes: int | None, at: Span, *, keep_instances: bool
-) -> FittedTasks:
+def _fit_native(tasks: Mapping[str, Task], room: Room, at: Span) -> FittedTasks:
     """Keep the world size unless ``processes`` is given: without a plan its use in a script is unknown."""
+    machine, processes, keep_instances = room
     fitted = FittedTasks({}, [], [])
     for name, planned in tasks.items():
         task = planned
@@ -271,7 +256,7 @@ def _describe_uneven_workers(task: Task) -> Iterator[str]:
         yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would cost money and run nothing"
 
 
-def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
+def find_followed_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
     """The quantities of the plan that the command of a task receives.
 
     An input counts if the command names it, and a variable always counts, unless its value was changed by
@@ -287,7 +272,7 @@ def find_told_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -
         if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
             followed |= list_ports(template, "plan")
     for name in ("gradient_accumulation_steps", "global_batch_size") if task.kind == "sweep" else ():
-        if read_number(task, name) == 0:  # trials derive it for the processes that they find
+        if task.read_number(name) == 0:  # trials derive it for the processes that they find
             followed.add(name)
     return frozenset(followed)
 
@@ -375,10 +360,10 @@ def find_fixed_counts(task: Task, templates: Mapping[str, str]) -> FixedCounts:
 _EACH_TRIAL = ", the global batch of each trial unchanged"
 
 
-def describe_fixed(name: str, step: StepPlan, machine: Machine, processes: int | None) -> Iterator[str]:
+def describe_fixed(name: str, step: StepPlan, room: Room) -> Iterator[str]:
     """Describe a step whose command starts its own number of processes."""
     topology, world = step.topology, step.topology.world_size
-    if world <= machine.slots if processes is None else world == processes:
+    if world <= room.machine.slots if room.processes is None else world == room.processes:
         return
     yield (
         f"{name}: `{topology.command_launcher}` starts all {plural(world, 'process')} here too:"
@@ -466,3 +451,108 @@ def describe_unequal(here: StepPlan, processes: int | None) -> str:
         )
     sharing = f"{processes // replica} replicas" if replica > 1 else str(processes)
     return f"; {sharing} do not share its {share} micro-batches equally"
+
+
+_BATCH, _ACCUMULATION, _GLOBAL = "batch_size_per_device", "gradient_accumulation_steps", "global_batch_size"
+# What follows the number of processes; all other inputs of a step stay as they are.
+_FOLLOWING = (
+    "world_size", "instance_count", "process_count_per_instance", "local_world_size", "worker_count",
+    "data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", _ACCUMULATION, _GLOBAL,
+)  # fmt: skip
+_LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "tensorflow": "tensorflow", "mpi": "mpi"}
+
+
+def reconstruct_plan(tasks: Mapping[str, Task]) -> tuple[Plan, dict[str, dict[str, str]]]:
+    """The plan of the steps that are told one, and which of their inputs follow it.
+
+    A step counts if it is told its batch per device and its accumulation steps, and these, the processes
+    that it starts, and the global batch and world size, where it is told them, agree. The trials of a sweep
+    count if they are told the world size, and derive their accumulation from the processes that they find.
+    """
+    plans = {name: plan for name, task in tasks.items() if (plan := _read_step(task)) is not None}
+    templates = {
+        name: {
+            quantity: f"${{{{plan.{quantity}}}}}"
+            for quantity, value in plan.inputs.items()
+            if tasks[name].read_count(quantity) == value
+        }
+        for name, plan in plans.items()
+    }
+    return Plan("pipeline", plans), templates
+
+
+def _read_step(task: Task) -> StepPlan | None:
+    topology = _read_topology(task)
+    if topology is None:
+        return None
+    if task.kind == "sweep" and task.read_number(_ACCUMULATION) == 0:
+        derives = task.read_count("world_size") == topology.world_size
+        return StepPlan(task.name, topology, None, inputs=_follow(topology, None)) if derives else None
+    batch, accumulation = task.read_count(_BATCH), task.read_count(_ACCUMULATION)
+    if task.kind != "command" or not batch or not accumulation:
+        return None
+    whole = batch * accumulation * topology.data_parallel_size
+    if _differs(task, _GLOBAL, whole) or _differs(task, "world_size", topology.world_size):
+        return None
+    training = Training(
+        optimizer=None,
+        batch_size_per_device=batch,
+        gradient_accumulation_steps=accumulation,
+        global_batch_size=whole,
+        reference_batch_size=whole,
+        kappa=1.0,
+        rule="none",
+        reference_learning_rate=0.0,
+        learning_rate=0.0,
+        epochs=None,
+        warmup_epochs=0.0,
+        rows=None,
+        steps_per_epoch=None,
+        total_steps=None,
+        warmup_steps=None,
+        shard_count=1,
+        shards_per_rank=1,
+    )
+    return StepPlan(task.name, topology, training, inputs=_follow(topology, training))
+
+
+def _follow(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
+    planned = planned_inputs(topology, training)
+    return {name: planned[name] for name in _FOLLOWING if name in planned}
+
+
+def _read_topology(task: Task) -> Topology | None:
+    launcher, call = _LAUNCHERS.get(task.launcher), None
+    if task.launched_processes > 1:
+        call = find_launcher_call(task.command)
+    if launcher is None and call is None:
+        return None
+    world = task.rank_count
+    if task.worker_count is not None:  # a replica is a GPU of a worker
+        gpus = task.read_count("planned_gpus_per_instance") or 1
+        world = task.read_count("world_size") or world * gpus
+    tensor = task.read_count("tensor_parallel_size") or 1
+    pipeline = task.read_count("pipeline_parallel_size") or 1
+    if world % (tensor * pipeline) or world % task.world_size:
+        return None
+    return Topology(
+        launcher=launcher or "none",
+        instance_type=None,
+        instance_count=task.instance_count,
+        gpus_per_instance=None,
+        process_count_per_instance=task.process_count_per_instance,
+        world_size=world,
+        worker_count=task.worker_count,
+        parameter_server_count=task.parameter_server_count or None,
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=pipeline,
+        local_world_size=None if task.worker_count is not None else world // task.instance_count,
+        command_launcher=call.name if call is not None else None,
+    )
+
+
+def _differs(task: Task, name: str, expected: int) -> bool:
+    """Whether a step is told another value of a quantity; 0 stands for none."""
+    if task.inputs.get(name) is None or task.read_number(name) == 0:
+        return False
+    return task.read_count(name) != expected

@@ -30,18 +30,7 @@ from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
 from worldsize.running.environments.definition import EnvironmentPlan, plan_environments
 from worldsize.running.launch.call import find_not_passed_on, find_overridden
-from worldsize.running.launch.redaction import make_mask
-from worldsize.running.model.assets import find_references, read_asset_map, read_learned_sizes
-from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
-from worldsize.running.model.errors import RunError
-from worldsize.running.model.options import EnvironmentMode, RunOptions
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Graph, Task
-from worldsize.running.prepare.fit import fit_tasks
-from worldsize.running.prepare.graph import refusals
-from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.graph.kinds import DRIVER
-from worldsize.running.prepare.machine import (
+from worldsize.running.launch.machine import (
     Machine,
     detect_machine,
     find_missing_packages,
@@ -52,8 +41,17 @@ from worldsize.running.prepare.machine import (
     read_vm_sizes,
     warn_of_nccl,
 )
+from worldsize.running.launch.redaction import make_mask
+from worldsize.running.model.assets import find_references, read_asset_map
+from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
+from worldsize.running.model.errors import RunError
+from worldsize.running.model.options import EnvironmentMode, RunOptions
+from worldsize.running.model.task import Graph, Task, Text
+from worldsize.running.prepare.fit import fit_tasks, reconstruct_plan
+from worldsize.running.prepare.graph import kinds
+from worldsize.running.prepare.graph.flatten import flatten
+from worldsize.running.prepare.graph.kinds import DRIVER
 from worldsize.running.prepare.overrides import compile_spec, override_inputs
-from worldsize.running.prepare.told_plan import read_told_plan
 
 if TYPE_CHECKING:
     from worldsize.api import Compiled
@@ -135,7 +133,7 @@ def _prepare_target(
     machine, keep = detect_machine(), options.nodes == "namespaces"
     fitted = fit_tasks(graph.tasks, path, compiled, machine, options.processes, keep_instances=keep)
     sizes = read_vm_sizes(graph.tasks, plan)
-    tasks, device_notices = fit_devices(fitted.tasks, sizes, machine, read_learned_sizes(target))
+    tasks, device_notices = fit_devices(fitted.tasks, sizes, machine, assets.learned)
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
@@ -178,7 +176,7 @@ def choose_mode(
     A spec, what it was compiled to, and built-in components need only our own packages: `current`.
     """
     ours = (
-        from_spec or bool(read_told_plan(tasks)[0].steps) or (code and all(map(is_built_in, code.values())))
+        from_spec or bool(reconstruct_plan(tasks)[0].steps) or (code and all(map(is_built_in, code.values())))
     )
     return "current" if ours else "isolated"
 
@@ -340,8 +338,8 @@ def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str
     elif kind in ("compute", "data", "environment"):
         what = f"describes {'an' if kind == 'environment' else 'a'} {kind} and is not a job"
     type_ = root.get("type") if kind == "other" and isinstance(root, YamlMapping) else None
-    if isinstance(type_, Scalar) and type_.text.lower() in refusals.UNSUPPORTED_KINDS:
-        service_job, help_ = refusals.UNSUPPORTED_KINDS[type_.text.lower()]
+    if isinstance(type_, Scalar) and type_.text.lower() in kinds.UNSUPPORTED_KINDS:
+        service_job, help_ = kinds.UNSUPPORTED_KINDS[type_.text.lower()]
         what = f"is {service_job}"
     return None if what is None else (f"`{name}` {what}", help_)
 

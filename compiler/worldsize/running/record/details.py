@@ -18,9 +18,9 @@ from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.facts import gpus
 from worldsize.planning.estimates.calibration import SPEED, Speed, ran_without_gpus
 from worldsize.running.launch.logs import Follower, last_lines
+from worldsize.running.launch.machine import detect_gpu_products
 from worldsize.running.model.results import Progress, Registration, StepResult, list_outputs
-from worldsize.running.prepare.machine import detect_gpu_products
-from worldsize.running.record.history import RECORD, RunRecord, StepRecord
+from worldsize.running.record.history import RECORD, RunRecord, StepRecord, read_steps
 from worldsize.running.record.json_files import parse_object, read_json
 
 
@@ -142,14 +142,9 @@ _OF_MEDIAN = math.sqrt(math.pi / 2)
 
 def read_speeds(root: Path) -> dict[str, Speed]:
     """The speed of every step in a run's folder that reported enough; a damaged report is left out."""
-    steps = (read_json(root / RECORD) or {}).get("steps")
     speeds = {}
-    for name, recorded in steps.items() if isinstance(steps, dict) else ():
-        listed = recorded.get("parameters") if isinstance(recorded, dict) else None
-        parameters = (
-            {str(key): str(value) for key, value in listed.items()} if isinstance(listed, dict) else {}
-        )
-        speed = summarise_speed(_read_reports(root / "steps" / name / "progress.jsonl"), parameters)
+    for name, step in read_steps(read_json(root / RECORD) or {}).items():
+        speed = summarise_speed(_read_reports(root / "steps" / name / "progress.jsonl"), step.parameters)
         if speed is not None:
             speeds[name] = speed
     return speeds

@@ -16,8 +16,7 @@ from worldsize.base import limits, untrusted
 from worldsize.base.suggest import closest
 from worldsize.running.model.folder import is_served_job
 from worldsize.running.model.results import DONE
-from worldsize.running.record.events import scan_events
-from worldsize.running.record.folder import is_running
+from worldsize.running.record.folder import is_running, scan_events
 from worldsize.running.record.json_files import read_json
 
 RECORD = "run.json"
@@ -137,13 +136,7 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     record = read_json(root / RECORD) or {}
     run.pipeline, run.title = _to_text(record.get("target")), _to_text(record.get("title"))
     run.reference = _to_text(record.get("reference"))
-    for name, recorded in _to_mapping(record.get("steps")).items():
-        step, document = StepRecord(name), _to_mapping(recorded)
-        run.steps[name] = step
-        step.needs = tuple(map(str, _to_list(document.get("needs"))))
-        parameters = _to_mapping(document.get("parameters"))
-        step.parameters = {key: _to_text(value) for key, value in parameters.items()}
-        step.defaults = frozenset(map(str, _to_list(document.get("defaults"))))
+    run.steps = read_steps(record)
     for event in logged:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             if (handle := _HANDLERS.get(event["event"])) is not None:
@@ -154,6 +147,21 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
         _set_unfinished_times(run, logged)
     run.seconds += _sum_earlier_attempts(logged)
     return run
+
+
+def read_steps(record: Mapping[str, Any]) -> dict[str, StepRecord]:
+    """The steps of a ``run.json``, none of which has started."""
+    steps = {}
+    for name, recorded in _to_mapping(record.get("steps")).items():
+        document = _to_mapping(recorded)
+        parameters = _to_mapping(document.get("parameters"))
+        steps[name] = StepRecord(
+            name,
+            needs=tuple(map(str, _to_list(document.get("needs")))),
+            parameters={key: _to_text(value) for key, value in parameters.items()},
+            defaults=frozenset(map(str, _to_list(document.get("defaults")))),
+        )
+    return steps
 
 
 def load_runs(roots: Iterable[Path]) -> Iterator[RunRecord]:

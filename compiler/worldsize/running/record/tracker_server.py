@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 from worldsize.running.record import tracker
-from worldsize.running.record.tracker_process import ANSWER_SECONDS, LINK, describe_python
+from worldsize.running.record.tracking import ANSWER_SECONDS, LINK, describe_python
 from worldsize.tracking.database import prepared_database
 
 # What a tracker imports after MLflow itself.

@@ -201,7 +201,7 @@ class Digests:
             OSError: Something cannot be read.
             InterruptedError: ``stop`` returned True.
         """
-        if runs is not None or self._folder is None:
+        if runs is not None:
             return self._hash_tree(path, runs)
         return self._recall_tree(path, lambda: self._hash_tree(path, None))
 
@@ -212,7 +212,15 @@ class Digests:
             OSError: Something cannot be read.
             InterruptedError: ``stop`` returned True.
         """
-        return self._recall_tree(label, lambda: self._hash_files(sources))
+
+        def collect() -> Tree:
+            hashed = {
+                place: self._hash_archive(source) if isinstance(source, Archive) else self.file(source)
+                for place, source in sources.items()
+            }
+            return Tree("folder", hashed)
+
+        return self._recall_tree(label, collect)
 
     def file(self, path: Path, status: os.stat_result | None = None) -> Leaf:
         """Hash one file.
@@ -240,15 +248,6 @@ class Digests:
             if entry.kind == "file":
                 files[entry.place] = self.file(path / entry.place if entry.place else path, entry.status)
         return Tree(kind, files, tuple(names["folder"]), tuple(names["other"]))
-
-    def _hash_files(self, sources: Mapping[str, Path | Archive]) -> Tree:
-        return Tree(
-            "folder",
-            {
-                place: self._hash_archive(source) if isinstance(source, Archive) else self.file(source)
-                for place, source in sources.items()
-            },
-        )
 
     def _hash_archive(self, archive: Archive) -> Leaf:
         """Hash a zip by its files, without writing it."""

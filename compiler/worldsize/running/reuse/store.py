@@ -1,7 +1,7 @@
 """The store of reusable steps: for each key the run and step that have it. No content is copied.
 
 ``<home>/cache/steps/<key>.json`` names a run and a step of the same home, whose folder lists the outputs
-(:mod:`~worldsize.running.reuse.output_record`). A reused step has links to them. Entries are written and
+(:mod:`~worldsize.running.reuse.step_cache`). A reused step has links to them. Entries are written and
 removed as a whole, so concurrent runs can use a store; if two of them add the same key, the last one counts.
 """
 
@@ -76,15 +76,7 @@ class Store:
 
     def add(self, entry: StoreEntry) -> None:
         """Add or replace an entry."""
-        document = {
-            "version": VERSION,
-            "run": entry.run,
-            "step": entry.step,
-            "made": round(entry.made, 3),
-            "seconds": round(entry.seconds, 3),
-            "size": entry.size,
-        }
-        write_json(self._entry_path(entry.key), document)
+        write_json(self._entry_path(entry.key), {"version": VERSION, **msgspec.to_builtins(entry)})
 
     def count(self, entry: StoreEntry) -> None:
         """Count a use of an entry: one byte per use, so that concurrent runs can append."""

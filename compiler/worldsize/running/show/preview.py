@@ -10,11 +10,11 @@ from pathlib import Path
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.launch.call import make_call, mlflow_variables, resolve_inputs
 from worldsize.running.launch.launchers import count_ports, plan_processes
+from worldsize.running.launch.machine import Machine
 from worldsize.running.launch.redaction import make_redaction
 from worldsize.running.model.folder import RunFolder, show_path
 from worldsize.running.model.process import Call, Process, walk_processes
 from worldsize.running.model.task import Task
-from worldsize.running.prepare.machine import Machine
 
 RUN = RunFolder(Path("{runs}/{id}"))  # what is only known when the run starts is in braces
 PORT = "{port}"
@@ -24,11 +24,7 @@ _OPTION = re.compile(r" (?=--[A-Za-z])")
 
 
 def preview_processes(
-    tasks: Mapping[str, Task],
-    machine: Machine,
-    experiment: str,
-    placed: Callable[[Call], Call] = lambda call: call,
-    mask: Mask | None = None,
+    tasks: Mapping[str, Task], machine: Machine, experiment: str, placed: Callable[[Call], Call], mask: Mask
 ) -> dict[str, tuple[Process, ...]]:
     """The processes of every step as they may be shown, with placeholders for what is not known yet."""
     plans = {}
@@ -43,7 +39,7 @@ def preview_processes(
             cores=machine.cores,
             on_cpu=not machine.gpus,
         )
-        redaction = make_redaction(task, call, values, mask or Mask())
+        redaction = make_redaction(task, call, values, mask)
         plans[name] = tuple(map(redaction.process, plan_processes(placed(call), ports(count_ports(call)))))
     return plans
 

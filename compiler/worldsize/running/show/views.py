@@ -18,14 +18,7 @@ from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.documents.diagnostics.text import is_terminal
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.model.folder import HOME, show_path
-from worldsize.running.model.results import (
-    Failure,
-    Progress,
-    Registration,
-    RunResult,
-    Status,
-    View,
-)
+from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, View
 from wsmetrics.names import choose_headline, describe_constant
 
 if TYPE_CHECKING:
@@ -62,9 +55,7 @@ class PlainView(AbstractContextManager["PlainView"]):
         """Write it."""
         self._write(mark_controls(text))
 
-    def warn(self, text: str) -> None:
-        """Write it."""
-        self.notice(text)
+    warn = notice
 
     def changed(self, status: Status) -> None:
         """Write the states that a reader needs."""
@@ -110,8 +101,8 @@ class MaskedView:
     """Another view, from which secrets are hidden."""
 
     def __init__(self, view: View, mask: Mask) -> None:
-        self._view = view
-        self._mask = mask
+        self._view, self._mask = view, mask
+        self.changed, self.tick = view.changed, view.tick
 
     def notice(self, text: str) -> None:
         """Show a masked notice."""
@@ -120,14 +111,6 @@ class MaskedView:
     def warn(self, text: str) -> None:
         """Show a masked warning."""
         self._view.warn(self._mask.text(text))
-
-    def changed(self, status: Status) -> None:
-        """Show the new state of a step."""
-        self._view.changed(status)
-
-    def tick(self, statuses: Mapping[str, Status]) -> None:
-        """Update the view."""
-        self._view.tick(statuses)
 
     def __enter__(self) -> Self:
         self._view.__enter__()

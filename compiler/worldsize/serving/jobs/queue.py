@@ -20,8 +20,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from worldsize.running.prepare.machine import Machine, detect_machine
-from worldsize.running.record.tracker_process import VARIABLES
+from worldsize.running.launch.machine import Machine, detect_machine
+from worldsize.running.record.tracking import VARIABLES
 from worldsize.serving.database import contained
 from worldsize.serving.errors import ServiceError, log_error, not_found
 from worldsize.serving.front.environment import apply_variables, mlflow_server_variables

@@ -21,8 +21,7 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import count_launched
+from worldsize.running.model.task import Text, count_launched
 from worldsize.running.prepare.preparation import MENTIONED
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.assets import get_resource

@@ -6,26 +6,65 @@ Nothing is started or written; all problems are reported before the first step s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
-from worldsize.azureml import fields
-from worldsize.azureml.graph import find_cycle
-from worldsize.azureml.model import Job
-from worldsize.base import limits
+from msgspec import Struct
+from msgspec.structs import replace
+
+from worldsize.azureml import binding, fields, literals
+from worldsize.azureml import graph as graphs
+from worldsize.azureml.binding import Expression
+from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
+from worldsize.azureml.references import classify, exists
+from worldsize.base import limits, resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import shorten
+from worldsize.documents.secrecy.names import is_secret
+from worldsize.documents.yaml import Mapping as YamlMapping
+from worldsize.documents.yaml import Scalar
+from worldsize.running.launch.launchers import LAUNCHERS
 from worldsize.running.model.assets import AssetMap
-from worldsize.running.model.source import Output
-from worldsize.running.model.task import Graph, SweepPlan, Task
-from worldsize.running.prepare.graph.refusals import Refusals, notice_unwritten_outputs
-from worldsize.running.prepare.graph.step import StepReader
-from worldsize.running.prepare.graph.trace import Scope, Tracer, trace_output
+from worldsize.running.model.task import (
+    KINDS,
+    File,
+    Graph,
+    Joined,
+    Output,
+    Source,
+    SweepPlan,
+    Task,
+    Text,
+    read_default,
+)
+from worldsize.running.prepare.graph import kinds
+from worldsize.running.prepare.graph.kinds import (
+    Refusals,
+    describe_unsupported,
+    notice_unwritten_outputs,
+    read_parallel,
+    read_sweep,
+)
+from worldsize.running.prepare.graph.trace import (
+    Absent,
+    Reason,
+    Scope,
+    Traced,
+    Tracer,
+    Unknown,
+    find_argument,
+    list_leaves,
+    trace_output,
+)
 
 LONGEST_LIST = 12  # names shown in a message about a cycle
 LONGEST_NAME = 240  # of a folder; the names of trials are longer
 MAX_STEPS = 20_000  # nested pipeline components multiply: ten lines can expand to a billion steps
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_REPORTED = Text("")  # replaces a missing source whose problem is reported, so that the task never runs
 
 
 def flatten(job: Job, assets: AssetMap) -> tuple[Graph, list[Problem]]:
@@ -43,12 +82,10 @@ def flatten(job: Job, assets: AssetMap) -> tuple[Graph, list[Problem]]:
     tracer = Tracer(assets)
     for reader in _list_readers(outer, file_start, tracer, faults):
         limits.check_time()
-        task = reader.task()
-        if task is not None:
+        if (task := reader.task()) is not None:
             tasks[task.name] = task
-        plan = reader.sweep() if task is not None and task.kind == "sweep" else None
-        if plan is not None:
-            sweeps[reader.name] = plan
+            if task.kind == "sweep" and (plan := reader.sweep()) is not None:
+                sweeps[task.name] = plan
     outputs = job.outputs if job.type == "pipeline" else {}
     graph = Graph(
         tasks=tasks,
@@ -89,7 +126,7 @@ def _open_component(reader: StepReader) -> Scope | None:
         else:
             reader.runnable()
         return None
-    ports = dict(inner.job.interface.inputs)
+    ports = inner.job.interface.inputs
     reader.check_names(ports)
     for port in ports.values():
         reader.value(port)
@@ -133,7 +170,7 @@ def _read_switch(job: Job, name: str, *, default: bool) -> bool:
 
 
 def _report_cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
-    names_in_cycle = find_cycle(tasks, lambda name: sorted(tasks[name].needs))
+    names_in_cycle = graphs.find_cycle(tasks, lambda name: sorted(tasks[name].needs))
     if names_in_cycle is None:
         return []
     first = names_in_cycle.index(next(name for name in tasks if name in names_in_cycle))
@@ -144,3 +181,416 @@ def _report_cycle(tasks: Mapping[str, Task], file_start: Span) -> list[Problem]:
     if len(names_in_cycle) > 1:
         message = f"steps {names} wait for each other"
     return [Problem("run-cycle", span, message, "remove one of these bindings")]
+
+
+class StepReader(Struct, frozen=True):
+    """Reads one step; problems are added to ``faults``."""
+
+    scope: Scope
+    step: Step
+    span: Span
+    tracer: Tracer
+    faults: Refusals
+
+    @property
+    def name(self) -> str:
+        """The step's name, unique among all graphs."""
+        return self.scope.name(self.step)
+
+    def task(self) -> Task | None:
+        """The task, or None if the step cannot run here."""
+        component = self.runnable()
+        if component is not None and self.step.type == "parallel":
+            component, problems = read_parallel(self.step, self.setting)
+            self.faults.add(*problems)
+        if component is None:
+            return None
+        before, searched = len(self.faults.problems), self._list_swept()
+        settings = StepSettings(self, component)
+        launcher = settings.launcher()
+        # Without `distribution` the command is started once, however many instances are asked for.
+        instances = 1 if launcher == "none" else settings.instances()
+        workers, servers = settings.workers(launcher, instances)
+        if not graphs.is_inline(self.step):
+            self.check_names(component.inputs, searched)
+        inputs = {name: self.value(port) for name, port in component.inputs.items() if name not in searched}
+        outputs = {name: self._find_output_type(port) for name, port in component.outputs.items()}
+        unfilled = find_unfilled(component, inputs, outputs, searched)
+        if unfilled is not None and len(self.faults.problems) == before:
+            self.refuse(f"step `{self.name}`: {unfilled[0]}", unfilled[1], Field(None, unfilled[2]))
+        outputs_folder = f"steps/{self.name}/outputs"
+        elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, outputs_folder)
+        self.faults.notices += [f"{self.name}: {notice}" for notice in elsewhere]
+        path, title = component.path or self.scope.job.path, self.step.display_name
+        return Task(
+            name=self.name,
+            kind=self.step.type,
+            component=self._with_code_here(component),
+            folder=path.parent if path else Path(),
+            launcher=launcher,
+            instance_count=instances,
+            process_count_per_instance=settings.processes(),
+            worker_count=workers,
+            parameter_server_count=servers,
+            inputs=inputs,
+            outputs=outputs,
+            environment_variables=settings.environment(launcher),
+            display_name=str(title.value) if title is not None and title.value is not None else None,
+            timeout=settings.timeout(),
+            step=self.step,
+            span=self.span,
+        )
+
+    def runnable(self) -> Component | None:
+        """The step's component, if its kind can run here."""
+        step, component = self.step, self.step.component
+        if step.type not in KINDS:
+            self.refuse(*describe_unsupported(self.name, step.type))
+            return None
+        if component is None:
+            self._report_missing_component()
+            return None
+        kind = component.type.lower()
+        if component.type == "flow":
+            message = f"step `{self.name}` is a prompt flow, whose connections only the service has"
+            self.refuse(message, kinds.SUBMIT)
+            return None
+        if kind != step.type and not (step.type == "sweep" and kind == "command"):
+            help_ = f"say `type: {kind}`" if kind in KINDS or kind == "pipeline" else kinds.SUBMIT
+            message = f"step `{self.name}` is of type `{step.type}`, but its component is of type `{kind}`"
+            self.refuse(message, help_)
+            return None
+        if kind == "command" and (component.command is None or not isinstance(component.command.value, str)):
+            self.refuse(f"step `{self.name}` has no `command`", "write the command as text")
+            return None
+        return modernise_command(component) if self.scope.job.type != "pipeline" else component
+
+    def check_names(self, ports: Mapping[str, Port], more: frozenset[str] = frozenset()) -> None:
+        """Add notices for values without an input of the component, which Azure ML ignores too."""
+        for name, field in self.step.inputs.items():
+            for leaf in list_leaves(name, field, ports):
+                if leaf in ports or leaf in more or any(port.startswith(f"{leaf}.") for port in ports):
+                    continue
+                near = closest(leaf, ports)
+                hint = f"; did you mean `{near}`?" if near else ""
+                self.faults.notices.append(
+                    f"{self.name}: its component has no input `{leaf}`, which is ignored{hint}"
+                )
+
+    def value(self, port: Port) -> Source | None:
+        """The source of an input; None for an optional one without a value."""
+        field = find_argument(self.step.inputs, port.name)
+        if field is None:
+            return self._without_value(port)
+        source = self.tracer.trace(self.scope, field.value, is_data=port.is_data)
+        if is_secret(port.name):
+            source = self.tracer.keep_secret(source)
+        if isinstance(source, Unknown):
+            return _REPORTED
+        if isinstance(source, Reason):
+            if source.address is not None and _is_direct(port, field.value, source):
+                return Text(source.address)  # the script gets the address itself, as on Azure ML
+            path = field.value.path if isinstance(field.value, Data) else None
+            message = f"input `{port.name}` of step `{self.name}` {source.message}"
+            self.refuse(message, source.help, source.at or path or field)
+            return _REPORTED
+        if isinstance(source, Absent):
+            return self._without_value(port, source)
+        self._check_value(port, source, field)
+        if isinstance(field.value, Literal | Data) and isinstance(source, Joined | File):
+            self._notice_joined(port, field)
+        return source
+
+    def _notice_joined(self, port: Port, field: Field[Any]) -> None:
+        """Add a notice that text around a binding is joined, which Azure ML may not do."""
+        written = field.value.path if isinstance(field.value, Data) else field.value
+        if written is not None and "${{" in str(written.value):
+            self.faults.notices.append(
+                f"{self.name}: input `{port.name}` puts text around a binding; it is joined here,"
+                " but whether Azure ML does so is not documented"
+            )
+
+    def _check_value(self, port: Port, source: Source, field: Field[Any]) -> None:
+        """Check a literal against the port's type, range and enumeration, and a path against the type."""
+        if isinstance(source, File):
+            what = f"input `{port.name}` of step `{self.name}`"
+            # The type of the job counts: official examples bind data to ports of another type, and they run.
+            declared = source.type or ("uri_file" if port.type.lower() == "uri_file" else "")
+            self.tracer.assets.check_type(source.path, declared.lower(), what)
+        if not isinstance(source, Text) or port.type not in literals.PRIMITIVES:
+            return
+        if source.value is None or graphs.is_inline(self.step):
+            return
+        wrong = literals.check_value(port.name, source.value, port, field.span or self.span)
+        if wrong is None or (wrong.slug == "input-not-in-enum" and not self._is_ours()):
+            return  # the service runs values that an `enum` lacks, so the check only warns
+        self.refuse(f"step `{self.name}`: {wrong.message}", wrong.help or "correct the value", field)
+
+    def _is_ours(self) -> bool:
+        name = self.step.component.name if self.step.component is not None else None
+        return name is not None and name.value in resources.component_names()
+
+    def _without_value(self, port: Port, absent: Absent | None = None) -> Source | None:
+        if port.default is not None and port.default.value is not None:
+            return read_default(port)
+        if not port.optional:
+            through = f": `{absent.of}` has none" if absent else ""
+            message = f"input `{port.name}` of step `{self.name}` has no value{through}"
+            self.refuse(message, f"give one under `inputs:`, such as `{port.name}: …`")
+        return None
+
+    def sweep(self) -> SweepPlan | None:
+        """The plan of a sweep step; None if it is wrong."""
+        plan, problems = read_sweep(self.step, self.setting)
+        self.faults.add(*problems)
+        return plan
+
+    def setting(self, value: Any) -> Any:
+        """A setting with a binding to an input of the pipeline resolved; any other value is unchanged."""
+        expression = binding.parse_expression(value)
+        if expression is None:
+            return value
+        source = self.tracer.trace(self.scope, Binding(expression), is_data=False)
+        return source.value if isinstance(source, Text) else value
+
+    def _list_swept(self) -> frozenset[str]:
+        """The inputs that a sweep varies, which only its trials have."""
+        raw = self.step.raw if self.step.type == "sweep" else None
+        space = raw.get("search_space") if isinstance(raw, YamlMapping) else None
+        return frozenset(space) if isinstance(space, YamlMapping) else frozenset()
+
+    def _find_output_type(self, port: Port) -> str:
+        """The type of an output; an inline job that only binds it has that of the pipeline's output."""
+        setting = self.step.outputs.get(port.name)
+        if not graphs.is_inline(self.step) or setting is None or setting.value.type:
+            return port.type
+        bound = setting.value.binding
+        name, scope = bound.value.port if bound else None, self.scope
+        if scope.job.interface is not None:
+            declared = scope.job.interface.outputs.get(name or "")
+            return declared.type.lower() if declared else port.type
+        whole = scope.job.outputs.get(name or "")
+        return (whole.value.type if whole and whole.value.type else port.type).lower()
+
+    def _with_code_here(self, component: Component) -> Component:
+        """The component with its code on this machine; other code is refused."""
+        code = component.code
+        text = code.value if code is not None else None
+        if code is None or not isinstance(text, str) or classify(text) == "local":
+            return component
+        path = self.tracer.assets.local(text)
+        if path is not None:
+            return replace(component, code=replace(code, value=str(path.absolute())))
+        help_ = "clone it and refer to its folder: `code: ./folder`"
+        if classify(text) != "git":
+            help_ = self.tracer.assets.missing(text, "code")
+        message = f"the code of step `{self.name}` is `{shorten(text)}`, which is not on this machine"
+        self.refuse(message, help_, code)
+        return component
+
+    def _report_missing_component(self) -> None:
+        reference = self.step.reference
+        text = reference.value if reference else None
+        mapped = self.tracer.assets.local(text) if isinstance(text, str) else None
+        if mapped is not None:
+            if exists(mapped):  # if it does not exist, the entry of the map is reported
+                message = f"`{mapped.name}`, which stands for component `{text}`, is not a component file"
+                self.refuse(message, "map it to its YAML file", reference)
+        elif isinstance(text, str):
+            message = f"component `{shorten(text)}` of step `{self.name}` is not on this machine"
+            self.refuse(message, self.tracer.assets.missing(text, "component"), reference)
+        else:
+            self.refuse(f"step `{self.name}` has nothing to run", "give it a `component` or `command`")
+
+    def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
+        """Report why the step cannot run, at a field if one is given."""
+        self.faults.refuse(self.span, message, help_, at)
+
+
+def _is_direct(port: Port, argument: Argument, reason: Reason) -> bool:
+    """Whether data is passed as its address: by the nearest of node, pipeline and component that says so."""
+    argument_mode = None if isinstance(argument, Literal) else argument.mode
+    mode = argument_mode or reason.mode or port.mode
+    return mode is not None and str(mode.value).lower() == "direct"
+
+
+# azure-ai-ml 1.35.2, `map_single_brackets_and_warn`; so `${inputs.x}` keeps its dollar sign.
+_OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")
+
+
+class StepSettings(Struct, frozen=True):
+    """Reads the settings of a step apart from its inputs."""
+
+    reader: StepReader
+    component: Component
+
+    @property
+    def step(self) -> Step:
+        """The step."""
+        return self.reader.step
+
+    def launcher(self) -> str:
+        """The launcher of the processes."""
+        block = self._read_distribution()
+        if block is None or block.kind is None:
+            return "none"
+        if block.kind in LAUNCHERS:
+            return block.kind
+        names = ", ".join(f"`{name}`" for name in LAUNCHERS if name != "none")
+        message = f"step `{self.reader.name}` is distributed with `{block.kind}`, which is not started here"
+        help_ = f"use {names}, or a step without `distribution`"
+        self.reader.refuse(message, help_, block.type)
+        return "none"
+
+    def instances(self) -> int:
+        """The number of instances."""
+        resources = self.step.resources or self.component.resources
+        return self._read_count("instance_count", fields.read_member(resources, "instance_count"), 1)
+
+    def processes(self) -> int:
+        """Processes per instance; the default is 1, as in Azure ML."""
+        block = self._read_distribution()
+        name = "process_count_per_instance"
+        return 1 if block is None else self._read_count(name, block.process_count_per_instance, 1)
+
+    def workers(self, launcher: str, instances: int) -> tuple[int | None, int]:
+        """TensorFlow's workers and parameter servers; the default is one worker per instance."""
+        block = self._read_distribution()
+        if launcher != "tensorflow" or block is None:
+            return None, 0
+        servers = self._read_count("parameter_server_count", block.parameter_server_count, 0, least=0)
+        return self._read_count("worker_count", block.worker_count, instances), servers
+
+    def timeout(self) -> int | None:
+        """Seconds after which the step is stopped; sweeps and mini-batches have limits of their own."""
+        if self.step.type == "sweep":
+            return None
+        return self._read_count("timeout", fields.read_member(self.step.limits, "timeout"), 0) or None
+
+    def environment(self, launcher: str) -> dict[str, str]:
+        """The step's own variables. Those without a value are dropped, as the Azure ML client does."""
+        rendered = {}
+        blocks = [block.value for block in self._list_blocks() if isinstance(block.value, dict)]
+        for name, value in dict(item for block in blocks for item in block.items()).items():
+            if name in LAUNCHERS[launcher].variables:
+                self._report_contradiction(launcher, name)
+            source = self._trace_value(value)
+            if isinstance(source, Text) and source.value is not None:
+                rendered[str(name)] = source.rendered
+            elif isinstance(source, File):
+                rendered[str(name)] = str(source.path.absolute())
+            elif not isinstance(source, Text):
+                self._report_unresolved(str(name), value, source)
+        return rendered
+
+    def _read_distribution(self) -> fields.Distribution | None:
+        return fields.read_distribution(self.step.distribution or self.component.distribution)
+
+    def _find_variable(self, name: str) -> Field[Any] | None:
+        settings = [fields.read_member(block, name) for block in self._list_blocks()]
+        return next((setting for setting in reversed(settings) if setting is not None), None)
+
+    def _list_blocks(self) -> Iterator[Field[Any]]:
+        """The blocks of variables: that of the step, then that of a sweep's trial, which overrides it."""
+        if self.step.environment_variables is not None:
+            yield self.step.environment_variables
+        raw = self.component.raw
+        if self.step.type == "sweep" and isinstance(raw, YamlMapping):
+            trial = fields.read_field(raw, "environment_variables")
+            if trial is not None:
+                yield trial
+
+    def _read_count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
+        if setting is None or setting.value is None:
+            return default
+        source = self._trace_value(setting.value)
+        number = literals.parse_number(source.value) if isinstance(source, Text) else None
+        if number is None or number < least or number != int(number):
+            message = f"`{name}` of step `{self.reader.name}` is `{setting.value}`"
+            if isinstance(source, Text) and source.value != setting.value:
+                message += f", {source.value}"
+            self.reader.refuse(message, f"give a whole number from {least}", setting)
+            return default
+        return int(number)
+
+    def _trace_value(self, value: Any) -> Traced:
+        expression = binding.parse_expression(value)
+        argument: Argument = Literal(value) if expression is None else Binding(expression)
+        return self.reader.tracer.trace(self.reader.scope, argument, is_data=False)
+
+    def _report_unresolved(self, name: str, value: Any, source: Traced) -> None:
+        """Report a variable whose value is not a text: a path that does not exist yet, or a wrong binding."""
+        why = source.message if isinstance(source, Reason) else f"is `{value}`, which is not a literal"
+        help_ = "bind it to an input of the pipeline that is a number or a text"
+        at = self._find_variable(name)
+        self.reader.refuse(f"variable `{name}` of step `{self.reader.name}` {why}", help_, at)
+
+    def _report_contradiction(self, launcher: str, name: str) -> None:
+        """Report a variable that the launcher sets for each process, so that one value is wrong."""
+        self.reader.refuse(
+            f"`environment_variables` of step `{self.reader.name}` sets `{name}`,"
+            f" which `distribution: {{type: {launcher}}}` sets for each process",
+            f"remove `{name}`, or remove `distribution` and start the processes yourself",
+            self._find_variable(name),
+        )
+
+
+def modernise_command(component: Component) -> Component:
+    """A standalone job's component, with ``{inputs.x}`` written as ``${{inputs.x}}``."""
+    command = component.command
+    if command is None or not isinstance(command.value, str) or _OLD.search(command.value) is None:
+        return component
+    text = _OLD.sub(r"${{\1.\2}}", command.value)
+    return replace(component, command=Field(text, command.span, command.key_span, None))
+
+
+def find_unfilled(
+    component: Component,
+    inputs: Mapping[str, Source | None],
+    outputs: Collection[str],
+    searched: Collection[str],
+) -> tuple[str, str, Span | None] | None:
+    """The first placeholder of a command that nothing replaces: message, help and position, or None.
+
+    ``searched`` is what a sweep varies; an input that is None has no value.
+    """
+    command = component.command
+    if command is None or not isinstance(command.value, str):
+        return None
+    template = binding.parse_template(command.value)
+    guarded = {expression.start for part in template.sections for expression in part.expressions}
+    for expression in template.expressions:
+        fault = _explain_unfilled(expression, inputs, outputs, searched, guarded=expression.start in guarded)
+        if fault is not None:
+            node, span = command.node, command.span
+            if isinstance(node, Scalar):
+                span = node.subspan(expression.start, expression.end)
+            return *fault, span
+    return None
+
+
+def _explain_unfilled(
+    expression: Expression,
+    inputs: Mapping[str, Source | None],
+    outputs: Collection[str],
+    searched: Collection[str],
+    *,
+    guarded: bool,
+) -> tuple[str, str] | None:
+    scope, port = expression.scope, expression.port
+    scopes: dict[str, tuple[str, Collection[str]]] = {
+        "inputs": ("input", {*inputs, *searched}),
+        "outputs": ("output", outputs),
+        "search_space": ("entry of `search_space`", searched),
+    }
+    if scope not in scopes or port is None:
+        help_ = "write `${{inputs.x}}` or `${{outputs.y}}`"
+        return f"`{expression}` in the command is replaced by nothing", help_
+    what, names = scopes[scope]
+    if port not in names:
+        help_ = did_you_mean(port, names) or f"declare it under `{scope}:`"
+        return f"`{expression}` in the command names no {what}", help_
+    if scope == "inputs" and port not in searched and inputs.get(port) is None and not guarded:
+        help_ = f"write `$[[--{port} {expression}]]`, which is omitted if there is no value"
+        return f"`{expression}` in the command has no value here", help_
+    return None

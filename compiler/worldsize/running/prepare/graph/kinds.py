@@ -1,4 +1,4 @@
-"""Reads the steps whose kind has settings of its own: sweeps, and parallel steps.
+"""Reads the steps whose kind has settings of its own, sweeps and parallel steps; names kinds that do not run.
 
 Values are not coerced: what Azure ML refuses, or reads differently, is a problem with its position.
 
@@ -13,29 +13,115 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 import wsshards
 import wssources
 from worldsize.azureml import binding, fields, literals
-from worldsize.azureml.model import Component, Field, Step
+from worldsize.azureml.model import Component, Field, OutputSetting, Step
+from worldsize.azureml.references import local_path
 from worldsize.azureml.sweep import ALGORITHMS, BAYESIAN, POLICIES, SETTINGS
 from worldsize.base.problem import Problem
+from worldsize.base.span import Span
+from worldsize.base.wording import shorten
 from worldsize.documents.yaml.nodes import Mapping as YamlMapping
 from worldsize.documents.yaml.nodes import Node
-from worldsize.running.model.task import (
-    Algorithm,
-    EarlyTermination,
-    Goal,
-    Parameter,
-    SweepPlan,
-    Value,
-)
-from worldsize.running.prepare.graph.refusals import SettingsReader
+from worldsize.running.model.task import Algorithm, EarlyTermination, Goal, Parameter, SweepPlan, Value
+
+SUBMIT = "submit the pipeline to Azure ML, or do the same in a `command` step"
+UNSUPPORTED_KINDS = {
+    "spark": ("a Spark job, and no Spark cluster is started here", SUBMIT),
+    "automl": ("an AutoML job, whose models are chosen and trained by the service itself", SUBMIT),
+    "import": (
+        "an import of data from a database or a bucket, which only the service reaches",
+        "put the data into a folder and give its path to the steps that read it",
+    ),
+    "data_transfer": (
+        "a transfer of data between stores of the workspace, which only the service reaches",
+        "put the data into a folder and give its path to the steps that read it",
+    ),
+    "do_while": ("a loop that the service itself decides on", "repeat its steps as often as they run"),
+    "if_else": ("a condition that the service itself decides on", "keep only the branch that should run"),
+    "parallel_for": ("a loop that the service itself unrolls", "repeat its steps as often as they run"),
+    "finetuning": ("a fine-tuning job, which runs on models of the service", SUBMIT),
+}
+
+Default = TypeVar("Default", bound="int | None")
+
+
+class Refusals(Struct):
+    """All reasons why a pipeline cannot run here, in the order of discovery."""
+
+    problems: list[Problem] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    _reported: set[tuple[Span, str]] = field(default_factory=set)
+
+    def refuse(self, span: Span, message: str, help_: str, at: Field[Any] | None = None) -> None:
+        """Report a reason not to run, at a field if one is given."""
+        self.add(Problem("run-refused", (at and at.span) or span, message, help_))
+
+    def add(self, *problems: Problem) -> None:
+        """Report problems, once for a component that is used repeatedly."""
+        for problem in problems:
+            key = (problem.span, problem.help or problem.message)
+            if key not in self._reported:
+                self._reported.add(key)
+                self.problems.append(problem)
+
+
+def describe_unsupported(name: str, kind: str) -> tuple[str, str]:
+    """The message and help for a step of a kind that is not run here."""
+    if kind in UNSUPPORTED_KINDS:
+        what, help_ = UNSUPPORTED_KINDS[kind]
+        return f"step `{name}` is {what}", help_
+    return f"step `{name}` is of type `{kind}`, which is not run here", SUBMIT
+
+
+def notice_unwritten_outputs(
+    outputs: Mapping[str, Field[OutputSetting]], folder: Path, there: str
+) -> Iterator[str]:
+    """Say where outputs are that a job wants at local paths; ``there`` is their folder in that of the run."""
+    for name, setting in outputs.items():
+        path = setting.value.path.value if setting.value.path else None
+        if isinstance(path, str) and local_path(path, folder) is not None:
+            instead = f"the run's folder has it as `{there}/{name}`"
+            yield f"output `{name}` is not written to `{shorten(path)}`: {instead}"
+
+
+class SettingsReader(Struct):
+    """Reads the settings of a step, and collects the problems.
+
+    ``resolve`` replaces a setting that is bound to an input of the pipeline by its value.
+    """
+
+    step: Step  # the step
+    resolve: Callable[[Any], Any]
+    problems: list[Problem] = field(default_factory=list)
+
+    def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
+        """Report a reason not to run, at a field if one is given."""
+        span = (at.span if at else None) or self.step.span or Span("pipeline", 1, 1, 1, 1)
+        self.problems.append(Problem("run-refused", span, message, help_))
+
+    def read_setting(self, name: str) -> Field[Any] | None:
+        """A setting of the step by its name."""
+        return fields.read_field(self.step.raw, name) if isinstance(self.step.raw, YamlMapping) else None
+
+    def whole(self, setting: Field[Any] | None, name: str, default: Default, least: int = 1) -> int | Default:
+        """A whole number from ``least``; the default if it is absent or wrong."""
+        if setting is None or setting.value is None:
+            return default
+        number = literals.parse_number(self.resolve(setting.value))
+        if number is None or number < least or number != int(number):
+            self.refuse(f"`{name}` is `{setting.value}`", f"give a whole number from {least}", setting)
+            return default
+        return int(number)
+
 
 LIBRARIES = {"bayesian": "optuna", "sobol": "scipy"}  # random and grid need none
 
@@ -340,8 +426,7 @@ class _ParallelReader(SettingsReader):
             "max_retries": str(retries),
             "timeout": str(timeout),
             "logging_level": self._read_level(),
-            "input_data": self._input_data(),
-            "input_type": self._input_type(),
+            **self._describe_input(),
         }
 
     def _describe_task(self, task: Field[Any]) -> dict[str, str]:
@@ -357,29 +442,24 @@ class _ParallelReader(SettingsReader):
             "program_arguments": " ".join(str(arguments.value).split("\n")) if arguments else "",
         }
 
-    def _input_data(self) -> str:
+    def _describe_input(self) -> dict[str, str]:
+        """The data, and its type by the step, else by the port."""
         setting = self._find_setting("input_data")
         expression = binding.parse_expression(setting.value) if setting is not None else None
         ports = self.step.component.inputs if self.step.component else {}
-        if expression is None or expression.scope != "inputs" or expression.port not in ports:
+        name = expression.port or "" if expression is not None and expression.scope == "inputs" else ""
+        if name not in ports:
             data = [name for name, port in ports.items() if port.is_data]
             named = f"is `{setting.value}`, which is not one of its inputs" if setting else "is missing"
             help_ = f"write `input_data: ${{{{inputs.{data[0] if data else 'data'}}}}}`"
             self.refuse(f"`input_data` of parallel step `{self.step.name}` {named}", help_, setting)
-            return ""
-        return str(expression)
-
-    def _input_type(self) -> str:
-        """The type of the data, by the step, else by the port."""
-        setting = self._find_setting("input_data")
-        expression = binding.parse_expression(setting.value) if setting is not None else None
-        name = expression.port or "" if expression is not None else ""
-        ports = self.step.component.inputs if self.step.component else {}
-        argument = self.read_setting("inputs")
-        declared = fields.read_member(fields.read_member(argument, name), "type")
+            return {"input_data": "", "input_type": "uri_folder"}
+        argument = fields.read_member(self.read_setting("inputs"), name)
+        declared = fields.read_member(argument, "type")
+        type_ = ports[name].type
         if declared is not None and isinstance(declared.value, str):
-            return declared.value.lower()
-        return ports[name].type.lower() if name in ports else "uri_folder"
+            type_ = declared.value
+        return {"input_data": str(expression), "input_type": type_.lower()}
 
     def _read_size(self) -> str:
         setting = self._find_setting("mini_batch_size")

@@ -21,7 +21,7 @@ from worldsize.base.wording import shorten
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.documents.yaml import Mapping as YamlMapping
 from worldsize.running.model.assets import AssetMap, canonical
-from worldsize.running.model.source import (
+from worldsize.running.model.task import (
     ARTIFACTS,
     File,
     Joined,

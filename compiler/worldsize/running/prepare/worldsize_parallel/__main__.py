@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
 
 from . import data, settings
-from .pool import Pool, Tally
+from .pool import Pool, Tally, say
 from .settings import DriverError, Settings
 
 MAX_WORKERS_PER_CORE = 4  # more would only wait for each other
@@ -41,7 +40,7 @@ def work(read: Settings) -> Tally:
     say(f"{len(loaded.batches)} mini-batches of {loaded.items} {loaded.noun} for {workers}")
     logs = Path("logs")
     logs.mkdir(exist_ok=True)
-    pool = Pool(loaded, read, count, logs=logs, report=say, show_progress=show_progress)
+    pool = Pool(loaded, read, count, logs)
     try:
         tally = pool.run()
     except DriverError:
@@ -58,19 +57,6 @@ def write(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.part")
     part.write_text(text, encoding="utf-8")
     part.replace(path)
-
-
-def show_progress(tally: Tally) -> None:
-    """Report the progress to the runner's view."""
-    progress = os.environ.get("WORLDSIZE_PROGRESS")
-    if progress:
-        with open(progress, "a", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(json.dumps({"step": tally.done, "total_steps": tally.batches}) + "\n")
-
-
-def say(text: str) -> None:
-    """Print a line to the step's log."""
-    print(text, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

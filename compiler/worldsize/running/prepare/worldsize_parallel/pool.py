@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import json
+import multiprocessing
 import os
 import selectors
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .data import Batch, Work
 from .settings import DriverError, Settings
-from .worker import send, unpack
+from .worker import send
 
 SHUTDOWN_SECONDS = 60.0  # for the script's `shutdown`
 LAST_LINES = 10
@@ -89,7 +90,7 @@ class Tally:
 
 
 class Worker:
-    """One process and its socket.
+    """One process and its connection.
 
     A replacement has the same number and log. Without ``threads`` each would use all cores of the machine.
     """
@@ -99,8 +100,7 @@ class Worker:
         self.job: Job | None = None
         self.deadline: float | None = None
         self.ready = False
-        self._arrived = bytearray()
-        self._line, theirs = socket.socketpair()
+        self._line, theirs = multiprocessing.Pipe()
         with theirs, log.open("ab") as file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.worker", str(theirs.fileno())],
@@ -133,13 +133,10 @@ class Worker:
     def hear(self) -> Iterator[dict[str, Any]]:
         """Its messages; the last one is ``{"ended": …}`` when it has ended."""
         try:
-            chunk = self._line.recv(1 << 20)
-        except OSError:
-            chunk = b""
-        self._arrived += chunk
-        while (message := unpack(self._arrived)) is not None:
-            yield message
-        if not chunk:
+            yield self._line.recv()
+            while self._line.poll():
+                yield self._line.recv()
+        except (EOFError, OSError):
             yield {"ended": ending(self._process.wait())}
 
     def close(self) -> None:
@@ -163,19 +160,9 @@ class Worker:
 class Pool:
     """Works through all mini-batches, and reports events as text and progress as a tally."""
 
-    def __init__(
-        self,
-        work: Work,
-        settings: Settings,
-        count: int,
-        *,
-        logs: Path,
-        report: Callable[[str], None],
-        show_progress: Callable[[Tally], None],
-    ) -> None:
+    def __init__(self, work: Work, settings: Settings, count: int, logs: Path) -> None:
         self.tally = Tally(len(work.batches), work.items)
         self._work, self._settings, self._logs = work, settings, logs
-        self._said, self._moved = report, show_progress
         self._pending = collections.deque((batch, 0) for batch in work.batches)
         self._failed_starts = 0
         self._threads = max(1, (os.cpu_count() or 1) // count)
@@ -264,7 +251,7 @@ class Pool:
     def _failed(self, job: Job, reason: str) -> None:
         batch, tried = job
         again = tried < self._settings.max_retries
-        self._said(f"mini-batch {batch.index} failed: {reason}" + ("; it is tried again" if again else ""))
+        say(f"mini-batch {batch.index} failed: {reason}" + ("; it is tried again" if again else ""))
         if again:
             self.tally.retried += 1
             self._pending.append((batch, tried + 1))
@@ -273,7 +260,7 @@ class Pool:
         self._over()
 
     def _over(self) -> None:
-        self._moved(self.tally)
+        show_progress(self.tally)
         reason = self.tally.exceeded(self._settings)
         if reason is not None:
             raise DriverError(reason)
@@ -285,6 +272,19 @@ class Pool:
         for worker in self._workers:
             worker.wait(deadline - time.monotonic())
         self._workers.clear()
+
+
+def show_progress(tally: Tally) -> None:
+    """Report the progress to the runner's view."""
+    progress = os.environ.get("WORLDSIZE_PROGRESS")
+    if progress:
+        with open(progress, "a", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(json.dumps({"step": tally.done, "total_steps": tally.batches}) + "\n")
+
+
+def say(text: str) -> None:
+    """Print a line to the step's log."""
+    print(text, flush=True)  # noqa: T201
 
 
 def ending(status: int) -> str:

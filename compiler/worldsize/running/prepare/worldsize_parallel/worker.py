@@ -1,8 +1,7 @@
 """One worker: imports the entry script, calls ``init`` once, ``run`` for each mini-batch, ``shutdown`` last.
 
 A separate program (``python -m worldsize_parallel.worker FD``). The output of the script goes to this
-worker's log. Results are sent over the socket, each message as its length and a pickle; both ends are this
-program.
+worker's log. Results are sent over a connection whose ends are both this program.
 """
 
 from __future__ import annotations
@@ -12,20 +11,17 @@ import importlib.util
 import inspect
 import logging
 import os
-import pickle
 import signal
-import socket
-import struct
 import sys
 import traceback
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 SEPARATOR = " "  # of a DataFrame's columns, as Azure ML appends them
-_LENGTH = struct.Struct("!Q")
 
 
 class MiniBatchContext:
@@ -41,7 +37,7 @@ class MiniBatchContext:
 def main() -> None:
     """Serve the driver until it closes the connection."""
     die_with_the_driver()
-    line = socket.socket(fileno=int(sys.argv[1]))
+    line = Connection(int(sys.argv[1]))
     setup = receive(line)
     if setup is None:
         return
@@ -135,38 +131,17 @@ def die_with_the_driver() -> None:
         sys.exit(1)
 
 
-def unpack(data: bytearray) -> Any | None:
-    """Remove the first message from the received data; None while it is incomplete."""
-    if len(data) < _LENGTH.size:
-        return None
-    (length,) = _LENGTH.unpack_from(data)
-    end = _LENGTH.size + length
-    if len(data) < end:
-        return None
-    message = pickle.loads(data[_LENGTH.size : end])  # noqa: S301 - our own child wrote it
-    del data[:end]
-    return message
-
-
-def send(line: socket.socket, message: Any) -> None:
+def send(line: Connection, message: Any) -> None:
     """Send a message; a closed connection is noticed by :func:`receive`."""
-    body = pickle.dumps(message, protocol=4)
     with contextlib.suppress(OSError):
-        line.sendall(_LENGTH.pack(len(body)) + body)
+        line.send(message)
 
 
-def receive(line: socket.socket) -> Any | None:
+def receive(line: Connection) -> Any | None:
     """Wait for a message; None if the connection is closed."""
-    data = bytearray()
-    while (message := unpack(data)) is None:
-        try:
-            chunk = line.recv(1 << 16)
-        except ConnectionError:
-            chunk = b""
-        if not chunk:
-            return None
-        data += chunk
-    return message
+    with contextlib.suppress(EOFError, OSError):
+        return line.recv()
+    return None
 
 
 if __name__ == "__main__":

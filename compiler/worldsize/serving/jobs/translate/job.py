@@ -12,7 +12,7 @@ from typing import Any
 
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.sweep import POLICIES, SETTINGS
-from worldsize.running.prepare.graph.refusals import UNSUPPORTED_KINDS
+from worldsize.running.prepare.graph.kinds import UNSUPPORTED_KINDS
 from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.home import PRIVATE_FOLDER
 from worldsize.serving.jobs.process import JOB_FILE, SETTINGS_FILE

@@ -13,7 +13,7 @@ from worldsize.planning.model import Derivation
 from worldsize.planning.plan_text import PlanRow, list_rows
 from worldsize.planning.quantities import MACHINE, PLANNED, label_quantity
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.record.events import scan_events
+from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.json_files import read_json
 from worldsize.serving.control.assets import Asset

@@ -18,20 +18,19 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.azureml import fields, literals
+from worldsize.azureml import fields
 from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.azureml.tree import Tree
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.wording import join_words
 from worldsize.facts import vm_sizes
 from worldsize.planning.model import Plan
 from worldsize.running.launch.launchers import PROGRAM
 from worldsize.running.model.emulation import Network
-from worldsize.running.model.source import Text
-from worldsize.running.model.task import Task
+from worldsize.running.model.results import join_some
+from worldsize.running.model.task import Task, Text
 from worldsize.scripts.program import find_programs
 from worldsize.scripts.settings import find_nccl_calls
 
@@ -125,8 +124,8 @@ def fit_devices(
     fitted, notices = {}, []
     for name, task in tasks.items():
         fitted[name] = task
-        size = sizes.get(name) or _read_input_text(task, SIZE)
-        input_gpus = literals.parse_number(_read_input_text(task, GPUS)) or 0
+        size = sizes.get(name) or task.read_text(SIZE)
+        input_gpus = task.read_number(GPUS) or 0
         if input_gpus > 0:
             visible_gpus = min(input_gpus, _count_gpus_of_instance(task), len(machine.gpus))
             fitted[name] = replace(task, inputs={**task.inputs, GPUS: Text(visible_gpus)})
@@ -166,15 +165,10 @@ def _count_gpus_of_instance(task: Task) -> int:
 def _describe_devices(task: Task, planned: float, size: str | None) -> str:
     gpus = f"{planned:g} GPU{'s' * (planned > 1)} an instance" + (f" (`{size}`)" if size else "")
     text = f"{task.name}: planned for {gpus}, running on CPUs here"
-    precision = _read_input_text(task, PRECISION)
+    precision = task.read_text(PRECISION)
     if precision == "fp16":
         return f"{text}, in fp16 if they have it; `--set {task.name}.{PRECISION}=fp32` runs it in fp32"
     return f"{text}, in bf16 as planned" if precision == "bf16" else text
-
-
-def _read_input_text(task: Task, name: str) -> str | None:
-    source = task.inputs.get(name)
-    return source.rendered if isinstance(source, Text) else None
 
 
 # The modules of each extra of the package; pyproject.toml has their versions.
@@ -184,7 +178,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "deepspeed": ("deepspeed",),
     "transformers": ("accelerate", "peft", "tokenizers", "transformers"),
 }
-LONGEST_LIST = 4
 _IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(\w+)", re.MULTILINE)
 _LARGEST = 1 << 20  # bytes of a script that are read
 
@@ -241,10 +234,7 @@ def _list_imports(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _list_names(names: Sequence[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    if len(quoted) > LONGEST_LIST:
-        quoted = [*quoted[: LONGEST_LIST - 1], f"{len(quoted) - LONGEST_LIST + 1} more"]
-    return join_words(quoted, "and")
+    return join_some([f"`{name}`" for name in names], 4)
 
 
 def find_missing_programs(job: Job, tasks: Mapping[str, Task]) -> list[Problem]:

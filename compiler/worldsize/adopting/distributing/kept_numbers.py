@@ -9,6 +9,7 @@ from typing import TypeAlias
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
+from worldsize.scripts.definitions import find_class_around
 
 _AROUND = (ast.With, ast.Try, ast.If)
 
@@ -227,7 +228,7 @@ Change: TypeAlias = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 def list_classes(script: Script, loop: EpochLoop) -> list[ast.ClassDef]:
     """The class around a loop, with its base classes of the script and the classes that inherit from it."""
-    around = script.class_around(loop)
+    around = find_class_around(script.module, loop)
     if around is None:
         return []
     classes = script.nodes(ast.ClassDef)

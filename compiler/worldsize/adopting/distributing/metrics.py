@@ -181,10 +181,10 @@ def _is_per_row(script: Script, scope: Scope, name: str, training: Training) -> 
             continue
         right = node.right
         if isinstance(right, ast.Subscript):  # `sizes[phase]`
-            mapping, _ = script.follow(right.value, scope)
+            mapping = script.value(right.value)
             values = [mapping.value] if isinstance(mapping, ast.DictComp) else getattr(mapping, "values", [])
             right = values[0] if isinstance(values, list) and values else right
-        divisor, _ = script.follow(right, scope)
+        divisor = script.value(right)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
             counted = divisor.args[0]
             while isinstance(counted, ast.Call) and len(counted.args) == 1:  # `len(list(loader))`

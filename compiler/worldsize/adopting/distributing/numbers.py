@@ -25,7 +25,7 @@ def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
         size = find_named(script, made, "batch_size") if isinstance(made, ast.Call) else None
     for keyword in loader.keywords if size is None else ():
         if keyword.arg is None:  # `**options`
-            mapping, _ = script.follow(keyword.value, script.scope(loader))
+            mapping = script.value(keyword.value)
             size = find_entry(mapping, "batch_size")
     if size is None:
         script.leave(loader, "no option sets the batch size here", "give `batch_size=` to the loader")
@@ -134,7 +134,7 @@ def leave_counted_steps(script: Script) -> None:
     for name, word in (("OneCycleLR", "total_steps"), ("get_scheduler", "num_training_steps")):
         for call in script.module.called(name):
             steps = keyword_argument(call, word)
-            value, _ = script.follow(steps, script.scope(call)) if steps is not None else (None, None)
+            value = script.value(steps) if steps is not None else None
             if steps is not None and isinstance(constant_value(value), int):
                 message = (
                     f"this schedule ends after {constant_value(value)} steps; several processes take fewer"

@@ -100,7 +100,7 @@ def _list_read(script: Script) -> Iterator[ast.expr]:
         given = keyword_argument(call, "data_files") or keyword_argument(call, "data_dir")
         if given is None:
             continue
-        files, _ = script.follow(given, script.scope(call))
+        files = script.value(given)
         parts = files.values if isinstance(files, ast.Dict) else getattr(files, "elts", [given])
         yield from parts
 
@@ -136,17 +136,17 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
 def _set_folder_of_file(script: Script, parser: Parser) -> None:
     """Let `--output` replace the folder that a configuration file names."""
     for node in _list_targets(script):
-        value, scope = script.follow(node, script.scope(node))
+        value = script.value(node)
         is_folder = False
         while (inner := _find_start(script, value)) is not None:
             is_folder = True
-            value, scope = script.follow(inner, scope)
+            value = script.value(inner)
         if is_folder and set_in_file(script, parser, "output", value):
             return
 
 
 def _collect(script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
-    value, scope = script.follow(node, script.scope(node))
+    value = script.value(node)
     whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
     seen: set[ast.expr] = set()  # `path = path + name`
     while (inner := _find_start(script, value)) is not None:
@@ -155,7 +155,7 @@ def _collect(script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None
         seen.add(value)
         joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
         whole = (whole or value) if joins else None
-        value, scope = script.follow(inner, scope)
+        value = script.value(inner)
         whole = whole if value is inner else None
     path = _read_start(value)
     value = whole or value

@@ -30,7 +30,6 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
-from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
 
 
@@ -311,7 +310,7 @@ def add_up_sums(script: Script, training: Training, header: Header) -> None:
     scaled = script.called_name(loss).endswith("scale")
     if isinstance(loss, ast.Call) and scaled and loss.args:
         loss = loss.args[0]
-    kinds = _judge(script, loss, script.scope(loss), _DEPTH)
+    kinds = _judge(script, loss, _DEPTH)
     if "sum" not in kinds and kinds != {"added"}:
         return
     if "mean" in kinds:
@@ -326,27 +325,27 @@ def add_up_sums(script: Script, training: Training, header: Header) -> None:
         script.leave(loss, message, 'take the mean, `reduction="mean"`, and find its learning rate')
 
 
-def _judge(script: Script, node: ast.expr, scope: Scope, depth: int) -> set[str]:
+def _judge(script: Script, node: ast.expr, depth: int) -> set[str]:
     """How the parts of a loss are reduced: `sum`, `added` by a call of `sum`, `mean`, or `other`."""
     if not depth or isinstance(node, ast.Constant):
         return set()
     if isinstance(node, ast.UnaryOp):
-        return _judge(script, node.operand, scope, depth - 1)
+        return _judge(script, node.operand, depth - 1)
     if isinstance(node, ast.BinOp):
-        if isinstance(node.op, ast.Div) and not _is_number(script, node.right, scope):
+        if isinstance(node.op, ast.Div) and not _is_number(script, node.right):
             return {"mean"}
-        kinds = _judge(script, node.left, scope, depth - 1)
-        right = set() if isinstance(node.op, ast.Div) else _judge(script, node.right, scope, depth - 1)
+        kinds = _judge(script, node.left, depth - 1)
+        right = set() if isinstance(node.op, ast.Div) else _judge(script, node.right, depth - 1)
         # The weight of a product is not a loss.
         return kinds | (right - {"other"} if isinstance(node.op, ast.Mult) else right)
     if isinstance(node, ast.Call):
         return _judge_call(script, node, depth)
-    value, where = script.follow(node, scope, 1)
-    return {"other"} if value is node else _judge(script, value, where, depth - 1)
+    value = script.step(node)
+    return {"other"} if value is None else _judge(script, value, depth - 1)
 
 
-def _is_number(script: Script, node: ast.expr, scope: Scope) -> bool:
-    value, _ = script.follow(node, scope)
+def _is_number(script: Script, node: ast.expr) -> bool:
+    value = script.value(node)
     name = getattr(node, "id", getattr(node, "attr", ""))
     return isinstance(value, ast.Constant) or "accum" in name.lower()
 
@@ -357,7 +356,7 @@ def _judge_call(script: Script, call: ast.Call, depth: int) -> set[str]:
     function = script.function(call)
     if function is not None and function.name != "__init__":
         values = script.returns(function)
-        return _judge(script, values[-1], function, depth - 1) if values else {"other"}
+        return _judge(script, values[-1], depth - 1) if values else {"other"}
     if last == "sum":
         whole = len(call.args) + len(call.keywords) == int(name == "torch.sum")
         return {"added"} if whole and "parameters" not in ast.unparse(call) else {"other"}
@@ -365,7 +364,7 @@ def _judge_call(script: Script, call: ast.Call, depth: int) -> set[str]:
         return {"mean"}
     made: ast.expr = call
     if isinstance(call.func, ast.Name | ast.Attribute):
-        followed, _ = script.follow(call.func, script.scope(call))
+        followed = script.value(call.func)
         made = followed if isinstance(followed, ast.Call) else call
     if isinstance(made, ast.Call):
         return {_read_reduction(made, script.module.name_of(made.func))}

@@ -21,6 +21,7 @@ from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.definitions import find_class_around
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
@@ -210,7 +211,7 @@ def _has_state(script: Script, call: ast.Call) -> bool:
     """Whether what is stepped is an optimizer, a scheduler or a scaler, and not a profiler or a game."""
     assert isinstance(call.func, ast.Attribute)
     owner = call.func.value
-    value, _ = script.follow(owner, script.scope(call))
+    value = script.value(owner)
     made = script.called_name(value)
     known = isinstance(value, ast.Call) and is_optimizer(script, value)
     return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
@@ -431,7 +432,7 @@ class Kept(Struct, frozen=True):
 
 def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     """The objects that have a state of their own, and that the loop, or the class around it, calls."""
-    around = script.class_around(loop)
+    around = find_class_around(script.module, loop)
     calls = [
         node.func
         for top in (loop, around)

@@ -247,7 +247,7 @@ def list_evaluations(script: Script, training: Training, region: ast.AST) -> lis
             continue
         calls = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
         reads = [inner for inner in ast.walk(loop.iter) if isinstance(inner, ast.Name | ast.Attribute)]
-        values = [script.follow(each, script.scope(loop))[0] for each in reads]
+        values = [script.value(each) for each in reads]
         loads = [value for value in values if script.called_name(value).endswith("DataLoader")]  # fmt: skip
         if loads and training.loader not in loads and training.backward not in calls:
             found.append(loop)

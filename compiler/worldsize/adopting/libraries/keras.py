@@ -23,7 +23,6 @@ from worldsize.adopting.source.header import (
 )
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.refusals import APART, list_fits
-from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _TOGETHER = ("fit", "evaluate", "predict", "save", "save_weights", "train", "compile")
@@ -201,7 +200,7 @@ def set_batch_size(script: Script, parser: Parser, fit: ast.Call, strategy: str)
     sizes = [size] if size is not None else []
     if not sizes:
         rows = keyword_argument(fit, "x") or next(iter(fit.args), None)
-        found = next(_list_sizes(script, rows, script.scope(fit), set()), None) if rows is not None else None
+        found = next(_list_sizes(script, rows, set()), None) if rows is not None else None
         batches = (call for call in script.module.called(*_BATCHES, *_READERS) if hasattr(call.func, "attr"))
         made = [each for call in batches if (each := _find_size(script, call)) is not None]
         sizes = [each for each in made if _is_same(script, each, found)]  # also of what is evaluated like it
@@ -237,18 +236,18 @@ def _is_same(script: Script, size: ast.expr, other: ast.expr | None) -> bool:
     return values[0] is values[1] or alike
 
 
-def _list_sizes(script: Script, node: ast.expr, scope: Scope, seen: set[ast.AST]) -> Iterator[ast.expr]:
+def _list_sizes(script: Script, node: ast.expr, seen: set[ast.AST]) -> Iterator[ast.expr]:
     """The sizes of the batches that an expression draws, through names, methods and functions."""
     if node in seen:
         return
     seen.add(node)
     if isinstance(node, ast.Name):
-        bound = script.bindings(node.id, scope)
-        for statement, value, _ in reversed(bound):
-            yield from _list_sizes(script, value, script.scope(statement), seen)
-        step, where = script.follow(node, scope)
-        if not bound and step is not node:
-            yield from _list_sizes(script, step, where, seen)
+        bound = script.bindings(node.id, script.scope(node))
+        for _, value, _ in reversed(bound):
+            yield from _list_sizes(script, value, seen)
+        value = script.value(node)
+        if not bound and value is not node:
+            yield from _list_sizes(script, value, seen)
     if not isinstance(node, ast.Call):
         return
     last = script.module.name_of(node.func).rpartition(".")[2]
@@ -257,9 +256,8 @@ def _list_sizes(script: Script, node: ast.expr, scope: Scope, seen: set[ast.AST]
         return
     function = script.function(node)
     for value in script.returns(function) if function is not None else ():
-        assert function is not None
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
         for part in parts:
-            yield from _list_sizes(script, part, function, seen)
+            yield from _list_sizes(script, part, seen)
     if isinstance(node.func, ast.Attribute):
-        yield from _list_sizes(script, node.func.value, scope, seen)
+        yield from _list_sizes(script, node.func.value, seen)

@@ -111,7 +111,7 @@ def _may_train(script: Script, call: ast.Call) -> bool:
     """Whether a call of `fit` may be of the Trainer, and not of a scaler of scikit-learn."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = script.follow(call.func.value, script.scope(call))
+    value = script.value(call.func.value)
     return not isinstance(value, ast.Call) or script.module.name_of(value.func).endswith("Trainer")
 
 
@@ -119,7 +119,7 @@ def is_trainer(script: Script, call: ast.Call) -> bool:
     """Whether a call is of a method of the Trainer."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = script.follow(call.func.value, script.scope(call))
+    value = script.value(call.func.value)
     return script.called_name(value).endswith("Trainer")
 
 

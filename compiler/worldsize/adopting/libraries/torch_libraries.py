@@ -282,9 +282,9 @@ def _is_synced(script: Script, call: ast.Call) -> bool:
         return False
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "compute":
         return True
-    made, _ = script.follow(value, script.scope(call))
+    made = script.value(value)
     while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr == "clone":
-        made, _ = script.follow(made.func.value, script.scope(made))
+        made = script.value(made.func.value)
     return script.called_name(made).startswith("torchmetrics.")
 
 
@@ -454,7 +454,7 @@ def _find_reduction(
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
     }
     for divided, by in _list_divisions(script, loop):
-        value, _ = script.follow(by, script.scope(loop))
+        value = script.value(by)
         if name in sums and name == getattr(by, "id", ""):
             return "sum"
         if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(divided)):

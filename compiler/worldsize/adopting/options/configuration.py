@@ -13,7 +13,6 @@ from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.source.script import Script
 from worldsize.documents import yaml
-from worldsize.scripts.bindings import Scope, is_parameter
 from worldsize.scripts.module import constant_value
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -35,15 +34,14 @@ def find_setting(script: Script, node: ast.expr) -> Setting | None:
     """What ``cfg["train"]["lr"]`` or ``cfg.train.lr`` is in the file that `cfg` was read from."""
     keys: list[tuple[str, str]] = []
     places: list[tuple[ast.stmt, str]] = []
-    scope: Scope = script.scope(node)
     for _ in range(_DEPTH):
         while (step := _read_key(node)) is not None:
             node, key = step
             keys.insert(0, key)
-        found = _step_back(script, node, scope)
+        found = _step_back(script, node)
         if found is None or not keys:
             return None
-        statement, value, scope = found
+        statement, value = found
         if statement is not None:
             places.append((statement, script.written(node) + "".join(text for text, _ in keys)))
         path = _find_file(script, value)
@@ -80,22 +78,14 @@ def _read_key(node: ast.expr) -> tuple[ast.expr, tuple[str, str]] | None:
     return None
 
 
-def _step_back(
-    script: Script, node: ast.expr, scope: Scope
-) -> tuple[ast.stmt | None, ast.expr, Scope] | None:
-    """The statement that binds a variable, with its value and scope; of a parameter what a call passes."""
-    if not isinstance(node, ast.Name):  # `load_config(path)`, `self.config`
-        value, where = script.follow(node, scope, 1)
-        return None if value is node else (None, value, where)
-    while not (bound := script.bindings(node.id, scope)) and not isinstance(scope, ast.Module):
-        if is_parameter(scope, node.id):
-            value, where = script.follow(node, scope, 1)
-            return None if value is node else (None, value, where)
-        scope = script.scope(scope)
-    if len(bound) != 1 or bound[0][2] is not None:
-        return None
-    statement, value, _ = bound[0]
-    return statement, value, scope
+def _step_back(script: Script, node: ast.expr) -> tuple[ast.stmt | None, ast.expr] | None:
+    """The statement that binds a variable, with its value; of a parameter what a call passes."""
+    bound = script.list_bindings(node) if isinstance(node, ast.Name) else []
+    if not bound:  # `load_config(path)`, `self.config`
+        value = script.step(node)
+        return None if value is None else (None, value)
+    statement, value, position = bound[0]
+    return (statement, value) if len(bound) == 1 and position is None else None
 
 
 def _find_file(script: Script, value: ast.expr) -> Path | None:

@@ -71,11 +71,11 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
     if set_in_file(script, parser, role, node):
         return
-    value, scope = script.follow(node, script.scope(node))
+    value = script.value(node)
     seen: set[ast.expr] = set()  # `n = int(n)`
     while (inner := _find_inner(value, role)) is not None and value not in seen:
         seen.add(value)
-        value, scope = script.follow(inner, scope)
+        value = script.value(inner)
     number = _read_number(value)
     declared = _find_default(parser, value) or _find_parameter(script, parser, value)
     declared = declared or find_field_option(script, parser, value)
@@ -250,7 +250,7 @@ def find_field_option(script: Script, parser: Parser, value: ast.expr) -> Declar
         given = _find_given(call, class_, name)
         if given is not None:
             found = find_option(parser, given)
-            return found or find_option(parser, script.follow(given, script.scope(call))[0])
+            return found or find_option(parser, script.value(given))
         if any(keyword.arg is None for keyword in call.keywords):
             return parser.options.named(name)
     read = (script.written(node) for node in script.nodes(ast.Attribute) if node.attr == name)

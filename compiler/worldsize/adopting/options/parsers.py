@@ -311,31 +311,31 @@ class _Holders:
             if found is not None:
                 yield name, found
 
-    def _judge(self, node: ast.expr, scope: Scope, depth: int) -> bool | None:
+    def _judge(self, node: ast.expr, depth: int) -> bool | None:
         """Whether an expression is a mapping of the options; None if it is something else than these."""
         if isinstance(node, ast.Call):
-            return self._judge_call(node, scope, depth)
+            return self._judge_call(node, depth)
         if isinstance(node, ast.Name):
             if node.id == self._parser.name and is_visible(self._script, self._parser, node):
                 return self._parser.is_mapping
-            return self._judge_name(node.id, scope, depth)
+            return self._judge_name(node.id, self._script.scope(node), depth)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
-            return self._judge_attribute(node.attr, scope, depth)
-        given = self._script.step_keyword(node, scope) if isinstance(node, ast.Subscript) else None
-        return self._judge(*given, depth - 1) if given is not None else None
+            return self._judge_attribute(node.attr, self._script.scope(node), depth)
+        passed = self._script.step(node) if isinstance(node, ast.Subscript) else None
+        return self._judge(passed, depth - 1) if passed is not None else None
 
-    def _judge_call(self, call: ast.Call, scope: Scope, depth: int) -> bool | None:
+    def _judge_call(self, call: ast.Call, depth: int) -> bool | None:
         if getattr(call.func, "id", "") == "vars" and len(call.args) == 1:
-            return True if self._judge(call.args[0], scope, depth) is False else None
-        return False if self._parses(call) or (self._field and self._fills(call, scope, depth)) else None
+            return True if self._judge(call.args[0], depth) is False else None
+        return False if self._parses(call) or (self._field and self._fills(call, depth)) else None
 
-    def _fills(self, call: ast.Call, scope: Scope, depth: int) -> bool:
+    def _fills(self, call: ast.Call, depth: int) -> bool:
         """Whether a call makes settings of all options, of which one is asked for."""
         class_ = self._script.classes.get(getattr(call.func, "id", ""))
         spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
         if class_ is None or depth == 0 or not self._script.bindings(self._field, class_):
             return False
-        return any(self._judge(each, scope, depth - 1) is True for each in spread)
+        return any(self._judge(settings, depth - 1) is True for settings in spread)
 
     def _judge_name(self, name: str, scope: Scope, depth: int) -> bool | None:
         bound = self._script.bindings(name, scope)
@@ -343,14 +343,13 @@ class _Holders:
             return None
         if bound:
             _, value, position = bound[0]
-            return self._judge(value, scope, depth - 1) if position is None else None
+            return self._judge(value, depth - 1) if position is None else None
         if isinstance(scope, ast.Module) or not is_parameter(scope, name):
             return None
         kinds = set()
         for call in self._script.calls(scope):
             passed = self._script.argument(call, scope, name)
-            where = self._script.scope(call)
-            kinds.add(None if passed is None else self._judge(passed, where, depth - 1))
+            kinds.add(None if passed is None else self._judge(passed, depth - 1))
         return kinds.pop() if len(kinds) == 1 else None
 
     def _judge_attribute(self, name: str, scope: Scope, depth: int) -> bool | None:
@@ -359,7 +358,7 @@ class _Holders:
             return None
         statement, value = bound[0]
         where = self._script.scope(statement)
-        return self._judge(value, where, depth - 1) if getattr(where, "name", "") == "__init__" else None
+        return self._judge(value, depth - 1) if getattr(where, "name", "") == "__init__" else None
 
     def _parses(self, call: ast.Call) -> bool:
         """Whether a call gives what is parsed: `parser.parse_args()`, or a function that returns it."""

@@ -14,7 +14,7 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
 from worldsize.adopting.training.evaluations import is_marked, without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
-from worldsize.scripts.bindings import Function, Scope
+from worldsize.scripts.bindings import Function
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
 _DRAWS = frozenset(
@@ -38,19 +38,12 @@ class Feed(Struct, eq=False):
     phase: ast.expr | None = None  # in a loop over phases, the key of the training rows
 
 
-def find_beside(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
+def find_beside(script: Script, _loop: Loop, node: ast.expr) -> Feed | None:
     """A loader that a function of a module beside the script makes."""
     if not isinstance(node, ast.Name):
         return None
-    scope = script.scope(loop)
-    named, where = script.follow(node, scope)
-    while (
-        isinstance(named, ast.Name)
-        and not script.bindings(named.id, where)
-        and where is not script.module.tree
-    ):
-        where = script.scope(where)
-    for _, value, _ in script.bindings(named.id, where) if isinstance(named, ast.Name) else ():
+    named = script.value(node)
+    for _, value, _ in script.list_bindings(named) if isinstance(named, ast.Name) else ():
         if isinstance(value, ast.Call) and find_loader_function(
             script.module, script.module.name_of(value.func)
         ):
@@ -99,7 +92,7 @@ def _slices_rows(script: Script, loop: Loop, counted: ast.Call) -> bool:
         parts = {script.written(part) for part in (node.upper.left, node.upper.right)}
         lower = node.lower.id if isinstance(node.lower, ast.Name) else None
         if first and lower in names and parts == {lower, size} and isinstance(node.upper.op, ast.Add):
-            value, _ = script.follow(counted.args[0], script.scope(counted))
+            value = script.value(counted.args[0])
             return isinstance(value, ast.Constant) and value.value == 0
     return False
 
@@ -148,7 +141,7 @@ def _list_draws(script: Script, top: ast.AST, depth: int) -> Iterator[tuple[ast.
             is_own = any(keyword.arg == "generator" for keyword in node.keywords)
             yield node, "" if is_own else name.partition(".")[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _GENERATORS:
-            value, _ = script.follow(node.func.value, script.scope(node))
+            value = script.value(node.func.value)
             made = script.called_name(value)
             if made.endswith(("default_rng", "RandomState", "random.Random")):
                 yield node, ""
@@ -185,32 +178,29 @@ def is_wrapper(script: Script, value: ast.expr) -> bool:
     return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
 
 
-def unwrap_loader(script: Script, node: ast.expr, scope: Scope) -> tuple[ast.Call | None, list[ast.Call]]:
+def unwrap_loader(script: Script, node: ast.expr) -> tuple[ast.Call | None, list[ast.Call]]:
     """The `DataLoader` that an expression stands for, and what is laid around it, from the outside in.
 
     Raises:
         AdoptError: It samples from one graph.
     """
     wrappers: list[ast.Call] = []
-    value, where = script.follow(node, scope)
+    value: ast.expr | None = script.value(node)
     while len(wrappers) < _WRAPPERS and isinstance(value, ast.Call) and is_wrapper(script, value):
         wrappers.append(value)
-        inner = script.follow_wrapped(value, where)
-        if inner is None:
-            return None, wrappers
-        value, where = inner
+        value = script.follow_wrapped(value)
     if not isinstance(value, ast.Call) or not script.module.name_of(value.func).endswith("DataLoader"):
         return None, wrappers
     refuse_graphs(script, value)
     return value, wrappers
 
 
-def find_phases(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
+def find_phases(script: Script, _loop: Loop, node: ast.expr) -> Feed | None:
     """The training loader of a mapping that the loop reads by the name of its phase."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
         return None
     phases = _find_phases(script, node)
-    mapping, _ = script.follow(node.value, script.scope(loop))
+    mapping = script.value(node.value)
     key = next((phase for phase in phases if str(phase.value).lower().startswith("train")), None)
     if key is None:
         return None
@@ -221,7 +211,7 @@ def find_phases(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
         pairs = zip(mapping.keys, mapping.values, strict=True)
         call = next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value), None)
         if call is not None:
-            call, _ = script.follow(call, script.scope(mapping))
+            call = script.value(call)
     if isinstance(call, ast.Call) and script.called_name(call).endswith("DataLoader"):
         return Feed("phases", call, node, phase=key)
     return None
@@ -266,7 +256,7 @@ def find_repeated(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
     """The loader behind ``cycle(loader)``, or behind a name of such an iterator."""
     for call in _list_makers(script, loop, node):
         for argument in call.args:
-            loader, _ = unwrap_loader(script, argument, script.scope(call))
+            loader, _ = unwrap_loader(script, argument)
             if loader is not None:
                 return Feed("loader", loader, argument, maker=call)
     return None

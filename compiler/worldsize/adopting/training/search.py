@@ -106,7 +106,7 @@ def find_training(script: Script) -> Training:
         raise script.refuse(epoch_loop, "this `while` counts no epochs, so it cannot be resumed", help_)
     model, scope = _find_model(script, optimizer)
     model_frame = None
-    model = _find_held(script, frames, model, scope) or model
+    model = _find_held(script, frames, model) or model
     if not isinstance(model, ast.Attribute):
         model_frame, model = _place_model(script, frames, model, scope)
     return Training(
@@ -227,7 +227,7 @@ def refuse_second_call(script: Script, call: ast.Call, frames: list[Frame]) -> E
 
 
 def _find_optimizer(script: Script, step: ast.Call) -> ast.Call:
-    value, _ = script.follow(find_owner(step), script.scope(step))
+    value = script.value(find_owner(step))
     if isinstance(value, ast.Call) and is_optimizer(script, value):
         return value
     made = [call for _, call in script.module.calls if is_optimizer(script, call)]
@@ -255,7 +255,8 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
         *(k.value for k in optimizer.keywords if k.arg == "params"),
     ]
     if sources and isinstance(sources[0], ast.Name):
-        sources[0], scope = script.follow(sources[0], scope)
+        sources[0] = script.value(sources[0])
+        scope = script.scope(sources[0])
     models: dict[str, ast.expr] = {}
     for node in ast.walk(sources[0]) if sources else ():
         func = node.func if isinstance(node, ast.Call) else None
@@ -272,7 +273,7 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     return next(iter(models.values())), scope
 
 
-def _find_held(script: Script, frames: list[Frame], model: ast.expr, scope: Scope) -> ast.expr | None:
+def _find_held(script: Script, frames: list[Frame], model: ast.expr) -> ast.expr | None:
     """``self.model`` of the object that trains, where the optimizer was made before it."""
     above = (script.module.parents.get(frame.scope) for frame in frames)
     classes = list(dict.fromkeys(each for each in above if isinstance(each, ast.ClassDef)))
@@ -280,7 +281,7 @@ def _find_held(script: Script, frames: list[Frame], model: ast.expr, scope: Scop
     classes += [each for each in bases if each is not None and each not in classes]
     if not classes or isinstance(model, ast.Attribute):
         return None
-    made, _ = script.follow(model, scope)
+    made = script.value(model)
     for node in (inner for class_ in classes for inner in ast.walk(class_)):
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
             continue
@@ -292,7 +293,7 @@ def _find_held(script: Script, frames: list[Frame], model: ast.expr, scope: Scop
         ):
             value = value.func.value
         if isinstance(value, ast.Name | ast.Subscript) and isinstance(made, ast.Call):
-            passed, _ = script.follow(value, script.scope(node))
+            passed = script.value(value)
             if passed is made:
                 return node.targets[0]
     return None
@@ -448,7 +449,7 @@ def _find_loader(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
         refuse_graphs(script, node)
         return Feed("loader", node)
     scope = script.scope(loop)
-    loader, wrappers = unwrap_loader(script, node, scope)
+    loader, wrappers = unwrap_loader(script, node)
     for wrapper in wrappers:
         if isinstance(node, ast.Name) and script.scope(wrapper) is scope:
             node = wrapper.args[0]

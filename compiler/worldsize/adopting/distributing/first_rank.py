@@ -18,7 +18,7 @@ from worldsize.adopting.distributing.written_files import (
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument, last_name
 
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml", "tensorboard_logger")
@@ -367,7 +367,7 @@ def list_computed(script: Script, node: ast.AST) -> list[ast.Attribute]:
 def _joins(script: Script, call: ast.Call, together: Together) -> bool:
     """Whether all processes have to make a call."""
     func = call.func
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    last = last_name(call)
     if last == "compute" and isinstance(func, ast.Attribute):  # of torchmetrics, over all processes
         return any(name.partition(".")[0] == "torchmetrics" for name, _, _ in script.module.imports)
     return last in together and not _saves_alone(script, call)

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 
-from worldsize.adopting.distributing.written_files import opens_to_write
+from worldsize.adopting.distributing.written_files import opens_to_write, read_opened
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call
@@ -110,23 +110,17 @@ def _wait_for_files(script: Script) -> None:
     written: dict[tuple[str, ast.AST], int] = {}
     for name, call in script.module.calls:
         last = name.rpartition(".")[2]
-        if call.args and (
-            opens_to_write(call) if last == "open" else last in ("to_csv", "savetxt", "to_json")
-        ):
-            path = (
-                call.func.value if last == "open" and isinstance(call.func, ast.Attribute) else call.args[0]
-            )
+        path = read_opened(call).path if opens_to_write(call) else None
+        if last in ("to_csv", "savetxt", "to_json") and call.args:
+            path = call.args[0]
+        if path is not None:
             written.setdefault((script.written(path), script.scope(call)), call.lineno)
     for name, call in script.module.calls if written else ():
-        reads = name.rpartition(".")[2] in (
-            "open",
-            "read_csv",
-            "read_json",
-            "loadtxt",
-        ) and not opens_to_write(call)
-        first = (
-            written.get((script.written(call.args[0]), script.scope(call))) if reads and call.args else None
-        )
+        last = name.rpartition(".")[2]
+        path = None if opens_to_write(call) else read_opened(call).path
+        if last in ("read_csv", "read_json", "loadtxt") and call.args:
+            path = call.args[0]
+        first = written.get((script.written(path), script.scope(call))) if path is not None else None
         statement = script.statement(call)
         if first is not None and first < call.lineno and not script.is_guarded(statement):
             reason = "the other processes wait until the first has written the file"

@@ -13,7 +13,7 @@ from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.feeding import find_batch_size, lays_out_columns
 from worldsize.adopting.training.search import Training, is_optimizer
 from worldsize.scripts.bindings import find_entry
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument, last_name
 
 
 def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
@@ -93,7 +93,7 @@ def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
         if keyword.arg and find_role(keyword.arg) == role:
             return keyword.value
     for argument in call.args:
-        last = argument.attr if isinstance(argument, ast.Attribute) else getattr(argument, "id", "")
+        last = last_name(argument)
         if find_role(last) == role:
             return argument
     return None

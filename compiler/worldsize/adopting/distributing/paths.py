@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from worldsize.adopting.distributing.first_rank import is_own_method
 from worldsize.adopting.distributing.written_files import (
-    is_opener,
     leave_log_files,
     list_log_files,
     opens_to_write,
+    read_opened,
 )
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
 from worldsize.adopting.options.parsers import Parser, find_place
@@ -116,17 +116,15 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
         position = 0 if by_method else effect.argument if effect is not None else None
         if by_method and (not isinstance(call.func, ast.Attribute) or is_own_method(script, call, last)):
             position = None
-        opens = opens_to_write(call) and (name == "open" or is_opener(call))
-        position = 0 if opens else position
         folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
                        and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
         if folder is None and name.endswith(_BY_PLACE) and call.args:
             position = 0
-        if opens and not call.args and (named := keyword_argument(call, "file")) is not None:
-            yield named
-        writes = last in ("write_text", "write_bytes") or opens_to_write(call)
-        if writes and position is None and isinstance(call.func, ast.Attribute):
-            yield call.func.value  # `Path("x.txt").open("w")`
+        opened = read_opened(call).path if opens_to_write(call) else None
+        if opened is None and last in ("write_text", "write_bytes") and isinstance(call.func, ast.Attribute):
+            opened = call.func.value
+        if opened is not None and position is None:
+            yield opened
         if folder is not None:
             yield folder
         if position is not None and position < len(call.args):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost, list_made
 from worldsize.adopting.distributing.passing import VARIABLE, name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.distributing.written_files import mode_of_opened
+from worldsize.adopting.distributing.written_files import read_opened
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
@@ -22,6 +22,7 @@ from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, 
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.definitions import find_class_around
+from worldsize.scripts.module import last_name
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
@@ -212,18 +213,17 @@ def _has_state(script: Script, call: ast.Call) -> bool:
     assert isinstance(call.func, ast.Attribute)
     owner = call.func.value
     value = script.value(owner)
-    made = script.called_name(value)
-    known = isinstance(value, ast.Call) and is_optimizer(script, value)
-    return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
+    if isinstance(value, ast.Call) and is_optimizer(script, value):
+        return True
+    words = (script.called_name(value).rpartition(".")[2], script.written(owner))
+    return any(map(_STEPPED.search, words))
 
 
 def _may_be_missing(script: Script, training: Training, call: ast.Call) -> bool:
     """Whether what is stepped is made under a condition, and is `None` or no name otherwise."""
     assert isinstance(call.func, ast.Attribute)
-    owner, scope = call.func.value, script.scope(call)
-    if not isinstance(owner, ast.Name):
-        return False
-    bound = script.bindings(owner.id, scope) or script.bindings(owner.id, script.module.tree)
+    owner = call.func.value
+    bound = script.list_bindings(owner) if isinstance(owner, ast.Name) else []
     if len(bound) == 1 and training.epoch_loop is not None:
         above = script.module.parents.get(bound[0][0])
         around = {each for each, _ in script.module.ancestors(training.epoch_loop)}
@@ -273,7 +273,7 @@ def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
     ]
     around = [above for above, _ in script.module.ancestors(loop) if isinstance(above, ast.With)]
     opening += [item.context_expr for block in around for item in block.items]
-    return [node for node in opening if "w" in mode_of_opened(node)]
+    return [node for node in opening if "w" in read_opened(node).mode]
 
 
 def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
@@ -383,7 +383,7 @@ class _Asked:
         """Whether a node reads an option, or a setting of a class, that is nothing unless it is given."""
         if not isinstance(node, ast.Name | ast.Attribute):
             return False
-        name = node.attr if isinstance(node, ast.Attribute) else node.id
+        name = last_name(node)
         if (option := self._parser.options.named(name)) is not None:
             flag = option.flag
             return not flag.default and not flag.required and flag.option not in self._given

@@ -10,6 +10,7 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
 from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.module import last_name
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -285,8 +286,7 @@ def _only_makes_zeros(script: Script, name: str) -> bool:
         for node in script.nodes(ast.FunctionDef)
         if node.name == name and isinstance(script.module.parents.get(node), ast.ClassDef)
     ]
-    calls = [each.func for node in found for each in ast.walk(node) if isinstance(each, ast.Call)]
-    lasts = {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in calls}
+    lasts = {last_name(call) for node in found for call in ast.walk(node) if isinstance(call, ast.Call)}
     return bool(found) and lasts <= _ZEROS
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
@@ -12,37 +13,38 @@ from worldsize.adopting.source.reading import find_function_beside, list_classes
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import list_assigned
 from worldsize.facts.library_calls import list_last_names
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument, last_name
 
 _OPENERS = ("gzip", "bz2", "lzma", "codecs", "io", "jsonlines")
 _ARCHIVES = ("ZipFile", "File")  # of `zipfile` and `h5py`
 FILE = "one process writes the file; the others would write over it"
 
 
-def opens_to_write(node: ast.expr) -> bool:
+class Opened(NamedTuple):
+    """What a call opens: ``open(path, mode)``, ``gzip.open(path, mode)``, ``path.open(mode)``."""
+
+    path: ast.expr | None
+    mode: str = ""
+    is_method: bool = False  # of the path
+
+
+def read_opened(node: ast.AST) -> Opened:
+    """The file that an expression opens; without a mode if it opens none, or to read by default."""
+    last = last_name(node)
+    if not isinstance(node, ast.Call) or (last != "open" and last not in _ARCHIVES):
+        return Opened(None)
+    is_method, path = False, next(iter(node.args), keyword_argument(node, "file"))
+    if isinstance(node.func, ast.Attribute) and last not in _ARCHIVES:
+        is_method = getattr(node.func.value, "id", "") not in _OPENERS
+        path = node.func.value if is_method else path
+    modes = (*node.args[0 if is_method else 1 :][:1], keyword_argument(node, "mode"))
+    values = [value for mode in modes if isinstance(value := constant_value(mode), str)]
+    return Opened(path, next((value for value in values if set(value) <= set("rwaxbt+")), ""), is_method)
+
+
+def opens_to_write(node: ast.AST) -> bool:
     """Whether an expression opens a file to write it."""
-    return bool(set(mode_of_opened(node)) & set("wax"))
-
-
-def mode_of_opened(node: ast.expr) -> str:
-    """The mode in which an expression opens a file, or nothing."""
-    if not isinstance(node, ast.Call):
-        return ""
-    func = node.func
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    if last != "open" and last not in _ARCHIVES:
-        return ""
-    of_path = isinstance(func, ast.Attribute) and not is_opener(node)
-    given = node.args[0 if of_path else 1 :][:1]
-    values = [constant_value(part) for part in (*given, keyword_argument(node, "mode"))]
-    return next((value for value in values if isinstance(value, str) and set(value) <= set("rwaxbt+")), "")
-
-
-def is_opener(node: ast.Call) -> bool:
-    """Whether a call is of a module that opens files as `open` does, or writes archives."""
-    func = node.func
-    base = getattr(func.value, "id", "") if isinstance(func, ast.Attribute) else ""
-    return base in _OPENERS or getattr(func, "attr", getattr(func, "id", "")) in _ARCHIVES
+    return not set("wax").isdisjoint(read_opened(node).mode)
 
 
 def open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
@@ -52,14 +54,10 @@ def open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -
     for call in opening:
         if not isinstance(call, ast.Call) or not opens_to_write(call):
             continue
-        of_path = isinstance(call.func, ast.Attribute) and not is_opener(call)
-        named = keyword_argument(call, "file")
-        first = next(iter(call.args), named)
-        opened = call.func.value if of_path and isinstance(call.func, ast.Attribute) else first
+        opened, _, of_path = read_opened(call)
         if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
             continue
-        archive = script.module.name_of(call.func).rpartition(".")[2] in _ARCHIVES
-        if archive or (of_path and getattr(opened, "id", "") in script.module.names):
+        if last_name(call) in _ARCHIVES or (of_path and getattr(opened, "id", "") in script.module.names):
             help_ = f"open it only where `{header.names.is_first}`, and `os.devnull` elsewhere"
             script.leave(call, "every process writes this file", help_)
             continue  # of a module that is not known
@@ -184,11 +182,8 @@ def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.C
     """The calls of a function that write files, or set up logs in them."""
     words = list_last_names("writes", "copies") | (_LOGS if or_logs else frozenset())
     for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            mode = constant_value(node.args[1]) if last == "open" and len(node.args) > 1 else None
-            if last in words or (isinstance(mode, str) and set(mode) & set("wax")):
-                yield node
+        if isinstance(node, ast.Call) and (last_name(node) in words or opens_to_write(node)):
+            yield node
 
 
 def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:

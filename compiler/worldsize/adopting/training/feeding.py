@@ -14,14 +14,11 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
 from worldsize.adopting.training.evaluations import is_marked, without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
+from worldsize.facts.library_calls import find_call
 from worldsize.scripts.bindings import Function
+from worldsize.scripts.module import last_name
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
-_DRAWS = frozenset(
-    {"torch.randint", "torch.randperm", "torch.multinomial", "random.randint", "random.randrange"}
-    | {"random.sample", "random.choice", "random.choices"}
-    | {"numpy.random.randint", "numpy.random.choice", "numpy.random.permutation"}
-)
 _GENERATORS = ("integers", "choice", "permutation", "randint", "sample")
 _DEPTH = 4
 _WRAPPERS = 6  # around each other
@@ -102,18 +99,8 @@ def _find_columns(script: Script, loop: Loop) -> ast.Call | None:
     for node in ast.walk(loop):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
-        scope = script.scope(node)
-        for _ in range(3):
-            bound = script.bindings(node.id, scope)
-            if bound or isinstance(scope, ast.Module):
-                break
-            scope = script.scope(scope)
-        for _, value, position in bound:
-            if (
-                position is None
-                and isinstance(value, ast.Call)
-                and lays_out_columns(script, value) is not None
-            ):
+        for _, value, position in script.list_bindings(node):
+            if position is None and isinstance(value, ast.Call) and lays_out_columns(script, value):
                 return value
     return None
 
@@ -137,7 +124,7 @@ def _list_draws(script: Script, top: ast.AST, depth: int) -> Iterator[tuple[ast.
         if not isinstance(node, ast.Call) or without_gradient(script, node, top):
             continue
         name = script.module.name_of(node.func)
-        if name in _DRAWS:
+        if find_call(name, "draws_rows") is not None:
             is_own = any(keyword.arg == "generator" for keyword in node.keywords)
             yield node, "" if is_own else name.partition(".")[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _GENERATORS:
@@ -164,9 +151,9 @@ def find_batch_size(script: Script, feed: Feed, loop: Loop) -> ast.expr | None:
         if isinstance(top, ast.Module):
             continue
         for node in ast.walk(top):
-            last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-            loads = isinstance(getattr(node, "ctx", None), ast.Load)
-            if isinstance(node, ast.Name | ast.Attribute) and loads and find_role(last) == "batch_size":
+            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                continue
+            if find_role(last_name(node)) == "batch_size":
                 return node
     return None
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from worldsize.adopting.distributing.written_files import read_opened
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.reading import read_with_beside
 from worldsize.facts.library_calls import find_call, list_last_names
@@ -163,12 +164,9 @@ def _list_paths(module: Module, names: Collection[str], mode: str) -> tuple[str,
     paths: dict[str, None] = {}
     for name, call in module.calls:
         last = name.rpartition(".")[2]
+        chosen = last in names
         if last == "open":
-            modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
-            opened = next((str(constant_value(each)) for each in modes), "r")
-            chosen = mode == ("w" if set(opened) & set("wax+") else "r")
-        else:
-            chosen = last in names
+            chosen = (mode == "w") is not set("wax+").isdisjoint(read_opened(call).mode)
         for argument in (*call.args[:2], *(keyword.value for keyword in call.keywords)) if chosen else ():
             for node in ast.walk(argument):
                 value = constant_value(node)

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Mapping
 
 from worldsize.adopting.source.script import Script
+from worldsize.facts.library_calls import list_last_names
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 _GAMES = ("gym", "gymnasium", "gym_minigrid", "pettingzoo", "stable_baselines3")
-_TRAINERS = ("Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "ORPOTrainer", "KTOTrainer", "RewardTrainer")
 _DIVIDING = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy", "XLAStrategy")
 _ALONE = {"auto", "dp", "single_device", None}
 APART = "give each training a script of its own"
@@ -86,7 +86,7 @@ def list_trainers(module: Module) -> list[ast.Call]:
         for node in module.kinds.get(ast.ClassDef, ())
         if any(ast.unparse(base).endswith("Trainer") for base in node.bases)
     ]
-    return module.called("Trainer", *_TRAINERS, *own)
+    return module.called(*sorted(list_last_names("trains")), *own)
 
 
 def _owner(call: ast.Call) -> str:

@@ -23,14 +23,11 @@ from worldsize.adopting.training.feeding import (
     unwrap_loader,
 )
 from worldsize.adopting.training.refusals import APART, refuse_graphs
+from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.loops import list_backward_calls
+from worldsize.scripts.module import last_name
 
-_OPTIMIZERS = frozenset(
-    {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
-    | {"LBFGS", "Adafactor", "LAMB", "Lion"}
-)
-_FACTORIES = ("timm.optim.create_optimizer_v2", "timm.optim.optim_factory.create_optimizer_v2")
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",
     "choose an optimizer that takes no closure",
@@ -146,8 +143,10 @@ def _step_owners(script: Script) -> dict[str, ast.Call]:
     for _, call in script.module.callers.get("step", ()):
         if isinstance(call.func, ast.Attribute):
             owner = find_owner(call)
-            last = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-            if not any(word in last.lower() for word in ("sched", "prof", "stopp", "env", "warmup", "ema")):
+            if not any(
+                word in last_name(owner).lower()
+                for word in ("sched", "prof", "stopp", "env", "warmup", "ema")
+            ):
                 owners.setdefault(script.written(owner), call)
     return owners
 
@@ -241,14 +240,14 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
     """Whether a call makes an optimizer."""
     name = script.module.name_of(call.func)
     before, _, last = name.rpartition(".")
-    known = last in _OPTIMIZERS or name in _FACTORIES
-    return known or (before.endswith("optim") and last[:1].isupper())
+    named = last in list_last_names("optimizes") or find_call(name, "optimizes_model") is not None
+    return named or (before.endswith("optim") and last[:1].isupper())
 
 
 def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     """The name of the model whose parameters the optimizer gets, and the scope of that name."""
     scope = script.scope(optimizer)
-    if script.module.name_of(optimizer.func) in _FACTORIES and optimizer.args:
+    if find_call(script.called_name(optimizer), "optimizes_model") is not None and optimizer.args:
         return optimizer.args[0], scope
     sources: list[ast.expr] = [
         *optimizer.args[:1],

@@ -100,8 +100,8 @@ def find_methods(
     """The method of a class, or else of its bases that the script has; of ``super()`` only of these."""
     bases = {last_name(base) for base in class_.bases} if class_ is not None else set()
     methods = [(pair, find_class(*pair)) for pair in code.functions.get(name, ())]
-    own = [pair for pair, holder in methods if holder is class_ is not None and not above]
-    return own or [pair for pair, holder in methods if holder is not None and holder.name in bases]
+    of_class = [pair for pair, holder in methods if holder is class_ is not None and not above]
+    return of_class or [pair for pair, holder in methods if holder is not None and holder.name in bases]
 
 
 def find_class_around(module: Module, node: ast.AST) -> ast.ClassDef | None:

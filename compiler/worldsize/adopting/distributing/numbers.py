@@ -44,8 +44,8 @@ def set_feed(script: Script, parser: Parser, training: Training) -> None:
         set_loader(script, parser, feed.call)
         return
     size: ast.expr | None = None
-    if feed.kind == "columns" and (found := lays_out_columns(script, feed.call)) is not None:
-        size = found[0]
+    if feed.kind == "columns" and (columns := lays_out_columns(script, feed.call)) is not None:
+        size = columns[0]
     elif feed.kind == "ranges":
         size = feed.call.args[2]
         _set_literals(script, parser, loop, size)
@@ -75,8 +75,8 @@ def _set_literals(script: Script, parser: Parser, loop: ast.AST, size: ast.expr)
 
 def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
     """The batch size among the arguments of a function in a module beside the script."""
-    found = find_loader_function(script.module, script.module.name_of(call.func))
-    names = [parameter.arg for parameter in found[1].args.args] if found is not None else []
+    beside = find_loader_function(script.module, script.module.name_of(call.func))
+    names = [parameter.arg for parameter in beside[1].args.args] if beside is not None else []
     pairs = zip(names, call.args, strict=False)
     return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
 
@@ -113,11 +113,11 @@ def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position:
         set_by_flag(script, parser, "learning_rate", rate)
 
 
-def set_accumulation(script: Script, parser: Parser, given: ast.expr | None) -> None:
+def set_accumulation(script: Script, parser: Parser, steps: ast.expr | None) -> None:
     """The batches of an optimizer step, where a library is told a number of them."""
-    value = script.value(given) if given is not None else None
-    if given is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
-        set_by_flag(script, parser, "accumulation", given)
+    value = script.value(steps) if steps is not None else None
+    if steps is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
+        set_by_flag(script, parser, "accumulation", steps)
 
 
 def _find_highest_rate(script: Script) -> ast.expr | None:

@@ -78,7 +78,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         draw_apart(script, header, wrapped, parser, random=random)
         draw_samples_apart(script, header, wrapped, parser)
     chain = [frame.scope for frame in training.frames]
-    act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
+    act_on_first_rank(script, header, {node.name for node in chain if not isinstance(node, ast.Module)})
     load_everywhere(script)
     _leave_norm(script)
     in_file = wrapped.anchor in script.module.tree.body and not training.is_attribute
@@ -129,9 +129,9 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
         )
         owners = [script.written(find_owner(call)) for call in calls if isinstance(call, ast.Call)]
         steps = script.written(training.optimizer_name) in owners  # and not only a scheduler
-        counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
-        known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
-        if steps and counts and known and "\n" not in script.written(node.test):
+        counts = any(isinstance(name, ast.Mod) for name in ast.walk(node.test))
+        outside = all(name.id not in names for name in ast.walk(node.test) if isinstance(name, ast.Name))
+        if steps and counts and outside and "\n" not in script.written(node.test):
             _sync_when(script, loop, wrapped, script.written(node.test))
             return
 
@@ -181,7 +181,7 @@ def may_use_gpu(script: Script, parser: Parser) -> bool:
     if any(option.name in ("device", "accelerator") for option in parser.options.declared):
         return True
     beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
-    modules = [script.module, *(each for each in beside if each is not None)]
+    modules = [script.module, *(module for module in beside if module is not None)]
     return any(module.holding(_GPU.search) for module in modules)
 
 
@@ -259,33 +259,33 @@ _DOWNLOAD_REASON = "the other processes of a node wait until the first has the f
 
 def wait_for_downloads(script: Script, header: Header) -> list[ast.stmt]:
     """Let one process of each node come first to ``download=True``; the statements that need the group."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for _, call in script.module.calls:
         if constant_value(keyword_argument(call, "download")) is not True:
             continue
         statement = script.statement(call)
-        if statement in found:
+        if statement in statements:
             continue
         plain = isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and script.has_own_line(
             statement
         )
         if plain and above_tests(script, statement) is statement:
-            found.append(statement)
+            statements.append(statement)
         else:
             script.leave(
                 call, "all processes download this at the same time", "assign it to a variable first"
             )
     rank = header.names.local_rank
-    for run in _list_runs(script, found):
+    for run in _list_runs(script, statements):
         script.insert_before(run[0], [f"if {rank} != 0:", "    dist.barrier()"], None, _DOWNLOAD_REASON)
         script.insert_after(run[-1], [f"if {rank} == 0:", "    dist.barrier()"], None, _DOWNLOAD_REASON)
-    return found
+    return statements
 
 
 def _list_runs(script: Script, statements: list[ast.stmt]) -> list[list[ast.stmt]]:
     """Those that follow each other in a block, in their order."""
     runs: list[list[ast.stmt]] = []
-    for statement in sorted(statements, key=lambda each: each.lineno):
+    for statement in sorted(statements, key=lambda statement: statement.lineno):
         block = script.block(statement)
         place = block.index(statement)
         if place and runs and runs[-1][-1] is block[place - 1]:

@@ -80,11 +80,11 @@ def list_log_files(module: Module) -> Iterator[tuple[str, ast.expr]]:
     """What each such call is, and the expression of its file."""
     for name, call in module.calls:
         handles = _HANDLER.fullmatch(name) is not None
-        given = keyword_argument(call, "sink" if name == SINK else "filename")
+        file = keyword_argument(call, "sink" if name == SINK else "filename")
         if (handles or name == SINK) and call.args:
-            given = call.args[0]
-        if given is not None and (handles or name in (SINK, "logging.basicConfig")):
-            yield name, given
+            file = call.args[0]
+        if file is not None and (handles or name in (SINK, "logging.basicConfig")):
+            yield name, file
 
 
 def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.expr]:
@@ -94,7 +94,7 @@ def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.
     """
     left = set()
     help_ = "write it into a folder that an option names"
-    for node in (*_list_configured(script.module), *(each for _, each in list_log_files(script.module))):
+    for node in (*_list_configured(script.module), *(log for _, log in list_log_files(script.module))):
         value = script.value(node)
         path = read_path(value)
         is_key = isinstance(script.module.parents.get(node), ast.Dict)
@@ -146,8 +146,8 @@ def leave_paths_beside(script: Script) -> None:
     """Report what such a function, or a setting beside the script, lets a job write into its folder."""
     _leave_settings_beside(script)
     for name, call in script.module.calls:
-        found = _find_saver(script, call, or_logs=True) if _SAVES.search(name) else None
-        path = next(_list_paths(found, call), None) if found is not None else None
+        saver = _find_saver(script, call, or_logs=True) if _SAVES.search(name) else None
+        path = next(_list_paths(saver, call), None) if saver is not None else None
         if path is not None:
             help_ = "let the function take a folder, and pass the one that an option names"
             script.leave(call, f"`{path}` is written beside the script, where a job loses it", help_)
@@ -159,7 +159,7 @@ def _leave_settings_beside(script: Script) -> None:
         target: value.value
         for class_ in dict(list_classes_beside(script.module)).values()
         for statement in class_.body
-        for target, value in ((ast.unparse(each), held) for each, held in list_assigned(statement))
+        for target, value in ((ast.unparse(target), held) for target, held in list_assigned(statement))
         if isinstance(value, ast.Constant) and isinstance(value.value, str)
     }
     for call in script.module.called("torch.save") if texts else ():
@@ -174,8 +174,8 @@ def _find_saver(script: Script, call: ast.Call, *, or_logs: bool = False) -> ast
     name = script.module.name_of(call.func)
     if not _SAVES.search(name.rpartition(".")[2]):
         return None
-    found = find_function_beside(script.module, name)
-    return found[1] if found is not None and any(_list_written(found[1], or_logs=or_logs)) else None
+    beside = find_function_beside(script.module, name)
+    return beside[1] if beside is not None and any(_list_written(beside[1], or_logs=or_logs)) else None
 
 
 def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.Call]:
@@ -190,12 +190,15 @@ def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
     """The files that a function writes by names of its own: in its text, or by a default."""
     parts = function.args
     names = [argument.arg for argument in parts.args]
-    given = {*names[: len(call.args)], *(keyword.arg for keyword in call.keywords)}
+    passed = {*names[: len(call.args)], *(keyword.arg for keyword in call.keywords)}
     kept = dict(zip(names[len(names) - len(parts.defaults) :], parts.defaults, strict=True))
-    texts = [value for name, value in kept.items() if name not in given]
+    texts = [value for name, value in kept.items() if name not in passed]
     for written in _list_written(function, or_logs=True):
-        texts += [*written.args, *(each.value for each in written.keywords if each.arg == "filename")]
-    for each in texts:
-        value = constant_value(each)
+        texts += [
+            *written.args,
+            *(word.value for word in written.keywords if word.arg == "filename"),
+        ]
+    for text in texts:
+        value = constant_value(text)
         if isinstance(value, str) and "." in value[1:] and not value.startswith("/") and " " not in value:
             yield value

@@ -38,10 +38,10 @@ def find_setting(script: Script, node: ast.expr) -> Setting | None:
         while (step := _read_key(node)) is not None:
             node, key = step
             keys.insert(0, key)
-        found = _step_back(script, node)
-        if found is None or not keys:
+        step_back = _step_back(script, node)
+        if step_back is None or not keys:
             return None
-        statement, value = found
+        statement, value = step_back
         if statement is not None:
             places.append((statement, script.written(node) + "".join(text for text, _ in keys)))
         path = _find_file(script, value)
@@ -90,7 +90,7 @@ def _step_back(script: Script, node: ast.expr) -> tuple[ast.stmt | None, ast.exp
 
 def _find_file(script: Script, value: ast.expr) -> Path | None:
     """The file that an expression reads, where its name is known: ``yaml.safe_load(open("config.yaml"))``."""
-    inner = [each.value for each in getattr(value, "keywords", ()) if each.arg is None]
+    inner = [keyword.value for keyword in getattr(value, "keywords", ()) if keyword.arg is None]
     if isinstance(value, ast.Call) and script.module.name_of(value.func) not in _LOADERS:
         wrapped = inner or value.args[:1]
         is_own = script.function(value) is not None and not inner
@@ -123,9 +123,9 @@ def _name_file(script: Script, node: ast.AST) -> str | None:
             return None
         options = read_options(script.module)
         flags = [option.flag for option in options.declared]
-        given = find_given(declared.flag, flags, script.arguments, options.subcommand)
+        word = find_given(declared.flag, flags, script.arguments, options.subcommand)
         default = declared.flag.default
-        return given or (default if isinstance(default, str) else None)
+        return word or (default if isinstance(default, str) else None)
     value = constant_value(node) if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else None
 

@@ -64,16 +64,16 @@ def find_parser(script: Script) -> Parser:
     if options.library != "argparse":
         return Parser(options, "", function=_find_command(script, options), used=frozenset(script.names))
     declared = [
-        each for each in script.module.called("add_argument")
-        if script.has_own_line(script.statement(each)) and isinstance(each.func, ast.Attribute)
+        call for call in script.module.called("add_argument")
+        if script.has_own_line(script.statement(call)) and isinstance(call.func, ast.Attribute)
     ]  # fmt: skip
     if options.parser is not None:
-        declared = [each for each in declared if ast.unparse(each.func).startswith(f"{options.parser}.")]
+        declared = [call for call in declared if ast.unparse(call.func).startswith(f"{options.parser}.")]
     for call in script.module.called("parse_args", "parse_known_args"):
-        mine = [each for each in declared if _declares_for(script, each, call)]
-        found = _follow_parsed(script, options, call, mine) if mine else None
-        if found is not None:
-            return structs.replace(found, is_closed=_is_spread(script, found))
+        mine = [declaring for declaring in declared if _declares_for(script, declaring, call)]
+        parsed = _follow_parsed(script, options, call, mine) if mine else None
+        if parsed is not None:
+            return structs.replace(parsed, is_closed=_is_spread(script, parsed))
     return Parser(options, "")
 
 
@@ -81,9 +81,9 @@ def _is_spread(script: Script, parser: Parser) -> bool:
     """Whether a function or class of the script gets each option by its name, and takes no others."""
     spread = {f"vars({parser.name})", f"{parser.name}.__dict__", parser.name}
     functions: dict[str, Function] = {
-        each.name: each for each in script.module.tree.body if isinstance(each, ast.FunctionDef)
+        node.name: node for node in script.module.tree.body if isinstance(node, ast.FunctionDef)
     }
-    classes = {each.name: each for each in script.nodes(ast.ClassDef)}
+    classes = {class_.name: class_ for class_ in script.nodes(ast.ClassDef)}
     for call in script.nodes(ast.Call):
         name = getattr(call.func, "id", "")
         if not any(keyword.arg is None and ast.unparse(keyword.value) in spread for keyword in call.keywords):
@@ -123,8 +123,8 @@ def _reads_beside(script: Script) -> bool:
 
 def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:
     """Whether an option is of the parser that parses: that of the file, or of the same function."""
-    scope, own = script.scope(last), script.scope(parse)
-    if scope is own:
+    scope, parsing_scope = script.scope(last), script.scope(parse)
+    if scope is parsing_scope:
         return True
     func = last.func
     base = parse.func.value if isinstance(parse.func, ast.Attribute) else None
@@ -139,14 +139,14 @@ def _follow_parsed(
     script: Script, options: Options, parse: ast.Call, declared: list[ast.Call]
 ) -> Parser | None:
     """What holds the options in the end: ``args = parse()``, or a parameter, ``main(vars(parse()))``."""
-    last = max(declared, key=lambda each: each.lineno)
+    last = max(declared, key=lambda call: call.lineno)
     assert isinstance(last.func, ast.Attribute)
-    loops = [each for each, _ in script.module.ancestors(last) if isinstance(each, ast.For | ast.While)]
+    loops = [above for above, _ in script.module.ancestors(last) if isinstance(above, ast.For | ast.While)]
     inside = [loop for loop in loops if script.scope(loop) is script.scope(last)]
     behind = inside[-1] if inside else script.statement(last)
     start = Parser(options, "", behind=behind, parser=script.written(last.func.value))
     node: ast.AST | None = parse
-    found = None
+    chosen = None
     for _ in range(_DEPTH):
         above = script.module.parents.get(node) if node is not None else None
         if isinstance(above, ast.Call) and getattr(above.func, "id", "") == "vars":
@@ -156,15 +156,15 @@ def _follow_parsed(
         elif isinstance(above, ast.Call) and node in above.args:
             taken = _find_taker(script, above, above.args.index(node))
             if taken is None:
-                return found
+                return chosen
             holder, name = taken
             return structs.replace(start, name=name, statement=script.statement(parse), holder=holder)
         elif isinstance(above, ast.Assign) and (target := _read_target(above)) is not None:
-            found = structs.replace(start, name=target, statement=above)
+            chosen = structs.replace(start, name=target, statement=above)
             node = _find_user(script, above) if _returns(script, above, target) else None
         else:
             node = _find_user(script, above) if isinstance(above, ast.Return) else None
-    return found
+    return chosen
 
 
 def _read_target(statement: ast.Assign) -> str | None:
@@ -232,9 +232,9 @@ def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     if where is scope:
         return getattr(node, "lineno", 0) > parser.statement.lineno
     if not isinstance(where, ast.Module) or any(
-        script.scope(each) is not where for each in script.module.stores(parser.name)
+        script.scope(store) is not where for store in script.module.stores(parser.name)
     ):
-        return any(each.arg == parser.name for each in getattr(getattr(scope, "args", None), "args", ()))
+        return any(word.arg == parser.name for word in getattr(getattr(scope, "args", None), "args", ()))
     return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
 
 
@@ -292,24 +292,24 @@ class _Holders:
         names = {parameter.arg: 0 for parameter in (*scope.args.args, *scope.args.kwonlyargs)}
         names |= self._script.list_bound(scope)
         for name, bound in names.items():
-            found = self._judge_name(name, scope, _DEPTH) if bound < line else None
-            if found is not None:
-                yield name, found
+            is_mapping = self._judge_name(name, scope, _DEPTH) if bound < line else None
+            if is_mapping is not None:
+                yield name, is_mapping
         gets_self = scope.args.args[:1] and scope.args.args[0].arg == "self" and scope.name != "__init__"
         for name in self._script.attributes(self._script.module.parents[scope]) if gets_self else ():
-            found = self._judge_attribute(name, scope, _DEPTH)
-            if found is not None:
-                yield f"self.{name}", found
+            is_mapping = self._judge_attribute(name, scope, _DEPTH)
+            if is_mapping is not None:
+                yield f"self.{name}", is_mapping
         hidden = names.keys()
-        yield from (each for each in self._list_of_file(None) if each[0] not in hidden)
+        yield from (holder for holder in self._list_of_file(None) if holder[0] not in hidden)
 
     def _list_of_file(self, line: int | None) -> Iterator[tuple[str, bool]]:
         """Those that the file has at a line, or that its functions know."""
         file = self._script.module.tree
         for name, bound in self._script.list_bound(file).items() if self._field else ():
-            found = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
-            if found is not None:
-                yield name, found
+            is_mapping = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
+            if is_mapping is not None:
+                yield name, is_mapping
 
     def _judge(self, node: ast.expr, depth: int) -> bool | None:
         """Whether an expression is a mapping of the options; None if it is something else than these."""
@@ -364,7 +364,7 @@ class _Holders:
         """Whether a call gives what is parsed: `parser.parse_args()`, or a function that returns it."""
         function = self._script.function(call)
         values: list[ast.expr] = [call] if function is None else self._script.returns(function)
-        calls = [each for each in values if isinstance(each, ast.Call)]
-        parses = [self._script.module.name_of(each.func).endswith("parse_args") for each in calls]
-        known = self._parser.statement is not None or bool(self._field)
-        return known and parses == [True] * max(1, len(values))
+        calls = [value for value in values if isinstance(value, ast.Call)]
+        parses = [self._script.module.name_of(call.func).endswith("parse_args") for call in calls]
+        is_readable = self._parser.statement is not None or bool(self._field)
+        return is_readable and parses == [True] * max(1, len(values))

@@ -99,10 +99,10 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
     step["environment"] = {"image": request.environment.image, "conda_file": f"./{CONDA_FILE}"}
     read = [SpecInput(flag, "", "data", str(request.data), request.data_is_file)
             for flag in profile.flags if flag is profile.flag("data") and _reads_data(request)]  # fmt: skip
-    if named := [each for each in (*read, *request.inputs) if each.name]:
+    if named := [mounted for mounted in (*read, *request.inputs) if mounted.name]:
         step["with"] = {
-            each.name: Flow(type="uri_file" if each.is_file else "uri_folder", path=each.path)
-            for each in named
+            mounted.name: Flow(type="uri_file" if mounted.is_file else "uri_folder", path=mounted.path)
+            for mounted in named
         }
     written = {"model": profile.flag("output"), "checkpoints": profile.flag("checkpoints")}
     outputs = {name: "uri_folder" for name, flag in written.items() if flag is not None}
@@ -133,14 +133,16 @@ def find_reference(profile: ScriptProfile, arguments: Sequence[str]) -> tuple[in
     return None if batch is None or rate is None or rate <= 0 else (int(batch), rate)
 
 
-def _value(profile: ScriptProfile, role: Role, known: float | None, arguments: Sequence[str]) -> float | None:
+def _value(
+    profile: ScriptProfile, role: Role, number: float | None, arguments: Sequence[str]
+) -> float | None:
     flag = profile.flag(role)
-    given = find_given(flag, profile.flags, arguments, profile.subcommand)
+    argument = find_given(flag, profile.flags, arguments, profile.subcommand)
     default = flag.default if flag is not None and isinstance(flag.default, int | float) else None
     try:
-        return float(given) if given is not None else default if default is not None else known
+        return float(argument) if argument is not None else default if default is not None else number
     except ValueError:
-        return known
+        return number
 
 
 def _reads_data(request: SpecRequest) -> bool:
@@ -161,7 +163,7 @@ def _command(request: SpecRequest) -> Iterator[str]:
         "epochs": (profile.flag("epochs") if _epochs(request) else None, "${{plan.epochs}}"),
     }
     ours = [(flag, value) for flag, value in values.values() if flag is not None]
-    ours += [(each.flag, each.value) for each in request.inputs]
+    ours += [(mounted.flag, mounted.value) for mounted in request.inputs]
     yield from ("python", "-m", profile.module) if profile.module else ("python", shlex.quote(request.script))
     yield from write_arguments(profile, request.arguments, ours)
 
@@ -199,8 +201,8 @@ def _describe_scale(request: SpecRequest) -> dict[str, Any] | None:
         scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
     optimizer = optimizers.lookup(request.profile.optimizer or "")
     if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
-        own = "of the plan; the script has its own" if request.profile.warms_up else "the script has none"
-        scale["warmup_epochs"] = Field(0, comment=own)
+        warm_up = "of the plan; the script has its own" if request.profile.warms_up else "the script has none"
+        scale["warmup_epochs"] = Field(0, comment=warm_up)
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows

@@ -88,22 +88,22 @@ class Tracer:
 
     def list_bound(self, scope: ast.AST) -> dict[str, int]:
         """What a scope binds, with the line of the first assignment."""
-        known = {
+        bindings = {
             name: self._list_known(bound)
             for (owner, name), bound in self._bindings.names.items()
             if owner is scope
         }
-        return {name: bound[0][0].lineno for name, bound in known.items() if bound}
+        return {name: bound[0][0].lineno for name, bound in bindings.items() if bound}
 
     def attributes(self, class_: ast.AST | None) -> dict[str, list[tuple[ast.stmt, ast.expr]]]:
         """The attributes of `self` that the methods of a class assign."""
-        found: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
+        attributes: dict[str, list[tuple[ast.stmt, ast.expr]]] = {}
         for name, bound in self._bindings.attributes.items() if isinstance(class_, ast.ClassDef) else ():
             for statement, value, position in self._list_known(bound):
                 of_class = self.module.parents.get(self.scope(statement)) is class_
                 if of_class and position is None and f"self.{name}" in map(ast.unparse, ast.walk(statement)):
-                    found.setdefault(name, []).append((statement, value))
-        return found
+                    attributes.setdefault(name, []).append((statement, value))
+        return attributes
 
     def function(self, call: ast.Call) -> Function | None:
         """The function of the script that a call reaches, also the initializer of a class."""
@@ -186,8 +186,8 @@ class Tracer:
 
 def find_initializer(class_: ast.ClassDef, parameter: str | None = None) -> Function | None:
     """``__init__`` of a class; with a parameter of this name, if one is given."""
-    functions = (each for each in class_.body if isinstance(each, FUNCTIONS) and each.name == "__init__")
-    return next((each for each in functions if parameter is None or is_parameter(each, parameter)), None)
+    starts = (node for node in class_.body if isinstance(node, FUNCTIONS) and node.name == "__init__")
+    return next((node for node in starts if parameter is None or is_parameter(node, parameter)), None)
 
 
 def walk_outside(top: ast.AST, apart: Collection[ast.AST]) -> Iterator[ast.AST]:

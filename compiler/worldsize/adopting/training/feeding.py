@@ -60,10 +60,10 @@ def find_stream(script: Script, loop: Loop) -> Feed | None:
     drawn = dict(_list_draws(script, loop, _DEPTH))
     if not drawn:
         return None
-    own = next((call for call, library in drawn.items() if not library), None)
-    if own is not None:
+    unseeded = next((call for call, library in drawn.items() if not library), None)
+    if unseeded is not None:
         help_ = 'seed it with the number of the process added, `seed + int(os.environ.get("RANK", "0"))`'
-        raise script.refuse(own, "this generator draws the same rows in every process", help_)
+        raise script.refuse(unseeded, "this generator draws the same rows in every process", help_)
     libraries = tuple(sorted(set(drawn.values())))
     return Feed("draws", next(iter(drawn)), libraries=libraries)
 
@@ -111,7 +111,7 @@ def lays_out_columns(script: Script, call: ast.Call) -> tuple[ast.expr, bool] | 
     if function is None or function.name == "__init__":
         return None
     text = ast.unparse(function)
-    name = next((each.arg for each in function.args.args if find_role(each.arg) == "batch_size"), None)
+    name = next((word.arg for word in function.args.args if find_role(word.arg) == "batch_size"), None)
     size = script.argument(call, function, name) if name is not None else None
     if size is None or not (f".view({name}, " in text or f".reshape({name}, " in text):
         return None
@@ -262,10 +262,10 @@ def _list_makers(script: Script, loop: Loop, node: ast.expr) -> Iterator[ast.Cal
     if isinstance(node, ast.Name):
         values += [value for _, value, _ in script.bindings(node.id, script.scope(loop))]
     for value in values:
-        for each in ast.walk(value):
-            makes = isinstance(each, ast.Call) and getattr(each.func, "id", "") == "iter"
-            if isinstance(each, ast.Call) and each.args and (makes or _repeats(script, each)):
-                yield each
+        for call in ast.walk(value):
+            makes = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "iter"
+            if isinstance(call, ast.Call) and call.args and (makes or _repeats(script, call)):
+                yield call
 
 
 def _repeats(script: Script, call: ast.Call) -> bool:
@@ -301,8 +301,8 @@ def begin_anew(script: Script, feed: Feed, loop: Loop) -> None:
         help_ = "iterate over the loader again in a generator of your own, `while True: yield from loader`"
         message = "`itertools.cycle` repeats the batches of the first epoch, in their order"
         script.leave(feed.maker, message, help_)
-    elif (found := _find_generator(script, feed.maker)) is not None:
-        function, inner, loader = found
+    elif (generator := _find_generator(script, feed.maker)) is not None:
+        function, inner, loader = generator
         calls = script.calls(function)
         if len(calls) > 1:
             help_ = "give the training rows a generator of their own"

@@ -213,7 +213,7 @@ def _find_frames(script: Script, backward: ast.Call) -> list[Frame]:
         call = trains[0] if trains else calls[0]
         if len(calls) > 1:
             script.choose(function, call)
-        frames.append(Frame(script.scope(call), call, tuple(each for each in calls if each is not call)))
+        frames.append(Frame(script.scope(call), call, tuple(other for other in calls if other is not call)))
     return frames
 
 
@@ -275,9 +275,9 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
 def _find_held(script: Script, frames: list[Frame], model: ast.expr) -> ast.expr | None:
     """``self.model`` of the object that trains, where the optimizer was made before it."""
     above = (script.module.parents.get(frame.scope) for frame in frames)
-    classes = list(dict.fromkeys(each for each in above if isinstance(each, ast.ClassDef)))
+    classes = list(dict.fromkeys(class_ for class_ in above if isinstance(class_, ast.ClassDef)))
     bases = (script.classes.get(getattr(base, "id", "")) for class_ in classes for base in class_.bases)
-    classes += [each for each in bases if each is not None and each not in classes]
+    classes += [class_ for class_ in bases if class_ is not None and class_ not in classes]
     if not classes or isinstance(model, ast.Attribute):
         return None
     made = script.value(model)
@@ -329,10 +329,10 @@ def _place_model(script: Script, frames: list[Frame], model: ast.expr, scope: Sc
             return number, model
         if isinstance(scope, ast.Module):
             return len(frames), model  # global; the functions read it by the same name
-        found = _find_returned(script, scope, model)
-        if found is None:
+        returned = _find_returned(script, scope, model)
+        if returned is None:
             break
-        model, scope = found
+        model, scope = returned
     raise script.refuse(
         model, "where this model is made cannot be told", "make it in the function that trains"
     )
@@ -389,9 +389,9 @@ def find_feed(script: Script, loops: Loops, step: ast.Call) -> tuple[int, Loop, 
         for number, loop in loops
         if script.scope(loop) is not script.scope(step) or script.is_under(step, loop)
     ]  # others add up gradients
-    for found in chain(_list_iterated(script, loops), _list_repeated(script, inner)):
-        _refuse_second(script, found[1], found[2])
-        return found
+    for iterated in chain(_list_iterated(script, loops), _list_repeated(script, inner)):
+        _refuse_second(script, iterated[1], iterated[2])
+        return iterated
     loader = next(iter(script.module.called("DataLoader")), None)
     for number, loop in inner if loader is None else ():
         feed = find_stream(script, loop)

@@ -13,9 +13,10 @@ from worldsize.scripts.definitions import Definitions
 from worldsize.scripts.guards import read_side
 from worldsize.scripts.module import Module, name_variable, parse_module
 from worldsize.scripts.ranks import is_read_from
-from worldsize.scripts.values import evaluate, find_values, open_variable
+from worldsize.scripts.values import evaluate, find_values, list_calls, open_variable
 
 UNKNOWN = "?"
+BASE = "class A:\n    def __init__(self, x): use(x)\n"
 
 
 def define(text: str, **beside: str) -> tuple[Definitions, Module, ast.expr]:
@@ -62,6 +63,11 @@ def values(text: str, **beside: str) -> list[str]:
         ("x = 1\ndef f():\n    def g(): use(x)\n    x = 2", ["2"]),  # of the function around
         ("class A:\n    x = 1\n    def f(self): use(x)", []),  # a method does not see its class's names
         ("def f():\n    global x\n    x = 1\ndef g(): use(x)", ["1"]),
+        ("def f(d): use(d['a'])\ne = {'a': 1}\nf(e)", ["1"]),
+        ("def f(**options): use(options['x'])\nf(x=1)\nf(y=2)", ["1", UNKNOWN]),
+        (BASE + "class B(A):\n    def __init__(self, y): super().__init__(y)", ["y"]),
+        (BASE + "class B(A):\n    def f(self): pass\nA(1)", []),  # `B(…)` calls it too
+        ("class A(M):\n    def __init__(self, x): pass\n    def f(self): use(self.hparams.x)\nA(3)", ["3"]),
         ("with a() as x: use(x)", ["a()"]),
         ("use(x := 3)\nprint(x)", []),
         ("if (x := 3): use(x)", ["3"]),
@@ -71,6 +77,14 @@ def values(text: str, **beside: str) -> list[str]:
 )
 def test_what_an_expression_stands_for(text: str, expected: list[str]) -> None:
     assert values(text) == expected
+
+
+def test_a_chosen_call_is_the_only_one() -> None:
+    code, module, node = define("def f(x): use(x)\nf(1)\nf(2)")
+    function, call = code.functions["f"][0][1], module.called("f")[1]
+    chosen = Definitions((module,), chosen={function: (module, call)})
+    assert [ast.unparse(value) for _, value in find_values(chosen, module, node)] == ["2"]
+    assert len(list_calls(code, module, function)[0]) == 2
 
 
 def test_modules_beside_the_script_are_followed() -> None:

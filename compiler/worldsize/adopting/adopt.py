@@ -59,7 +59,7 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     print_displays(script)
     parser = _edit(script, profile)
     leave_files(script)
-    leave_paths_behind(script, [each.flag.default for each in parser.options.declared])
+    leave_paths_behind(script, [option.flag.default for option in parser.options.declared])
     text, changes = script.finish()
     flags = list_flags(parser)
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}

@@ -260,7 +260,7 @@ class _Places(Struct, frozen=True):
             return replace(span, path=path)
         line = self.lines.get(span.line)
         if line is None:  # the diff adds it after this one
-            line = self.lines[max((each for each in self.lines if each < span.line), default=min(self.lines))]
+            line = self.lines[max((line for line in self.lines if line < span.line), default=min(self.lines))]
             return Span(path, line, 1, line, 1)
         return replace(span, path=path, line=line, end_line=line + span.end_line - span.line)
 
@@ -293,7 +293,7 @@ def _name_own_files(
     lines = _match_lines(adoption) if stays else {}
     places = _Places(staging, adoption.profile.find_folder(request.script), output, script, lines)
     sources = {
-        places.name(path): Source(places.name(path), each.text) for path, each in report.sources.items()
+        places.name(path): Source(places.name(path), source.text) for path, source in report.sources.items()
     }
     if stays:
         sources[script] = Source(script, adoption.source)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Struct, field
 
 from worldsize.scripts.bindings import FUNCTIONS, Function
-from worldsize.scripts.module import Module, recall
+from worldsize.scripts.module import Module, last_name, recall
 
 Place: TypeAlias = tuple[Module, ast.AST]  # a node, with the module that has it
 Call: TypeAlias = tuple[Module, ast.Call]
@@ -24,6 +24,7 @@ class Definitions(Struct, eq=False):
     modules: tuple[Module, ...]  # the script first
     functions: dict[str, list[tuple[Module, Function]]] = field(default_factory=dict)
     classes: dict[str, list[tuple[Module, ast.ClassDef]]] = field(default_factory=dict)
+    chosen: dict[Function, Call] = field(default_factory=dict)  # the only call of a function to follow
     memo: dict[object, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -47,6 +48,8 @@ class Definitions(Struct, eq=False):
         if isinstance(name, ast.Name):
             return self.once(_find_named, module, name.id)
         if isinstance(name, ast.Attribute):
+            if last_name(name.value) == "super" and name.attr == "__init__":
+                return find_methods(self, find_class_around(module, name), name.attr, above=True)
             owner = module.names.get(name.value.id) if isinstance(name.value, ast.Name) else None
             return self.once(_find_method, owner, name.attr)
         return []
@@ -89,6 +92,21 @@ def _find_method(code: Definitions, owner: str | None, name: str) -> list[tuple[
     return [method for method in methods if find_class(*method) is None and find_stem(method[0]) == last][
         :_MOST
     ]
+
+
+def find_methods(
+    code: Definitions, class_: ast.ClassDef | None, name: str, *, above: bool = False
+) -> list[tuple[Module, Function]]:
+    """The method of a class, or else of its bases that the script has; of ``super()`` only of these."""
+    bases = {last_name(base) for base in class_.bases} if class_ is not None else set()
+    methods = [(pair, find_class(*pair)) for pair in code.functions.get(name, ())]
+    of_class = [pair for pair, holder in methods if holder is class_ is not None and not above]
+    return of_class or [pair for pair, holder in methods if holder is not None and holder.name in bases]
+
+
+def find_class_around(module: Module, node: ast.AST) -> ast.ClassDef | None:
+    """The innermost class around a node."""
+    return next((above for above, _ in module.ancestors(node) if isinstance(above, ast.ClassDef)), None)
 
 
 def find_class(module: Module, function: Function) -> ast.ClassDef | None:

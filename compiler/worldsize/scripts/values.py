@@ -21,8 +21,17 @@ from worldsize.scripts.bindings import (
     is_parameter,
     read_bindings,
 )
-from worldsize.scripts.definitions import Definitions, Place, define_alone, find_class, find_stem
-from worldsize.scripts.module import Module, constant_value, find_passed, last_name
+from worldsize.scripts.definitions import (
+    Call,
+    Definitions,
+    Place,
+    define_alone,
+    find_class,
+    find_class_around,
+    find_methods,
+    find_stem,
+)
+from worldsize.scripts.module import Module, constant_value, find_passed, keyword_argument, last_name
 
 _STEPS = 4  # from one variable to the next
 _CALLS = 20  # of one function that are looked at
@@ -43,11 +52,7 @@ def find_values(code: Definitions, module: Module, node: ast.AST) -> list[Place]
         return code.once(_list_returned, module, node, None)
     if isinstance(node, ast.IfExp):
         return [(module, node.body), (module, node.orelse)]
-    if isinstance(node, ast.Subscript):
-        listed = find_single(code, module, node.value)
-        entry = find_entry(listed[1], constant_value(node.slice)) if listed is not None else None
-        return [(listed[0], entry)] if listed is not None and entry is not None else []
-    return []
+    return _follow_entry(code, module, node) if isinstance(node, ast.Subscript) else []
 
 
 def find_single(code: Definitions, module: Module, node: ast.AST) -> Place | None:
@@ -80,6 +85,22 @@ def _follow_name(code: Definitions, module: Module, scope: ast.AST, name: str) -
         scope = find_scope(module, scope)
 
 
+def _follow_entry(code: Definitions, module: Module, node: ast.Subscript) -> list[Place]:
+    """The entry of a mapping, or of ``**options`` what the calls pass by its name."""
+    scope, key = find_scope(module, node), constant_value(node.slice)
+    options = scope.args.kwarg if isinstance(scope, FUNCTIONS) else None
+    if options is not None and isinstance(scope, FUNCTIONS) and last_name(node.value) == options.arg:
+        calls = code.once(_list_calls, module, scope) or ()
+        return [(home, keyword_argument(call, str(key)) or home.tree) for home, call in calls]
+    mapping: Place | None = (module, node.value)
+    for _ in range(_STEPS):
+        mapping = find_single(code, *mapping) if mapping is not None else None
+        entry = find_entry(mapping[1], key) if mapping is not None else None
+        if mapping is not None and entry is not None:
+            return [(mapping[0], entry)]
+    return []
+
+
 def _read_beside(code: Definitions, module: Module, home: str, name: str) -> list[Place]:
     """What a module beside sets a name to."""
     stem = home.rpartition(".")[2]
@@ -92,6 +113,9 @@ def _follow_attribute(code: Definitions, module: Module, node: ast.Attribute) ->
     imported = module.names.get(node.value.id) if isinstance(node.value, ast.Name) else None
     if imported is not None and (beside := _read_beside(code, module, imported, node.attr)):
         return beside
+    if isinstance(node.value, ast.Attribute) and node.value.attr == "hparams":  # of Lightning
+        starts = find_methods(code, find_class_around(module, node), "__init__")
+        return code.once(_follow_name, *starts[0], node.attr) if starts else []
     bindings = read_bindings(module).attributes.get(node.attr, ())
     bound = [
         binding
@@ -113,10 +137,7 @@ def _is_same_object(module: Module, target: ast.Attribute, node: ast.Attribute) 
     owner, other = last_name(target.value), last_name(node.value)
     if owner != other or owner != "self":
         return owner in (other, "self")
-    first, second = (
-        next((above for above, _ in module.ancestors(attribute) if isinstance(above, ast.ClassDef)), None)
-        for attribute in (target, node)
-    )
+    first, second = find_class_around(module, target), find_class_around(module, node)
     if first is None or second is None:
         return first is second
     names = [{class_.name, *map(last_name, class_.bases)} for class_ in (first, second)]
@@ -171,9 +192,8 @@ def _follow_property(code: Definitions, name: str) -> list[Place]:
 
 def _list_passed(code: Definitions, home: Module, function: Function, name: str) -> list[Place]:
     """What the calls of a function pass for its parameter, or else its default."""
-    calls = code.once(_list_calls, home, function)
     passed: list[Place] = []
-    for module, call in calls or ():
+    for module, call in code.once(_list_calls, home, function) or ():
         argument = find_argument(home, call, function, name)
         default = find_default(function, name) if not _opens_arguments(call) else None
         if argument is not None:
@@ -189,23 +209,34 @@ def _opens_arguments(call: ast.Call) -> bool:
     return starred or any(keyword.arg is None for keyword in call.keywords)
 
 
-def _list_calls(code: Definitions, home: Module, function: Function) -> list[tuple[Module, ast.Call]] | None:
+def _list_calls(code: Definitions, home: Module, function: Function) -> list[Call] | None:
     """The calls of a function; None if something else may call it, such as ``mp.spawn``."""
+    if function in code.chosen:
+        return [code.chosen[function]]
+    calls, uses = list_calls(code, home, function)
+    return calls if len(calls) == uses <= _CALLS else None
+
+
+def list_calls(code: Definitions, home: Module, function: Function) -> tuple[list[Call], int]:
+    """The calls of a function, and how many times it is named, also by what may call it later."""
     class_, name = find_class(home, function), function.name
-    if class_ is not None and name in ("__init__", "__post_init__"):
-        name = class_.name
-    calls: list[tuple[Module, ast.Call]] = []
+    made = class_ is not None and name in ("__init__", "__post_init__")
+    names = [class_.name, name] if class_ is not None and made else [name]
+    calls: list[Call] = []
+    uses = 0
     for module in code.modules:
-        for node in module.mentions(name):
+        for node in (node for name in names for node in module.mentions(name)):
             if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
                 continue
             if not any(candidate is function for _, candidate in code.find(module, node)):
                 continue
             above = module.parents.get(node)
-            if not isinstance(above, ast.Call) or above.func is not node or len(calls) == _CALLS:
-                return None
-            calls.append((module, above))
-    return calls
+            if isinstance(above, ast.ClassDef) and find_methods(code, above, name)[:1] != [(home, function)]:
+                continue  # a class that inherits from it, and has an initializer
+            uses += 1
+            if isinstance(above, ast.Call) and above.func is node:
+                calls.append((module, above))
+    return calls, uses
 
 
 def _list_returned(code: Definitions, module: Module, call: ast.Call, position: int | None) -> list[Place]:

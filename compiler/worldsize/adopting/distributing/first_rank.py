@@ -18,7 +18,7 @@ from worldsize.adopting.distributing.written_files import (
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument, last_name
 
 _PATH_MOVES = frozenset({"replace", "rename"})  # methods of a path, which take one argument
 _TRACKERS = ("wandb", "mlflow", "neptune", "comet_ml", "tensorboard_logger")
@@ -69,12 +69,12 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
 
 def _print_result_once(script: Script, test: str) -> None:
     """Let fire print what its function returns on the first process."""
-    functions = {each.name: each for each in script.nodes(ast.FunctionDef)}
+    functions = {function.name: function for function in script.nodes(ast.FunctionDef)}
     for call in script.module.called("fire.Fire"):
         function = functions.get(getattr(next(iter(call.args), None), "id", ""))
         returns = (statement for statement in script.nodes(ast.Return) if statement.value is not None)
         if keyword_argument(call, "serialize") is None and any(
-            script.scope(each) is function for each in returns
+            script.scope(statement) is function for statement in returns
         ):
             text = f"lambda result: result if {test} else None"
             script.set_keyword(call, "serialize", text, "WS904", _OUTPUT)
@@ -103,12 +103,12 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
 def _logs_for_all(script: Script, call: ast.Call) -> bool:
     """Whether a logger of Accelerate logs, which knows its process; with `in_order` all have to call it."""
     base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    made = (each for each in script.module.called("get_logger") if isinstance(each.func, ast.Name))
+    made = (maker for maker in script.module.called("get_logger") if isinstance(maker.func, ast.Name))
     return any(
-        script.module.name_of(each.func).startswith("accelerate.")
-        and isinstance(above := script.module.parents.get(each), ast.Assign)
+        script.module.name_of(maker.func).startswith("accelerate.")
+        and isinstance(above := script.module.parents.get(maker), ast.Assign)
         and script.written(above.targets[0]) == base
-        for each in made
+        for maker in made
     )
 
 
@@ -162,11 +162,11 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
 
 def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     """Whether a call reaches a method of the script itself: `self.save(…)`, and not `torch.save(…)`."""
-    own = any(node.name == last for node in script.nodes(ast.FunctionDef))
+    defines = any(node.name == last for node in script.nodes(ast.FunctionDef))
     root = call.func
     while isinstance(root, ast.Attribute):
         root = root.value
-    return own and not (isinstance(root, ast.Name) and root.id in script.module.names)
+    return defines and not (isinstance(root, ast.Name) and root.id in script.module.names)
 
 
 def _guard_block(
@@ -179,14 +179,14 @@ def _guard_block(
         )
         written = script.written(above.test)
         condition = f"{test} and ({written})" if loose else f"{test} and {written}"
-        reason = FILE if "write" in (chosen[each] for each in block) else _OUTPUT
+        reason = FILE if "write" in (chosen[statement] for statement in block) else _OUTPUT
         script.replace(above.test, condition, "WS904", reason)
         return
     run: list[ast.stmt] = []
     for statement in [*block, None]:
         joins = statement in chosen and statement not in apart
         if run and not joins:
-            why = FILE if any(chosen[each] == "write" for each in run) else _OUTPUT
+            why = FILE if any(chosen[statement] == "write" for statement in run) else _OUTPUT
             script.guard(run, test, "WS904", why)
             run = []
         if statement is not None and statement in chosen:
@@ -265,9 +265,9 @@ def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
 def _note(script: Script, writers: Writers, target: ast.expr) -> bool:
     """Whether what a statement assigns was not known yet."""
     scopes = writers.setdefault(script.written(target), set())
-    known = script.scope(target) in scopes
+    is_noted = script.scope(target) in scopes
     scopes.add(script.scope(target))
-    return not known
+    return not is_noted
 
 
 def _holds(script: Script, writers: Writers, text: str, node: ast.AST) -> bool:
@@ -289,26 +289,26 @@ def _binds(script: Script, scope: ast.AST, name: str) -> bool:
 
 def _note_passed(script: Script, writers: Writers) -> bool:
     """Note the parameters that get one of these: ``train(model, writer)``."""
-    found = False
+    is_new = False
     for function in script.nodes(ast.FunctionDef):
         parameters = [parameter.arg for parameter in function.args.args]
-        own = isinstance(script.module.parents.get(function), ast.ClassDef)
+        is_method = isinstance(script.module.parents.get(function), ast.ClassDef)
         for _, call in script.module.callers.get(function.name, ()):
-            pairs = [*zip(parameters[own:], call.args, strict=False)]
+            pairs = [*zip(parameters[is_method:], call.args, strict=False)]
             pairs += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg in parameters]
             for name, value in pairs:
                 scopes = writers.get(name, set())
                 if _holds(script, writers, script.written(value), call) and function not in scopes:
                     writers[name] = {*scopes, function}
-                    found = True
-    return found
+                    is_new = True
+    return is_new
 
 
 def _note_assigned(script: Script, writers: Writers) -> bool:
     """Note other names for one of these: ``self.writer = writer``."""
-    statements = [each for each in script.nodes(ast.Assign) if len(each.targets) == 1]
-    held = [each for each in statements if _holds(script, writers, script.written(each.value), each)]
-    news = [_note(script, writers, each.targets[0]) for each in held]
+    statements = [node for node in script.nodes(ast.Assign) if len(node.targets) == 1]
+    held = [node for node in statements if _holds(script, writers, script.written(node.value), node)]
+    news = [_note(script, writers, node.targets[0]) for node in held]
     return any(news)
 
 
@@ -367,7 +367,7 @@ def list_computed(script: Script, node: ast.AST) -> list[ast.Attribute]:
 def _joins(script: Script, call: ast.Call, together: Together) -> bool:
     """Whether all processes have to make a call."""
     func = call.func
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    last = last_name(call)
     if last == "compute" and isinstance(func, ast.Attribute):  # of torchmetrics, over all processes
         return any(name.partition(".")[0] == "torchmetrics" for name, _, _ in script.module.imports)
     return last in together and not _saves_alone(script, call)
@@ -382,13 +382,11 @@ def take_out(script: Script, statement: ast.stmt, together: Together) -> bool:
         return _compute_above(script, statement, computed)
     if not isinstance(call, ast.Call):
         return False
-    all_ = [each for each in ast.walk(call) if isinstance(each, ast.Call) and _joins(script, each, together)]
-    outer = [each for each in all_ if not any(up in all_ for up, _ in script.module.ancestors(each))]
-    sure = {
-        each for part in (*call.args, *(word.value for word in call.keywords)) for each in _walk_sure(part)
-    }
-    told = all(script.written(each) == ast.unparse(each) for each in outer if each in _list_filled(call))
-    if call in outer or not told or not sure.issuperset(outer):
+    all_ = [one for one in ast.walk(call) if isinstance(one, ast.Call) and _joins(script, one, together)]
+    outer = [one for one in all_ if not any(up in all_ for up, _ in script.module.ancestors(one))]
+    sure = {one for part in (*call.args, *(word.value for word in call.keywords)) for one in _walk_sure(part)}
+    is_as_written = all(script.written(one) == ast.unparse(one) for one in outer if one in _list_filled(call))
+    if call in outer or not is_as_written or not sure.issuperset(outer):
         return False
     for node in outer:
         called = script.written(node.func).rpartition(".")[2]
@@ -410,8 +408,8 @@ def _compute_above(script: Script, statement: ast.stmt, computed: list[ast.Attri
         return False
     name = script.new_name("metrics")
     script.insert_before(statement, [f"{name} = {texts.pop()}"], None, _TOGETHER)
-    for each in computed:
-        script.replace(each, name, None, _TOGETHER)
+    for metric in computed:
+        script.replace(metric, name, None, _TOGETHER)
     return True
 
 

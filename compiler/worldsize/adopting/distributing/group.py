@@ -90,8 +90,8 @@ def _find_end(script: Script) -> tuple[ast.stmt, bool]:
 def find_main(script: Script) -> ast.If | None:
     """``if __name__ == "__main__":`` of the file."""
     speaking = script.module.once(speaks_of_main)
-    found = [node for node in script.module.tree.body if isinstance(node, ast.If) and node.test in speaking]
-    return found[-1] if found else None
+    mains = [node for node in script.module.tree.body if isinstance(node, ast.If) and node.test in speaking]
+    return mains[-1] if mains else None
 
 
 def _is_inside(script: Script, place: ast.AST, main: ast.If) -> bool:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
+from worldsize.scripts.definitions import find_class_around
 
 _AROUND = (ast.With, ast.Try, ast.If)
 
@@ -27,11 +28,11 @@ def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
             for target, value in list_assigned(node):
                 if _is_variable(target):
                     name = ast.unparse(target)
-                    known = _is_number(value) or whole.has(value)
-                    changed[name] = changed.get(name, True) and known
+                    is_plain = _is_number(value) or whole.has(value)
+                    changed[name] = changed.get(name, True) and is_plain
     return {
-        name: name if known else f"float({name})"
-        for name, known in sorted(changed.items())
+        name: name if is_plain else f"float({name})"
+        for name, is_plain in sorted(changed.items())
         if name in numbers - reset
     }
 
@@ -76,15 +77,15 @@ def list_made(script: Script, loop: EpochLoop) -> list[ast.stmt]:
 
 def list_before(script: Script, loop: EpochLoop) -> list[ast.stmt]:
     """The statements before a loop, also outside of each `with`, `try` and `if` around it."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for above, child in script.module.ancestors(loop):
         for name in ("body", "orelse", "finalbody"):
             block = getattr(above, name, None)
             if isinstance(block, list) and child in block:
-                found += block[: block.index(child)]
+                statements += block[: block.index(child)]
         if not isinstance(above, _AROUND):
             break
-    return found
+    return statements
 
 
 def _list_globals(script: Script, loop: EpochLoop) -> list[ast.stmt]:
@@ -146,7 +147,7 @@ def _starts(script: Script, loop: EpochLoop, node: ast.Assign | ast.AnnAssign, n
         if _count(above.body if child in above.body else above.orelse, name) < _count(loop.body, name)
     ]
     # `bad_epochs = 0` under a condition counts anew; `loss = …` in both branches is set each time.
-    chosen = isinstance(node.value, ast.Constant) or any(_count([each.test], name) for each in conditions)
+    chosen = isinstance(node.value, ast.Constant) or any(_count([test.test], name) for test in conditions)
     return not conditions or not chosen
 
 
@@ -179,7 +180,7 @@ class WholeNumbers:
         scope = self._scope
         kinds = script.module.kinds
         for node in kinds.get(ast.For, ()):
-            names = [getattr(each, "id", "") for each in getattr(node.target, "elts", [node.target])]
+            names = [getattr(part, "id", "") for part in getattr(node.target, "elts", [node.target])]
             counts = isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") in _COUNTS
             counted = names[:1] if counts or node is loop else []
             # A method that gets the epoch calls it as the loop does.
@@ -193,8 +194,8 @@ class WholeNumbers:
             self._keep(script, scope, added.target, added.value if isinstance(added.op, _SUMS) else None)
 
     def _keep(self, script: Script, scope: ast.AST, target: ast.expr, value: ast.expr | None) -> None:
-        known = target if isinstance(target, ast.Attribute) or script.scope(target) is scope else None
-        parts = known.elts if isinstance(known, ast.Tuple | ast.List) else [known]
+        binder = target if isinstance(target, ast.Attribute) or script.scope(target) is scope else None
+        parts = binder.elts if isinstance(binder, ast.Tuple | ast.List) else [binder]
         for part in parts:
             if isinstance(part, ast.Name | ast.Attribute):
                 self._values.setdefault(ast.unparse(part), []).append(value if part is target else None)
@@ -215,11 +216,11 @@ class WholeNumbers:
         name = ast.unparse(node)
         if isinstance(node, ast.Name) and self._script.scope(node) is not self._scope:
             args = getattr(self._script.scope(node), "args", None)
-            return name in self._counters and any(each.arg == name for each in getattr(args, "args", ()))
+            return name in self._counters and any(arg.arg == name for arg in getattr(args, "args", ()))
         values = self._values.get(name, [])
         if name in seen or (name in self._counters and not values):
             return True  # `step = step + 1`
-        return bool(values) and all(self.has(each, seen | {name}) for each in values)
+        return bool(values) and all(self.has(value, seen | {name}) for value in values)
 
 
 Change: TypeAlias = ast.Assign | ast.AugAssign | ast.AnnAssign
@@ -227,12 +228,12 @@ Change: TypeAlias = ast.Assign | ast.AugAssign | ast.AnnAssign
 
 def list_classes(script: Script, loop: EpochLoop) -> list[ast.ClassDef]:
     """The class around a loop, with its base classes of the script and the classes that inherit from it."""
-    around = script.class_around(loop)
+    around = find_class_around(script.module, loop)
     if around is None:
         return []
     classes = script.nodes(ast.ClassDef)
-    bases = {each.name: {getattr(base, "id", "") for base in each.bases} for each in classes}
-    near = [each for each in classes if each.name in bases[around.name] or around.name in bases[each.name]]
+    bases = {one.name: {getattr(base, "id", "") for base in one.bases} for one in classes}
+    near = [one for one in classes if one.name in bases[around.name] or around.name in bases[one.name]]
     return [around, *near]
 
 
@@ -240,20 +241,20 @@ def list_methods(script: Script, loop: EpochLoop) -> dict[ast.FunctionDef, bool]
     """The methods that a loop calls, also one by another, and whether each runs every time around."""
     methods: dict[str, list[ast.FunctionDef]] = {}
     for class_ in list_classes(script, loop):
-        for each in class_.body:
-            if isinstance(each, ast.FunctionDef):
-                methods.setdefault(each.name, []).append(each)
-    found: dict[ast.FunctionDef, bool] = {}
+        for member in class_.body:
+            if isinstance(member, ast.FunctionDef):
+                methods.setdefault(member.name, []).append(member)
+    reached: dict[ast.FunctionDef, bool] = {}
     left: list[tuple[list[ast.stmt], bool]] = [(loop.body, True)]
     while left:
         body, always = left.pop(0)
         for statement in _list_unconditional(body):
             runs = always and not isinstance(statement, ast.If | ast.Try)
             for method in (one for name in _list_called(statement) for one in methods.get(name, ())):
-                if method not in found:
-                    found[method] = runs
+                if method not in reached:
+                    reached[method] = runs
                     left.append((method.body, runs))
-    return found
+    return reached
 
 
 def _list_unconditional(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -277,8 +278,8 @@ def list_kept_changes(script: Script, loop: EpochLoop) -> list[Change]:
     methods = list_methods(script, loop)
     nodes = [node for top in (loop, *methods) for node in ast.walk(top)]
     compared = _list_compared(nodes)
-    anew = _list_anew(loop.body).union(*(_list_anew(each.body) for each, always in methods.items() if always))
-    found: list[Change] = []
+    anew = _list_anew(loop.body).union(*(_list_anew(one.body) for one, always in methods.items() if always))
+    changes: list[Change] = []
     for method in methods:
         started = anew | _list_anew(method.body)
         for node in ast.walk(method):
@@ -289,8 +290,8 @@ def list_kept_changes(script: Script, loop: EpochLoop) -> list[Change]:
                 pairs = [(ast.unparse(target), value) for target, value in list_assigned(node)]
                 names = {name for name, value in pairs if name in compared or counts(name, value)}
             if any(word.startswith("self.") for word in names) and not names & started:
-                found.append(node)  # type: ignore[arg-type]
-    return found
+                changes.append(node)  # type: ignore[arg-type]
+    return changes
 
 
 def counts(name: str, value: ast.expr) -> bool:

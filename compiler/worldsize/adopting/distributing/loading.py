@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Collection
 
-from worldsize.adopting.distributing.written_files import opens_to_write
+from worldsize.adopting.distributing.written_files import opens_to_write, read_opened
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call
@@ -27,7 +27,7 @@ def _gives_model(script: Script, call: ast.Call) -> bool:
         for node in script.nodes(ast.Call)
         if node.lineno > above.lineno and script.scope(node) is scope and _find_used(node) == name
     }
-    trains = any(_find_used(each) == name for each in script.module.called("parameters"))
+    trains = any(_find_used(call) == name for call in script.module.called("parameters"))
     return (trains or bool(used & {"()", "eval"})) and not used & {"to", "cuda", "items", "keys", "get"}
 
 
@@ -74,8 +74,8 @@ def _wait_for_first(script: Script, header: Header) -> None:
             written.setdefault((script.written(call.args[position]), script.scope(call)), call)
     waits: set[ast.stmt] = set()
     for _, call in script.module.calls if written else ():
-        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-            writer = written.get((script.written(given), script.scope(call)))
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+            writer = written.get((script.written(argument), script.scope(call)))
             statement = script.statement(call)
             if writer is None or writer.lineno >= call.lineno or script.is_guarded(statement):
                 continue
@@ -85,7 +85,7 @@ def _wait_for_first(script: Script, header: Header) -> None:
                 waits.add(statement)
                 continue
             message = "every process reads this file, perhaps before the first has written it"
-            script.leave(given, message, "write it before the job, or let each process write its own")
+            script.leave(argument, message, "write it before the job, or let each process write its own")
 
 
 def _choose_wait(script: Script, header: Header, call: ast.Call, tops: Collection[str]) -> list[str]:
@@ -99,9 +99,9 @@ def _choose_wait(script: Script, header: Header, call: ast.Call, tops: Collectio
 def _has_joined(script: Script, call: ast.Call) -> bool:
     """Whether a library has trained before a call, so that its processes know each other."""
     return any(
-        script.scope(each) is script.scope(call) and each.lineno < call.lineno
-        for each in script.module.called("fit", "train")  # and not `tokenizer.train(…)`
-        if script.called_name(script.owner(each)).endswith("Trainer")
+        script.scope(training_call) is script.scope(call) and training_call.lineno < call.lineno
+        for training_call in script.module.called("fit", "train")  # and not `tokenizer.train(…)`
+        if script.called_name(script.owner(training_call)).endswith("Trainer")
     )
 
 
@@ -110,23 +110,17 @@ def _wait_for_files(script: Script) -> None:
     written: dict[tuple[str, ast.AST], int] = {}
     for name, call in script.module.calls:
         last = name.rpartition(".")[2]
-        if call.args and (
-            opens_to_write(call) if last == "open" else last in ("to_csv", "savetxt", "to_json")
-        ):
-            path = (
-                call.func.value if last == "open" and isinstance(call.func, ast.Attribute) else call.args[0]
-            )
+        path = read_opened(call).path if opens_to_write(call) else None
+        if last in ("to_csv", "savetxt", "to_json") and call.args:
+            path = call.args[0]
+        if path is not None:
             written.setdefault((script.written(path), script.scope(call)), call.lineno)
     for name, call in script.module.calls if written else ():
-        reads = name.rpartition(".")[2] in (
-            "open",
-            "read_csv",
-            "read_json",
-            "loadtxt",
-        ) and not opens_to_write(call)
-        first = (
-            written.get((script.written(call.args[0]), script.scope(call))) if reads and call.args else None
-        )
+        last = name.rpartition(".")[2]
+        path = None if opens_to_write(call) else read_opened(call).path
+        if last in ("read_csv", "read_json", "loadtxt") and call.args:
+            path = call.args[0]
+        first = written.get((script.written(path), script.scope(call))) if path is not None else None
         statement = script.statement(call)
         if first is not None and first < call.lineno and not script.is_guarded(statement):
             reason = "the other processes wait until the first has written the file"

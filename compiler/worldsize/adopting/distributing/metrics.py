@@ -58,10 +58,10 @@ def _is_read_after(script: Script, loop: Loop, name: str) -> bool:
     statement, scope = script.statement(loop), script.scope(loop)
     block = script.block(statement)
     starts = [bound for bound, _, _ in script.bindings(name, scope)]
-    fresh = bool(starts) and all(each in block[: block.index(statement)] for each in starts)
-    reads = (each for each in script.nodes(ast.Name) if each.id == name)
+    fresh = bool(starts) and all(start in block[: block.index(statement)] for start in starts)
+    reads = (read for read in script.nodes(ast.Name) if read.id == name)
     end = statement.end_lineno or 0
-    return fresh and any(each.lineno > end and script.scope(each) is scope for each in reads)
+    return fresh and any(read.lineno > end and script.scope(read) is scope for read in reads)
 
 
 def _find_condition(script: Script, training: Training) -> str | None:
@@ -94,33 +94,33 @@ def _reduce_sums(
 def _reduce_lists(
     script: Script, training: Training, nodes: Nodes, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
-    for each in _leave_local(script, training.batch_loop, list_lists(script, training, nodes)):
+    for collected in _leave_local(script, training.batch_loop, list_lists(script, training, nodes)):
         used |= {"average", "lists"}
-        yield f"{each.name}[:] = {names['average']}({each.name})"
+        yield f"{collected.name}[:] = {names['average']}({collected.name})"
 
 
 def _reduce_meters(
     script: Script, loop: Loop, nodes: Nodes, *, names: dict[str, str], used: set[str]
 ) -> Iterator[str]:
     add_up = names["add_up"]
-    for each in _leave_local(script, loop, list_meters(script, loop, nodes)):
-        name = each.name
+    for meter in _leave_local(script, loop, list_meters(script, loop, nodes)):
+        name = meter.name
         used.add("add_up")
         yield f"{name}.sum, {name}.count = {add_up}({name}.sum), {add_up}({name}.count)"
-        if each.keeps_average:
+        if meter.keeps_average:
             yield f"{name}.avg = {name}.sum / {name}.count"
 
 
-def _leave_local(script: Script, loop: Loop, found: Iterable[Collected]) -> Iterator[Collected]:
+def _leave_local(script: Script, loop: Loop, candidates: Iterable[Collected]) -> Iterator[Collected]:
     """Those that can be reduced; the others, and those that the loop itself reads, are left to the author."""
-    collected = {each.name: each for each in found}
+    collected = {candidate.name: candidate for candidate in candidates}
     shown = list_shown(script, loop, list(collected))
-    for name, each in collected.items():
-        if name in shown or not each.can_reduce:
+    for name, meter in collected.items():
+        if name in shown or not meter.can_reduce:
             message = f"`{name}` is of the rows of the first process here"
-            script.leave(shown.get(name, each.call), message, _AFTER)
-        if each.can_reduce:
-            yield each
+            script.leave(shown.get(name, meter.call), message, _AFTER)
+        if meter.can_reduce:
+            yield meter
 
 
 def _write_helpers(header: Header, names: dict[str, str], used: set[str]) -> None:
@@ -172,7 +172,7 @@ def _is_per_row(script: Script, scope: Scope, name: str, training: Training) -> 
     loaders = {script.written(training.loader_name)}
     iterable = read_iterable(training.batch_loop)
     if iterable is not None:
-        parts = [each for each in ast.walk(iterable) if isinstance(each, ast.Name | ast.Attribute)]
+        parts = [part for part in ast.walk(iterable) if isinstance(part, ast.Name | ast.Attribute)]
         loaders |= {script.written(part) for part in parts}
     for node in script.nodes(ast.BinOp):
         if not isinstance(node.op, ast.Div) or script.scope(node) is not scope:
@@ -181,10 +181,10 @@ def _is_per_row(script: Script, scope: Scope, name: str, training: Training) -> 
             continue
         right = node.right
         if isinstance(right, ast.Subscript):  # `sizes[phase]`
-            mapping, _ = script.follow(right.value, scope)
+            mapping = script.value(right.value)
             values = [mapping.value] if isinstance(mapping, ast.DictComp) else getattr(mapping, "values", [])
             right = values[0] if isinstance(values, list) and values else right
-        divisor, _ = script.follow(right, scope)
+        divisor = script.value(right)
         if isinstance(divisor, ast.Call) and getattr(divisor.func, "id", "") == "len" and divisor.args:
             counted = divisor.args[0]
             while isinstance(counted, ast.Call) and len(counted.args) == 1:  # `len(list(loader))`
@@ -204,7 +204,7 @@ def _find_part(script: Script, training: Training, name: str) -> ast.expr | None
     return None
 
 
-def _list_deciding(script: Script, training: Training, known: set[str]) -> list[tuple[str, ast.stmt]]:
+def _list_deciding(script: Script, training: Training, averaged: set[str]) -> list[tuple[str, ast.stmt]]:
     """The results of evaluation in the loop over epochs that its end, or its schedule, depends on."""
     loop = training.epoch_loop
     if loop is None:
@@ -227,14 +227,14 @@ def _list_deciding(script: Script, training: Training, known: set[str]) -> list[
         for inner in ast.walk(node)
         if isinstance(inner, ast.Name)
     }
-    asked = (
+    predicates = (
         node
         for node in ast.walk(loop)
         if isinstance(node, ast.Call) and _STOPS.search(ast.unparse(node.func))
     )
-    compared |= {each.id for node in asked for each in node.args if isinstance(each, ast.Name)}
+    compared |= {arg.id for node in predicates for arg in node.args if isinstance(arg, ast.Name)}
     chain = {id(frame.call) for frame in training.frames}
-    found: list[tuple[str, ast.stmt]] = []
+    deciding: list[tuple[str, ast.stmt]] = []
     for statement in loop.body:
         if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
             continue
@@ -244,9 +244,9 @@ def _list_deciding(script: Script, training: Training, known: set[str]) -> list[
             parts = target.elts if isinstance(target, ast.Tuple) else [target]
             for part in parts:
                 name = part.id if isinstance(part, ast.Name) else None
-                if name and name not in known and (name in steps or (ends and name in compared)):
-                    found.append((name, statement))
-    return found
+                if name and name not in averaged and (name in steps or (ends and name in compared)):
+                    deciding.append((name, statement))
+    return deciding
 
 
 _MEASURES = frozenset({"item", "detach", "sum", "size", "numel", "tolist"})

@@ -13,7 +13,7 @@ from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.feeding import find_batch_size, lays_out_columns
 from worldsize.adopting.training.search import Training, is_optimizer
 from worldsize.scripts.bindings import find_entry
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, keyword_argument, last_name
 
 
 def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
@@ -25,7 +25,7 @@ def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
         size = find_named(script, made, "batch_size") if isinstance(made, ast.Call) else None
     for keyword in loader.keywords if size is None else ():
         if keyword.arg is None:  # `**options`
-            mapping, _ = script.follow(keyword.value, script.scope(loader))
+            mapping = script.value(keyword.value)
             size = find_entry(mapping, "batch_size")
     if size is None:
         script.leave(loader, "no option sets the batch size here", "give `batch_size=` to the loader")
@@ -44,8 +44,8 @@ def set_feed(script: Script, parser: Parser, training: Training) -> None:
         set_loader(script, parser, feed.call)
         return
     size: ast.expr | None = None
-    if feed.kind == "columns" and (found := lays_out_columns(script, feed.call)) is not None:
-        size = found[0]
+    if feed.kind == "columns" and (columns := lays_out_columns(script, feed.call)) is not None:
+        size = columns[0]
     elif feed.kind == "ranges":
         size = feed.call.args[2]
         _set_literals(script, parser, loop, size)
@@ -75,8 +75,8 @@ def _set_literals(script: Script, parser: Parser, loop: ast.AST, size: ast.expr)
 
 def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
     """The batch size among the arguments of a function in a module beside the script."""
-    found = find_loader_function(script.module, script.module.name_of(call.func))
-    names = [parameter.arg for parameter in found[1].args.args] if found is not None else []
+    beside = find_loader_function(script.module, script.module.name_of(call.func))
+    names = [parameter.arg for parameter in beside[1].args.args] if beside is not None else []
     pairs = zip(names, call.args, strict=False)
     return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
 
@@ -93,7 +93,7 @@ def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
         if keyword.arg and find_role(keyword.arg) == role:
             return keyword.value
     for argument in call.args:
-        last = argument.attr if isinstance(argument, ast.Attribute) else getattr(argument, "id", "")
+        last = last_name(argument)
         if find_role(last) == role:
             return argument
     return None
@@ -113,11 +113,11 @@ def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position:
         set_by_flag(script, parser, "learning_rate", rate)
 
 
-def set_accumulation(script: Script, parser: Parser, given: ast.expr | None) -> None:
+def set_accumulation(script: Script, parser: Parser, steps: ast.expr | None) -> None:
     """The batches of an optimizer step, where a library is told a number of them."""
-    value = script.value(given) if given is not None else None
-    if given is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
-        set_by_flag(script, parser, "accumulation", given)
+    value = script.value(steps) if steps is not None else None
+    if steps is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
+        set_by_flag(script, parser, "accumulation", steps)
 
 
 def _find_highest_rate(script: Script) -> ast.expr | None:
@@ -134,7 +134,7 @@ def leave_counted_steps(script: Script) -> None:
     for name, word in (("OneCycleLR", "total_steps"), ("get_scheduler", "num_training_steps")):
         for call in script.module.called(name):
             steps = keyword_argument(call, word)
-            value, _ = script.follow(steps, script.scope(call)) if steps is not None else (None, None)
+            value = script.value(steps) if steps is not None else None
             if steps is not None and isinstance(constant_value(value), int):
                 message = (
                     f"this schedule ends after {constant_value(value)} steps; several processes take fewer"

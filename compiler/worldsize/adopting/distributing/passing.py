@@ -47,7 +47,8 @@ def name_epoch_inside(script: Script, training: Training) -> str | None:
         if isinstance(function, ast.Module) or function.args.vararg is not None:
             return None
         values = {
-            each.arg: script.argument(frames[number].call, function, each.arg) for each in function.args.args
+            taken.arg: script.argument(frames[number].call, function, taken.arg)
+            for taken in function.args.args
         }
         taken = next((arg for arg, value in values.items() if getattr(value, "id", "") == name), None)
         if taken is None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from worldsize.adopting.distributing.first_rank import is_own_method
 from worldsize.adopting.distributing.written_files import (
-    is_opener,
     leave_log_files,
     list_log_files,
     opens_to_write,
+    read_opened,
 )
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
 from worldsize.adopting.options.parsers import Parser, find_place
@@ -59,7 +59,7 @@ def place_files(script: Script, parser: Parser, header: Header) -> None:
     """Write into `--output`, and read from `--data`, unless the script has options for them."""
     roles = {flag.role for flag in list_flags(parser)}
     left_logs = leave_log_files(script, parser, placed="output" not in roles)
-    logs = [each for _, each in list_log_files(script.module) if each not in left_logs]
+    logs = [log for _, log in list_log_files(script.module) if log not in left_logs]
     written = _list_written(script, logs)
     if written and "output" not in roles:
         apart = _list_written(script, logs, openly=True)
@@ -97,11 +97,11 @@ def _list_read(script: Script) -> Iterator[ast.expr]:
     for call in script.module.called(*_READS):
         yield from call.args[:1]
     for call in script.module.called("load_dataset"):
-        given = keyword_argument(call, "data_files") or keyword_argument(call, "data_dir")
-        if given is None:
+        files_argument = keyword_argument(call, "data_files") or keyword_argument(call, "data_dir")
+        if files_argument is None:
             continue
-        files, _ = script.follow(given, script.scope(call))
-        parts = files.values if isinstance(files, ast.Dict) else getattr(files, "elts", [given])
+        files = script.value(files_argument)
+        parts = files.values if isinstance(files, ast.Dict) else getattr(files, "elts", [files_argument])
         yield from parts
 
 
@@ -116,17 +116,15 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
         position = 0 if by_method else effect.argument if effect is not None else None
         if by_method and (not isinstance(call.func, ast.Attribute) or is_own_method(script, call, last)):
             position = None
-        opens = opens_to_write(call) and (name == "open" or is_opener(call))
-        position = 0 if opens else position
-        folder = next((found for word, ending in _FOLDERS if name.endswith(ending)
-                       and (found := keyword_argument(call, word)) is not None), None)  # fmt: skip
+        folder = next((folder_argument for word, ending in _FOLDERS if name.endswith(ending)
+                       and (folder_argument := keyword_argument(call, word)) is not None), None)  # fmt: skip
         if folder is None and name.endswith(_BY_PLACE) and call.args:
             position = 0
-        if opens and not call.args and (named := keyword_argument(call, "file")) is not None:
-            yield named
-        writes = last in ("write_text", "write_bytes") or opens_to_write(call)
-        if writes and position is None and isinstance(call.func, ast.Attribute):
-            yield call.func.value  # `Path("x.txt").open("w")`
+        opened = read_opened(call).path if opens_to_write(call) else None
+        if opened is None and last in ("write_text", "write_bytes") and isinstance(call.func, ast.Attribute):
+            opened = call.func.value
+        if opened is not None and position is None:
+            yield opened
         if folder is not None:
             yield folder
         if position is not None and position < len(call.args):
@@ -136,17 +134,17 @@ def _list_targets(script: Script, *, openly: bool = False) -> Iterator[ast.expr]
 def _set_folder_of_file(script: Script, parser: Parser) -> None:
     """Let `--output` replace the folder that a configuration file names."""
     for node in _list_targets(script):
-        value, scope = script.follow(node, script.scope(node))
+        value = script.value(node)
         is_folder = False
         while (inner := _find_start(script, value)) is not None:
             is_folder = True
-            value, scope = script.follow(inner, scope)
+            value = script.value(inner)
         if is_folder and set_in_file(script, parser, "output", value):
             return
 
 
-def _collect(script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None:
-    value, scope = script.follow(node, script.scope(node))
+def _collect(script: Script, node: ast.expr, paths: dict[str, ast.expr]) -> None:
+    value = script.value(node)
     whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
     seen: set[ast.expr] = set()  # `path = path + name`
     while (inner := _find_start(script, value)) is not None:
@@ -155,12 +153,12 @@ def _collect(script: Script, node: ast.expr, found: dict[str, ast.expr]) -> None
         seen.add(value)
         joins = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add)
         whole = (whole or value) if joins else None
-        value, scope = script.follow(inner, scope)
+        value = script.value(inner)
         whole = whole if value is inner else None
     path = _read_start(value)
     value = whole or value
     if path is not None and not path.startswith(("/", "~")) and "://" not in path:
-        found.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
+        paths.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
 
 
 def _find_start(script: Script, value: ast.expr) -> ast.expr | None:
@@ -220,8 +218,8 @@ def _write_to_output(
             script.replace(node, text, "WS953", _REASON)
     if function is not None:
         _pass_folder(script, parser, function, hidden)
-    known = {_clean(str(node.value)) for node in made} | written.keys()
-    missing = [folder for folder in _list_folders(apart) if folder not in known]
+    existing = {_clean(str(node.value)) for node in made} | written.keys()
+    missing = [folder for folder in _list_folders(apart) if folder not in existing]
     within = [f'os.path.join({name}, "{folder}")' for folder in missing] or [name]
     parser.then += [f"os.makedirs({folder}, exist_ok=True)" for folder in within]
     if parser.function is not None:
@@ -243,15 +241,15 @@ def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
 
 def _list_folders(nodes: list[ast.expr]) -> list[str]:
     """The folders in which files are written: `results` of ``f"results/{name}.pt"``."""
-    return list(dict.fromkeys(each for each in map(_find_folder, nodes) if each))
+    return list(dict.fromkeys(folder for folder in map(_find_folder, nodes) if folder))
 
 
 def _find_folder(node: ast.expr) -> str:
     """The folder of a path, as far as it is not filled in."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         node = node.left
-    known = re.split(r"[{%\\]", _read_start(node) or "")[0]
-    return _clean(known.rpartition("/")[0])
+    fixed = re.split(r"[{%\\]", _read_start(node) or "")[0]
+    return _clean(fixed.rpartition("/")[0])
 
 
 def _clean(folder: str) -> str:
@@ -263,8 +261,8 @@ def _clean(folder: str) -> str:
 def _list_made(script: Script, folders: list[str]) -> list[ast.Constant]:
     """The folders that the script itself makes or looks for."""
     calls = script.module.called("makedirs", "mkdir", "exists", "isdir", "Path", "rmtree")
-    texts = [each for call in calls for each in call.args[:1] if isinstance(each, ast.Constant)]
-    return [each for each in texts if isinstance(each.value, str) and _clean(each.value) in folders]
+    texts = [argument for call in calls for argument in call.args[:1] if isinstance(argument, ast.Constant)]
+    return [text for text in texts if isinstance(text.value, str) and _clean(text.value) in folders]
 
 
 def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:
@@ -298,9 +296,9 @@ def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.F
     calls = [call for _, call in script.module.callers.get(function.name, ())]
     uses = [node for node in script.nodes(ast.Name) if node.id == function.name]
     more = function.args.vararg or function.args.kwarg or function.args.kwonlyargs
-    known = all(call.args and find_place(script, parser, call) for call in calls)
+    sees = all(call.args and find_place(script, parser, call) for call in calls)
     return (
-        function if calls and known and len(uses) == len(calls) and function.args.args and not more else None
+        function if calls and sees and len(uses) == len(calls) and function.args.args and not more else None
     )
 
 

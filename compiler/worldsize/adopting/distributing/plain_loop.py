@@ -30,7 +30,6 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
-from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
 
 
@@ -79,7 +78,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         draw_apart(script, header, wrapped, parser, random=random)
         draw_samples_apart(script, header, wrapped, parser)
     chain = [frame.scope for frame in training.frames]
-    act_on_first_rank(script, header, {each.name for each in chain if not isinstance(each, ast.Module)})
+    act_on_first_rank(script, header, {node.name for node in chain if not isinstance(node, ast.Module)})
     load_everywhere(script)
     _leave_norm(script)
     in_file = wrapped.anchor in script.module.tree.body and not training.is_attribute
@@ -130,9 +129,9 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
         )
         owners = [script.written(find_owner(call)) for call in calls if isinstance(call, ast.Call)]
         steps = script.written(training.optimizer_name) in owners  # and not only a scheduler
-        counts = any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
-        known = all(inner.id not in names for inner in ast.walk(node.test) if isinstance(inner, ast.Name))
-        if steps and counts and known and "\n" not in script.written(node.test):
+        counts = any(isinstance(name, ast.Mod) for name in ast.walk(node.test))
+        outside = all(name.id not in names for name in ast.walk(node.test) if isinstance(name, ast.Name))
+        if steps and counts and outside and "\n" not in script.written(node.test):
             _sync_when(script, loop, wrapped, script.written(node.test))
             return
 
@@ -182,7 +181,7 @@ def may_use_gpu(script: Script, parser: Parser) -> bool:
     if any(option.name in ("device", "accelerator") for option in parser.options.declared):
         return True
     beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
-    modules = [script.module, *(each for each in beside if each is not None)]
+    modules = [script.module, *(module for module in beside if module is not None)]
     return any(module.holding(_GPU.search) for module in modules)
 
 
@@ -260,33 +259,33 @@ _DOWNLOAD_REASON = "the other processes of a node wait until the first has the f
 
 def wait_for_downloads(script: Script, header: Header) -> list[ast.stmt]:
     """Let one process of each node come first to ``download=True``; the statements that need the group."""
-    found: list[ast.stmt] = []
+    statements: list[ast.stmt] = []
     for _, call in script.module.calls:
         if constant_value(keyword_argument(call, "download")) is not True:
             continue
         statement = script.statement(call)
-        if statement in found:
+        if statement in statements:
             continue
         plain = isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and script.has_own_line(
             statement
         )
         if plain and above_tests(script, statement) is statement:
-            found.append(statement)
+            statements.append(statement)
         else:
             script.leave(
                 call, "all processes download this at the same time", "assign it to a variable first"
             )
     rank = header.names.local_rank
-    for run in _list_runs(script, found):
+    for run in _list_runs(script, statements):
         script.insert_before(run[0], [f"if {rank} != 0:", "    dist.barrier()"], None, _DOWNLOAD_REASON)
         script.insert_after(run[-1], [f"if {rank} == 0:", "    dist.barrier()"], None, _DOWNLOAD_REASON)
-    return found
+    return statements
 
 
 def _list_runs(script: Script, statements: list[ast.stmt]) -> list[list[ast.stmt]]:
     """Those that follow each other in a block, in their order."""
     runs: list[list[ast.stmt]] = []
-    for statement in sorted(statements, key=lambda each: each.lineno):
+    for statement in sorted(statements, key=lambda statement: statement.lineno):
         block = script.block(statement)
         place = block.index(statement)
         if place and runs and runs[-1][-1] is block[place - 1]:
@@ -311,7 +310,7 @@ def add_up_sums(script: Script, training: Training, header: Header) -> None:
     scaled = script.called_name(loss).endswith("scale")
     if isinstance(loss, ast.Call) and scaled and loss.args:
         loss = loss.args[0]
-    kinds = _judge(script, loss, script.scope(loss), _DEPTH)
+    kinds = _judge(script, loss, _DEPTH)
     if "sum" not in kinds and kinds != {"added"}:
         return
     if "mean" in kinds:
@@ -326,27 +325,27 @@ def add_up_sums(script: Script, training: Training, header: Header) -> None:
         script.leave(loss, message, 'take the mean, `reduction="mean"`, and find its learning rate')
 
 
-def _judge(script: Script, node: ast.expr, scope: Scope, depth: int) -> set[str]:
+def _judge(script: Script, node: ast.expr, depth: int) -> set[str]:
     """How the parts of a loss are reduced: `sum`, `added` by a call of `sum`, `mean`, or `other`."""
     if not depth or isinstance(node, ast.Constant):
         return set()
     if isinstance(node, ast.UnaryOp):
-        return _judge(script, node.operand, scope, depth - 1)
+        return _judge(script, node.operand, depth - 1)
     if isinstance(node, ast.BinOp):
-        if isinstance(node.op, ast.Div) and not _is_number(script, node.right, scope):
+        if isinstance(node.op, ast.Div) and not _is_number(script, node.right):
             return {"mean"}
-        kinds = _judge(script, node.left, scope, depth - 1)
-        right = set() if isinstance(node.op, ast.Div) else _judge(script, node.right, scope, depth - 1)
+        kinds = _judge(script, node.left, depth - 1)
+        right = set() if isinstance(node.op, ast.Div) else _judge(script, node.right, depth - 1)
         # The weight of a product is not a loss.
         return kinds | (right - {"other"} if isinstance(node.op, ast.Mult) else right)
     if isinstance(node, ast.Call):
         return _judge_call(script, node, depth)
-    value, where = script.follow(node, scope, 1)
-    return {"other"} if value is node else _judge(script, value, where, depth - 1)
+    value = script.step(node)
+    return {"other"} if value is None else _judge(script, value, depth - 1)
 
 
-def _is_number(script: Script, node: ast.expr, scope: Scope) -> bool:
-    value, _ = script.follow(node, scope)
+def _is_number(script: Script, node: ast.expr) -> bool:
+    value = script.value(node)
     name = getattr(node, "id", getattr(node, "attr", ""))
     return isinstance(value, ast.Constant) or "accum" in name.lower()
 
@@ -357,7 +356,7 @@ def _judge_call(script: Script, call: ast.Call, depth: int) -> set[str]:
     function = script.function(call)
     if function is not None and function.name != "__init__":
         values = script.returns(function)
-        return _judge(script, values[-1], function, depth - 1) if values else {"other"}
+        return _judge(script, values[-1], depth - 1) if values else {"other"}
     if last == "sum":
         whole = len(call.args) + len(call.keywords) == int(name == "torch.sum")
         return {"added"} if whole and "parameters" not in ast.unparse(call) else {"other"}
@@ -365,7 +364,7 @@ def _judge_call(script: Script, call: ast.Call, depth: int) -> set[str]:
         return {"mean"}
     made: ast.expr = call
     if isinstance(call.func, ast.Name | ast.Attribute):
-        followed, _ = script.follow(call.func, script.scope(call))
+        followed = script.value(call.func)
         made = followed if isinstance(followed, ast.Call) else call
     if isinstance(made, ast.Call):
         return {_read_reduction(made, script.module.name_of(made.func))}

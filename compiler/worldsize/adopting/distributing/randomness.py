@@ -76,27 +76,27 @@ def draw_samples_apart(script: Script, header: Header, wrapped: Wrapped, parser:
     """
     drawn = list(list_sample_draws(script.module))
     for library in ("random", "numpy.random"):
-        own = [call for call in drawn if script.module.name_of(call.func).rpartition(".")[0] == library]
+        draws = [call for call in drawn if script.module.name_of(call.func).rpartition(".")[0] == library]
         made = next((call for call in script.module.called(f"{library}.seed") if call.args), None)
-        if not own or made is None:
+        if not draws or made is None:
             continue
         seed = _name_seed(script, parser, wrapped, made.args[0])
-        if seed is None or _draws_later(script, library, own, wrapped.anchor):
-            message = f"`{script.written(own[0].func)}` changes the samples of all processes alike"
+        if seed is None or _draws_later(script, library, draws, wrapped.anchor):
+            message = f"`{script.written(draws[0].func)}` changes the samples of all processes alike"
             help_ = f"add `{header.names.rank}` to the seed behind what all have to draw alike"
-            script.leave(own[0], message, help_)
+            script.leave(draws[0], message, help_)
             continue
         line = f"{script.written(made.func)}({seed} + {header.names.rank})"
         script.insert_after(wrapped.anchor, [line], None, _APART)
 
 
-def _draws_later(script: Script, library: str, own: list[ast.Call], anchor: ast.stmt) -> bool:
+def _draws_later(script: Script, library: str, draws: list[ast.Call], anchor: ast.stmt) -> bool:
     """Whether the script may draw something else behind a statement, such as an order of the rows."""
     scopes = (script.scope(anchor), script.module.tree)
     others = [
         call
         for name, call in script.module.calls
-        if name.rpartition(".")[0] == library and call not in own and not name.endswith(".seed")
+        if name.rpartition(".")[0] == library and call not in draws and not name.endswith(".seed")
     ]
     return any(script.scope(call) not in scopes or call.lineno > anchor.lineno for call in others)
 

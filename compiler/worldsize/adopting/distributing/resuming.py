@@ -11,7 +11,7 @@ from msgspec import Struct
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost, list_made
 from worldsize.adopting.distributing.passing import VARIABLE, name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.distributing.written_files import mode_of_opened
+from worldsize.adopting.distributing.written_files import read_opened
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
@@ -21,6 +21,8 @@ from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.definitions import find_class_around
+from worldsize.scripts.module import last_name
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
@@ -41,8 +43,8 @@ def resume_from_checkpoints(
     if resumes_itself(script, parser):
         return
     parts = _list_parts(script, training, wrapped)
-    known = isinstance(loop, ast.While) or find_range(loop) is not None
-    if not known or parts is None:
+    counts_epochs = isinstance(loop, ast.While) or find_range(loop) is not None
+    if not counts_epochs or parts is None:
         help_ = "save and load them beside this loop, and name the folder by an option"
         message = "no checkpoints: this loop over epochs cannot name the model and the optimizer"
         script.leave(loop, message, help_)
@@ -51,8 +53,8 @@ def resume_from_checkpoints(
     lists = list_collections(script, loop)
     extra |= {name: name for name in lists}
     objects = list_objects(script, loop)
-    helpers = [each.name for each in objects if each.is_plain]
-    _leave_lost(script, loop, extra, [each.name for each in objects if not each.is_plain])
+    helpers = [kept.name for kept in objects if kept.is_plain]
+    _leave_lost(script, loop, extra, [kept.name for kept in objects if not kept.is_plain])
     folder = name_folder(script, training, parser=parser, header=header)
     header.imports["import os"] = None
     start, latest, state = (script.new_name(word) for word in ("start_epoch", "latest", "state"))
@@ -107,20 +109,22 @@ def _leave_lost(script: Script, loop: EpochLoop, saved: Collection[str], objects
 def _list_unset(script: Script, loop: EpochLoop) -> dict[str, ast.Name]:
     """Names that are read behind a loop and set nowhere but in it, each with the first such place."""
     scope, end = script.scope(loop), script.end(loop)
-    own = [each for each in script.nodes(ast.Name) if script.scope(each) is scope]
+    names_of_scope = [name for name in script.nodes(ast.Name) if script.scope(name) is scope]
     inside = {
-        each.id for each in ast.walk(loop) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     elsewhere = {
-        each.id for each in own if isinstance(each.ctx, ast.Store) and not script.is_under(each, loop)
+        node.id
+        for node in names_of_scope
+        if isinstance(node.ctx, ast.Store) and not script.is_under(node, loop)
     }
     for node in ast.walk(scope):  # parameters, and what is of the file
         elsewhere |= {node.arg} if isinstance(node, ast.arg) else {*getattr(node, "names", ())}
-    found: dict[str, ast.Name] = {}
-    for each in sorted(own, key=script.start):
+    copies: dict[str, ast.Name] = {}
+    for each in sorted(names_of_scope, key=script.start):
         if isinstance(each.ctx, ast.Load) and script.start(each) > end and each.id in inside - elsewhere:
-            found.setdefault(each.id, each)
-    return found
+            copies.setdefault(each.id, each)
+    return copies
 
 
 def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[str]:
@@ -210,22 +214,21 @@ def _has_state(script: Script, call: ast.Call) -> bool:
     """Whether what is stepped is an optimizer, a scheduler or a scaler, and not a profiler or a game."""
     assert isinstance(call.func, ast.Attribute)
     owner = call.func.value
-    value, _ = script.follow(owner, script.scope(call))
-    made = script.called_name(value)
-    known = isinstance(value, ast.Call) and is_optimizer(script, value)
-    return known or bool(_STEPPED.search(made.rpartition(".")[2]) or _STEPPED.search(script.written(owner)))
+    value = script.value(owner)
+    if isinstance(value, ast.Call) and is_optimizer(script, value):
+        return True
+    words = (script.called_name(value).rpartition(".")[2], script.written(owner))
+    return any(map(_STEPPED.search, words))
 
 
 def _may_be_missing(script: Script, training: Training, call: ast.Call) -> bool:
     """Whether what is stepped is made under a condition, and is `None` or no name otherwise."""
     assert isinstance(call.func, ast.Attribute)
-    owner, scope = call.func.value, script.scope(call)
-    if not isinstance(owner, ast.Name):
-        return False
-    bound = script.bindings(owner.id, scope) or script.bindings(owner.id, script.module.tree)
+    owner = call.func.value
+    bound = script.list_bindings(owner) if isinstance(owner, ast.Name) else []
     if len(bound) == 1 and training.epoch_loop is not None:
         above = script.module.parents.get(bound[0][0])
-        around = {each for each, _ in script.module.ancestors(training.epoch_loop)}
+        around = {above for above, _ in script.module.ancestors(training.epoch_loop)}
         return isinstance(above, ast.If) and not above.orelse and above not in around
     return any(isinstance(value, ast.Constant) and value.value is None for _, value, _ in bound)
 
@@ -272,7 +275,7 @@ def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
     ]
     around = [above for above, _ in script.module.ancestors(loop) if isinstance(above, ast.With)]
     opening += [item.context_expr for block in around for item in block.items]
-    return [node for node in opening if "w" in mode_of_opened(node)]
+    return [node for node in opening if "w" in read_opened(node).mode]
 
 
 def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
@@ -286,9 +289,9 @@ def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
     }
     stored = (node for node in ast.walk(loop) if isinstance(node, ast.Assign | ast.AugAssign))
     targets = (
-        each for node in stored for each in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        part for node in stored for part in (node.targets if isinstance(node, ast.Assign) else [node.target])
     )
-    bases = (each.value if isinstance(each, ast.Subscript) else each for each in targets)
+    bases = (part.value if isinstance(part, ast.Subscript) else part for part in targets)
     return sorted({base.id for base in bases if isinstance(base, ast.Name)} & mappings)
 
 
@@ -298,10 +301,10 @@ _BLOCKS = ("body", "orelse", "finalbody")
 
 def resumes_itself(script: Script, parser: Parser) -> bool:
     """Whether the script loads the state of an optimizer; reports a folder that a job does not keep."""
-    asked = _Asked(script, parser)
+    checks = _Asked(script, parser)
     for call in script.module.called("load_state_dict"):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if owner is None or "optim" not in ast.unparse(owner).lower() or asked.waits(call):
+        if owner is None or "optim" not in ast.unparse(owner).lower() or checks.waits(call):
             continue
         has_folder = any(flag.role == "checkpoints" for flag in list_flags(parser))
         if not has_folder and VARIABLE not in script.module.text:
@@ -329,7 +332,7 @@ class _Asked:
         calls = self._list_calls(function)
         if not calls:  # a function that nothing speaks of does not run
             return not (function.decorator_list or self._has_base(function) or self._is_spoken_of(function))
-        return all(self.waits(each, depth - 1) for each in calls)
+        return all(self.waits(call, depth - 1) for call in calls)
 
     def _list_calls(self, function: Function) -> list[ast.Call]:
         """The calls of a function by others; what has its name in a library is none of them."""
@@ -382,19 +385,19 @@ class _Asked:
         """Whether a node reads an option, or a setting of a class, that is nothing unless it is given."""
         if not isinstance(node, ast.Name | ast.Attribute):
             return False
-        name = node.attr if isinstance(node, ast.Attribute) else node.id
+        name = last_name(node)
         if (option := self._parser.options.named(name)) is not None:
             flag = option.flag
             return not flag.default and not flag.required and flag.option not in self._given
         if isinstance(node, ast.Name):
             values = self._list_values(node)
-            return depth > 0 and bool(values) and all(self._is_left_out(each, depth - 1) for each in values)
+            return depth > 0 and bool(values) and all(self._is_left_out(value, depth - 1) for value in values)
         settings = [
             value
             for class_ in self._script.classes.values()
             for _, value, _ in self._script.bindings(name, class_)
         ]
-        return bool(settings) and all(isinstance(each, ast.Constant) and not each.value for each in settings)
+        return bool(settings) and all(isinstance(one, ast.Constant) and not one.value for one in settings)
 
     def _list_values(self, node: ast.Name) -> list[ast.expr]:
         """What a variable is assigned, or what the calls pass for a parameter."""
@@ -403,7 +406,7 @@ class _Asked:
         if bound or isinstance(scope, ast.Module) or not is_parameter(scope, node.id):
             return bound
         passed = (self._script.argument(call, scope, node.id) for call in self._list_calls(scope))
-        return [each for each in passed if each is not None]
+        return [value for value in passed if value is not None]
 
 
 def _negate(test: ast.expr) -> list[ast.expr]:
@@ -431,7 +434,7 @@ class Kept(Struct, frozen=True):
 
 def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     """The objects that have a state of their own, and that the loop, or the class around it, calls."""
-    around = script.class_around(loop)
+    around = find_class_around(script.module, loop)
     calls = [
         node.func
         for top in (loop, around)
@@ -441,7 +444,7 @@ def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     called = {ast.unparse(call) for call in calls}
     called |= {ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute)}
     beside = dict(list_classes_beside(script.module))
-    found: dict[str, Kept] = {}
+    objects: dict[str, Kept] = {}
     for statement in (*list_before(script, loop), *list_made(script, loop)):
         value = statement.value if isinstance(statement, ast.Assign) else None
         if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
@@ -451,8 +454,8 @@ def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
         stored = _list_stored(class_) if class_ is not None and not class_.bases else ()
         if class_ is not None and any(method != "__init__" for method, _ in stored):
             targets = called.intersection(map(ast.unparse, statement.targets))
-            found |= {target: Kept(target, _is_plain(class_, value)) for target in targets}
-    return sorted(found.values(), key=lambda each: each.name)
+            objects |= {target: Kept(target, _is_plain(class_, value)) for target in targets}
+    return sorted(objects.values(), key=lambda kept: kept.name)
 
 
 def list_collections(script: Script, loop: EpochLoop) -> list[str]:
@@ -478,7 +481,7 @@ def list_collections(script: Script, loop: EpochLoop) -> list[str]:
             appended.setdefault(name, []).extend(node.args)
     return sorted(
         name for name, values in appended.items()
-        if name in empty - stored and not any(_HEAVY.search(ast.unparse(each)) for each in values)
+        if name in empty - stored and not any(_HEAVY.search(ast.unparse(value)) for value in values)
     )  # fmt: skip
 
 
@@ -501,16 +504,16 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
             elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("self."):
                 changes = getattr(node.func, "attr", "") in _CHANGES
                 if changes:
-                    yield from ((method.name, each) for each in node.args or (None,))
+                    yield from ((method.name, argument) for argument in node.args or (None,))
 
 
 def _is_plain(class_: ast.ClassDef, made: ast.Call) -> bool:
     """Whether all that an object keeps, also what it is made with, are numbers and texts."""
-    given = [*made.args, *(keyword.value for keyword in made.keywords)]
+    arguments = [*made.args, *(keyword.value for keyword in made.keywords)]
     if (start := find_initializer(class_)) is not None:
         defaults = (*start.args.defaults, *start.args.kw_defaults)
-        given += [default for default in defaults if default is not None and ast.unparse(default) != "print"]
-    return all(map(_is_number, given)) and all(
+        arguments += [one for one in defaults if one is not None and ast.unparse(one) != "print"]
+    return all(map(_is_number, arguments)) and all(
         value is None or _is_number(value) for _, value in _list_stored(class_)
     )
 

@@ -59,8 +59,8 @@ def divide_rows(script: Script, training: Training, header: Header, parser: Pars
     if (stream := _find_stream(script, rows)) is not None:
         share_stream(script, rows, stream, header)
         return
-    given = [keyword_argument(loader, word) for word in ("batch_sampler", "sampler")]
-    for sampler in given:
+    samplers = [keyword_argument(loader, word) for word in ("batch_sampler", "sampler")]
+    for sampler in samplers:
         if sampler is not None and ast.unparse(sampler) != "None":
             _share(script, sampler, header)
             return
@@ -248,15 +248,15 @@ def share_stream(script: Script, rows: ast.expr, stream: ast.ClassDef | ast.Call
     Raises:
         AdoptError: The script asks the loader for more than the rows of the stream.
     """
-    for asked in script.nodes(ast.Attribute):
-        if getattr(asked.value, "attr", "") == "dataset":
+    for attribute in script.nodes(ast.Attribute):
+        if getattr(attribute.value, "attr", "") == "dataset":
             help_ = "keep the stream in a variable, and ask that"
             message = "this stream is asked through its loader, which gets a share of it"
-            raise script.refuse(asked, message, help_)
+            raise script.refuse(attribute, message, help_)
     names, share = header.names, script.new_name("StreamShare")
     parts = {"name": share, "rank": names.rank, "world_size": names.world_size}
-    known = {each.name for each in getattr(stream, "body", ()) if isinstance(each, ast.FunctionDef)}
-    header.helpers.append((_STREAM + (_LENGTH if "__len__" in known else "")).format(**parts))
+    methods = {method.name for method in getattr(stream, "body", ()) if isinstance(method, ast.FunctionDef)}
+    header.helpers.append((_STREAM + (_LENGTH if "__len__" in methods else "")).format(**parts))
     script.replace(rows, f"{share}({script.written(rows)})", "WS903", _STREAM_REASON)
     for node in ast.walk(stream) if isinstance(stream, ast.ClassDef) else ():
         name = script.called_name(node)
@@ -290,9 +290,9 @@ def _shown(script: Script, node: ast.expr) -> str:
 
 def divide_columns(script: Script, made: ast.Call, header: Header) -> None:
     """``batchify(tokens, size)``: the columns of all processes, of which each takes every n-th."""
-    found = lays_out_columns(script, made)
-    assert found is not None
-    size, second = found
+    columns = lays_out_columns(script, made)
+    assert columns is not None
+    size, second = columns
     names = header.names
     script.insert_behind(size, f" * {names.world_size}", "WS903", _STREAM_REASON)
     every = f"{names.rank}::{names.world_size}"

@@ -10,6 +10,7 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
 from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.module import last_name
 
 WRAP = "DistributedDataParallel"
 _MOVES = ("to", "cuda", "load_state_dict", "apply", "half", "float", "double", "bfloat16", "requires_grad_")
@@ -82,9 +83,12 @@ def _find_anchor(script: Script, training: Training, model: str) -> tuple[Scope,
     bound = relevant[0]
     block = _common_block(script, bound, use) if use is not None else script.block(bound)
     tops = [top for node in relevant if (top := _climb(script, node, block)) is not None]
-    anchor = max(tops, key=lambda each: each.lineno)
+    anchor = max(tops, key=lambda statement: statement.lineno)
     if use is not None and (top := _climb(script, use, block)) is not None and anchor.lineno >= top.lineno:
-        anchor = max((each for each in tops if each.lineno < top.lineno), key=lambda each: each.lineno)
+        anchor = max(
+            (one for one in tops if one.lineno < top.lineno),
+            key=lambda one: one.lineno,
+        )
     return scope, anchor
 
 
@@ -102,20 +106,20 @@ def _find_use(script: Script, training: Training, number: int, scope: Scope) -> 
         return None
     node: ast.AST = training.frames[number].call
     loops = [loop for loop in script.loops(node) if script.scope(loop) is scope]
-    known = (training.batch_loop, training.epoch_loop)
-    outer = [loop for loop in loops if loop in known]
+    training_loops = (training.batch_loop, training.epoch_loop)
+    outer = [loop for loop in loops if loop in training_loops]
     return script.statement(outer[-1] if outer else node)
 
 
 def _list_relevant(script: Script, scope: Scope, model: str) -> list[ast.stmt]:
     """The statements of a scope that bind or move the model, or make an optimizer, scheduler or scaler."""
-    found = [
+    statements = [
         node
         for kind in (ast.Assign, ast.AnnAssign, ast.Expr)
         for node in script.nodes(kind)
         if script.scope(node) is scope and _is_relevant(script, node, model)
     ]
-    return sorted(found, key=lambda node: node.lineno)
+    return sorted(statements, key=lambda node: node.lineno)
 
 
 def _is_relevant(script: Script, node: ast.stmt, model: str) -> bool:
@@ -182,7 +186,7 @@ def _pass_on(script: Script, training: Training, wrapped: Wrapped) -> int:
     for function, parameter in wrapped.parameters.items():
         _reach_inside(script, training, function, parameter)
     if bare and len(script.list_inserted()) > before:  # `.module`, which the model itself does not have
-        raise refuse_second_call(script, next(each for frame in frames for each in frame.others), frames)
+        raise refuse_second_call(script, next(call for frame in frames for call in frame.others), frames)
     return 1
 
 
@@ -222,7 +226,7 @@ def _rename_calls(script: Script, training: Training, wrapped: Wrapped) -> int:
         if (
             function is not None
             and _reads_model(script, training, wrapped, call, function)
-            and all(each is call or is_without_gradient(script, each) for each in script.calls(function))
+            and all(other is call or is_without_gradient(script, other) for other in script.calls(function))
         ):
             count += _rename_in(script, function, wrapped)
     return count
@@ -234,24 +238,24 @@ def _reads_model(
     """Whether a function knows the model by the name that it has where it is wrapped."""
     if training.is_attribute:
         return isinstance(call.func, ast.Attribute)
-    own = is_parameter(function, wrapped.model) or script.bindings(wrapped.model, function)
+    is_local = is_parameter(function, wrapped.model) or script.bindings(wrapped.model, function)
     inside = any(above is wrapped.scope for above, _ in script.module.ancestors(function))
-    return isinstance(call.func, ast.Name) and inside and not own
+    return isinstance(call.func, ast.Name) and inside and not is_local
 
 
 def list_evaluations(script: Script, training: Training, region: ast.AST) -> list[ast.For]:
     """The loops over other loaders, as of an evaluation between two steps."""
-    found: list[ast.For] = []
+    loops: list[ast.For] = []
     for loop in ast.walk(region):
         if not isinstance(loop, ast.For) or loop is training.batch_loop:
             continue
         calls = {node for node in ast.walk(loop) if isinstance(node, ast.Call)}
         reads = [inner for inner in ast.walk(loop.iter) if isinstance(inner, ast.Name | ast.Attribute)]
-        values = [script.follow(each, script.scope(loop))[0] for each in reads]
+        values = [script.value(read) for read in reads]
         loads = [value for value in values if script.called_name(value).endswith("DataLoader")]  # fmt: skip
         if loads and training.loader not in loads and training.backward not in calls:
-            found.append(loop)
-    return found
+            loops.append(loop)
+    return loops
 
 
 def _rename_in(script: Script, region: ast.AST, wrapped: Wrapped) -> int:
@@ -280,14 +284,13 @@ def _check_method(script: Script, call: ast.Call, func: ast.Attribute, model: st
 
 def _only_makes_zeros(script: Script, name: str) -> bool:
     """Whether a method of the model makes a first hidden state, and computes nothing with weights."""
-    found = [
+    statements = [
         node
         for node in script.nodes(ast.FunctionDef)
         if node.name == name and isinstance(script.module.parents.get(node), ast.ClassDef)
     ]
-    calls = [each.func for node in found for each in ast.walk(node) if isinstance(each, ast.Call)]
-    lasts = {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in calls}
-    return bool(found) and lasts <= _ZEROS
+    lasts = {last_name(call) for node in statements for call in ast.walk(node) if isinstance(call, ast.Call)}
+    return bool(statements) and lasts <= _ZEROS
 
 
 def _reach_inside(script: Script, training: Training, function: Function, parameter: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
@@ -12,37 +13,38 @@ from worldsize.adopting.source.reading import find_function_beside, list_classes
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import list_assigned
 from worldsize.facts.library_calls import list_last_names
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument, last_name
 
 _OPENERS = ("gzip", "bz2", "lzma", "codecs", "io", "jsonlines")
 _ARCHIVES = ("ZipFile", "File")  # of `zipfile` and `h5py`
 FILE = "one process writes the file; the others would write over it"
 
 
-def opens_to_write(node: ast.expr) -> bool:
+class Opened(NamedTuple):
+    """What a call opens: ``open(path, mode)``, ``gzip.open(path, mode)``, ``path.open(mode)``."""
+
+    path: ast.expr | None
+    mode: str = ""
+    is_method: bool = False  # of the path
+
+
+def read_opened(node: ast.AST) -> Opened:
+    """The file that an expression opens; without a mode if it opens none, or to read by default."""
+    last = last_name(node)
+    if not isinstance(node, ast.Call) or (last != "open" and last not in _ARCHIVES):
+        return Opened(None)
+    is_method, path = False, next(iter(node.args), keyword_argument(node, "file"))
+    if isinstance(node.func, ast.Attribute) and last not in _ARCHIVES:
+        is_method = getattr(node.func.value, "id", "") not in _OPENERS
+        path = node.func.value if is_method else path
+    modes = (*node.args[0 if is_method else 1 :][:1], keyword_argument(node, "mode"))
+    values = [value for mode in modes if isinstance(value := constant_value(mode), str)]
+    return Opened(path, next((value for value in values if set(value) <= set("rwaxbt+")), ""), is_method)
+
+
+def opens_to_write(node: ast.AST) -> bool:
     """Whether an expression opens a file to write it."""
-    return bool(set(mode_of_opened(node)) & set("wax"))
-
-
-def mode_of_opened(node: ast.expr) -> str:
-    """The mode in which an expression opens a file, or nothing."""
-    if not isinstance(node, ast.Call):
-        return ""
-    func = node.func
-    last = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    if last != "open" and last not in _ARCHIVES:
-        return ""
-    of_path = isinstance(func, ast.Attribute) and not is_opener(node)
-    given = node.args[0 if of_path else 1 :][:1]
-    values = [constant_value(part) for part in (*given, keyword_argument(node, "mode"))]
-    return next((value for value in values if isinstance(value, str) and set(value) <= set("rwaxbt+")), "")
-
-
-def is_opener(node: ast.Call) -> bool:
-    """Whether a call is of a module that opens files as `open` does, or writes archives."""
-    func = node.func
-    base = getattr(func.value, "id", "") if isinstance(func, ast.Attribute) else ""
-    return base in _OPENERS or getattr(func, "attr", getattr(func, "id", "")) in _ARCHIVES
+    return not set("wax").isdisjoint(read_opened(node).mode)
 
 
 def open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -> None:
@@ -52,14 +54,10 @@ def open_on_first_rank(script: Script, header: Header, shared: list[ast.With]) -
     for call in opening:
         if not isinstance(call, ast.Call) or not opens_to_write(call):
             continue
-        of_path = isinstance(call.func, ast.Attribute) and not is_opener(call)
-        named = keyword_argument(call, "file")
-        first = next(iter(call.args), named)
-        opened = call.func.value if of_path and isinstance(call.func, ast.Attribute) else first
+        opened, _, of_path = read_opened(call)
         if opened is None or isinstance(opened, ast.IfExp | ast.Lambda):
             continue
-        archive = script.module.name_of(call.func).rpartition(".")[2] in _ARCHIVES
-        if archive or (of_path and getattr(opened, "id", "") in script.module.names):
+        if last_name(call) in _ARCHIVES or (of_path and getattr(opened, "id", "") in script.module.names):
             help_ = f"open it only where `{header.names.is_first}`, and `os.devnull` elsewhere"
             script.leave(call, "every process writes this file", help_)
             continue  # of a module that is not known
@@ -82,11 +80,11 @@ def list_log_files(module: Module) -> Iterator[tuple[str, ast.expr]]:
     """What each such call is, and the expression of its file."""
     for name, call in module.calls:
         handles = _HANDLER.fullmatch(name) is not None
-        given = keyword_argument(call, "sink" if name == SINK else "filename")
+        file = keyword_argument(call, "sink" if name == SINK else "filename")
         if (handles or name == SINK) and call.args:
-            given = call.args[0]
-        if given is not None and (handles or name in (SINK, "logging.basicConfig")):
-            yield name, given
+            file = call.args[0]
+        if file is not None and (handles or name in (SINK, "logging.basicConfig")):
+            yield name, file
 
 
 def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.expr]:
@@ -96,7 +94,7 @@ def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.
     """
     left = set()
     help_ = "write it into a folder that an option names"
-    for node in (*_list_configured(script.module), *(each for _, each in list_log_files(script.module))):
+    for node in (*_list_configured(script.module), *(log for _, log in list_log_files(script.module))):
         value = script.value(node)
         path = read_path(value)
         is_key = isinstance(script.module.parents.get(node), ast.Dict)
@@ -148,8 +146,8 @@ def leave_paths_beside(script: Script) -> None:
     """Report what such a function, or a setting beside the script, lets a job write into its folder."""
     _leave_settings_beside(script)
     for name, call in script.module.calls:
-        found = _find_saver(script, call, or_logs=True) if _SAVES.search(name) else None
-        path = next(_list_paths(found, call), None) if found is not None else None
+        saver = _find_saver(script, call, or_logs=True) if _SAVES.search(name) else None
+        path = next(_list_paths(saver, call), None) if saver is not None else None
         if path is not None:
             help_ = "let the function take a folder, and pass the one that an option names"
             script.leave(call, f"`{path}` is written beside the script, where a job loses it", help_)
@@ -161,7 +159,7 @@ def _leave_settings_beside(script: Script) -> None:
         target: value.value
         for class_ in dict(list_classes_beside(script.module)).values()
         for statement in class_.body
-        for target, value in ((ast.unparse(each), held) for each, held in list_assigned(statement))
+        for target, value in ((ast.unparse(target), held) for target, held in list_assigned(statement))
         if isinstance(value, ast.Constant) and isinstance(value.value, str)
     }
     for call in script.module.called("torch.save") if texts else ():
@@ -176,31 +174,31 @@ def _find_saver(script: Script, call: ast.Call, *, or_logs: bool = False) -> ast
     name = script.module.name_of(call.func)
     if not _SAVES.search(name.rpartition(".")[2]):
         return None
-    found = find_function_beside(script.module, name)
-    return found[1] if found is not None and any(_list_written(found[1], or_logs=or_logs)) else None
+    beside = find_function_beside(script.module, name)
+    return beside[1] if beside is not None and any(_list_written(beside[1], or_logs=or_logs)) else None
 
 
 def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.Call]:
     """The calls of a function that write files, or set up logs in them."""
     words = list_last_names("writes", "copies") | (_LOGS if or_logs else frozenset())
     for node in ast.walk(function):
-        if isinstance(node, ast.Call):
-            last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            mode = constant_value(node.args[1]) if last == "open" and len(node.args) > 1 else None
-            if last in words or (isinstance(mode, str) and set(mode) & set("wax")):
-                yield node
+        if isinstance(node, ast.Call) and (last_name(node) in words or opens_to_write(node)):
+            yield node
 
 
 def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
     """The files that a function writes by names of its own: in its text, or by a default."""
     parts = function.args
     names = [argument.arg for argument in parts.args]
-    given = {*names[: len(call.args)], *(keyword.arg for keyword in call.keywords)}
+    passed = {*names[: len(call.args)], *(keyword.arg for keyword in call.keywords)}
     kept = dict(zip(names[len(names) - len(parts.defaults) :], parts.defaults, strict=True))
-    texts = [value for name, value in kept.items() if name not in given]
+    texts = [value for name, value in kept.items() if name not in passed]
     for written in _list_written(function, or_logs=True):
-        texts += [*written.args, *(each.value for each in written.keywords if each.arg == "filename")]
-    for each in texts:
-        value = constant_value(each)
+        texts += [
+            *written.args,
+            *(word.value for word in written.keywords if word.arg == "filename"),
+        ]
+    for text in texts:
+        value = constant_value(text)
         if isinstance(value, str) and "." in value[1:] and not value.startswith("/") and " " not in value:
             yield value

@@ -23,7 +23,6 @@ from worldsize.adopting.source.header import (
 )
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.refusals import APART, list_fits
-from worldsize.scripts.bindings import Scope
 from worldsize.scripts.module import constant_value, keyword_argument
 
 _TOGETHER = ("fit", "evaluate", "predict", "save", "save_weights", "train", "compile")
@@ -89,7 +88,7 @@ def _choose_legacy(script: Script, header: Header, alias: str | None) -> None:
         line = "import tensorflow" if alias == "tensorflow" else f"import tensorflow as {alias or 'tf'}"
         header.imports[line] = None
         first = first_statement(script)
-    if any(name == "os" and each.lineno < first.lineno for name, _, each in script.module.imports):
+    if any(name == "os" and statement.lineno < first.lineno for name, _, statement in script.module.imports):
         lines = lines[2:]
     script.insert_before(first, lines, "WS921", "Keras 2 trains on several workers, Keras 3 does not")
 
@@ -111,7 +110,7 @@ def _build_in_scope(script: Script, fit: ast.Call, strategy: str) -> None:
         for call in script.module.called("compile")
         if isinstance(call.func, ast.Attribute) and script.written(call.func.value) == model
     ]
-    inside = [each for each in compiles if each in block]
+    inside = [call for call in compiles if call in block]
     last = inside[-1] if inside else made[0]
     part = block[_find_first(script, block, made[0]) : block.index(last) + 1]
     value = made[0].value
@@ -154,9 +153,9 @@ def _set_numbers(script: Script, parser: Parser, fit: ast.Call, strategy: str) -
 
 
 def _verbosity(script: Script, fit: ast.Call, names: Names) -> str:
-    given = keyword_argument(fit, "verbose")
-    shown = script.written(given) if given is not None else '"auto"'
-    if constant_value(given) == 0:
+    verbosity = keyword_argument(fit, "verbose")
+    shown = script.written(verbosity) if verbosity is not None else '"auto"'
+    if constant_value(verbosity) == 0:
         return shown
     return f"{shown} if {names.rank} == 0 else 0"
 
@@ -164,8 +163,8 @@ def _verbosity(script: Script, fit: ast.Call, names: Names) -> str:
 def _save_apart(script: Script, header: Header, names: Names) -> None:
     """All workers save, each to its own place: the first where the script says, the others away."""
     for call in script.module.called("ModelCheckpoint", "CSVLogger"):
-        given = keyword_argument(call, "filepath") or keyword_argument(call, "filename")
-        path = given or next(iter(call.args), None)
+        chosen_path = keyword_argument(call, "filepath") or keyword_argument(call, "filename")
+        path = chosen_path or next(iter(call.args), None)
         if path is not None:
             _divert(script, header, names, path)
     for call in script.module.called("save", "save_weights"):
@@ -201,21 +200,22 @@ def set_batch_size(script: Script, parser: Parser, fit: ast.Call, strategy: str)
     sizes = [size] if size is not None else []
     if not sizes:
         rows = keyword_argument(fit, "x") or next(iter(fit.args), None)
-        found = next(_list_sizes(script, rows, script.scope(fit), set()), None) if rows is not None else None
+        drawn_size = next(_list_sizes(script, rows, set()), None) if rows is not None else None
         batches = (call for call in script.module.called(*_BATCHES, *_READERS) if hasattr(call.func, "attr"))
-        made = [each for call in batches if (each := _find_size(script, call)) is not None]
-        sizes = [each for each in made if _is_same(script, each, found)]  # also of what is evaluated like it
+        made = [drawn for call in batches if (drawn := _find_size(script, call)) is not None]
+        # Also of what is evaluated like it.
+        sizes = [drawn for drawn in made if _is_same(script, drawn, drawn_size)]
     if not sizes:
         help_ = f"batch it by the rows of all workers: `{strategy}.num_replicas_in_sync` times as many"
         script.leave(fit, "`fit` is given no batch size here", help_)
         return
-    known: set[ast.expr] = set()
-    for each in sizes:
-        value = script.value(each)
-        if value not in known:
-            set_by_flag(script, parser, "batch_size", each)
-        known.add(value)
-        script.insert_behind(each, f" * {strategy}.num_replicas_in_sync", None, _REASON)
+    seen: set[ast.expr] = set()
+    for batch_size in sizes:
+        value = script.value(batch_size)
+        if value not in seen:
+            set_by_flag(script, parser, "batch_size", batch_size)
+        seen.add(value)
+        script.insert_behind(batch_size, f" * {strategy}.num_replicas_in_sync", None, _REASON)
     steps = keyword_argument(fit, "steps_per_epoch")
     if steps is not None and constant_value(steps) is None and size is None:
         help_ = f"divide them by `{strategy}.num_replicas_in_sync`"
@@ -237,18 +237,18 @@ def _is_same(script: Script, size: ast.expr, other: ast.expr | None) -> bool:
     return values[0] is values[1] or alike
 
 
-def _list_sizes(script: Script, node: ast.expr, scope: Scope, seen: set[ast.AST]) -> Iterator[ast.expr]:
+def _list_sizes(script: Script, node: ast.expr, seen: set[ast.AST]) -> Iterator[ast.expr]:
     """The sizes of the batches that an expression draws, through names, methods and functions."""
     if node in seen:
         return
     seen.add(node)
     if isinstance(node, ast.Name):
-        bound = script.bindings(node.id, scope)
-        for statement, value, _ in reversed(bound):
-            yield from _list_sizes(script, value, script.scope(statement), seen)
-        step, where = script.follow(node, scope)
-        if not bound and step is not node:
-            yield from _list_sizes(script, step, where, seen)
+        bound = script.bindings(node.id, script.scope(node))
+        for _, value, _ in reversed(bound):
+            yield from _list_sizes(script, value, seen)
+        value = script.value(node)
+        if not bound and value is not node:
+            yield from _list_sizes(script, value, seen)
     if not isinstance(node, ast.Call):
         return
     last = script.module.name_of(node.func).rpartition(".")[2]
@@ -257,9 +257,8 @@ def _list_sizes(script: Script, node: ast.expr, scope: Scope, seen: set[ast.AST]
         return
     function = script.function(node)
     for value in script.returns(function) if function is not None else ():
-        assert function is not None
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
         for part in parts:
-            yield from _list_sizes(script, part, function, seen)
+            yield from _list_sizes(script, part, seen)
     if isinstance(node.func, ast.Attribute):
-        yield from _list_sizes(script, node.func.value, scope, seen)
+        yield from _list_sizes(script, node.func.value, seen)

@@ -26,8 +26,8 @@ def resume_lightning(script: Script, parser: Parser, header: Header, trainer: as
     for call in script.module.called("ModelCheckpoint"):
         if keyword_argument(call, "monitor") is None:  # Lightning takes one of a kind
             script.set_keyword(call, "save_last", "True", None, _REASON)
-            given = keyword_argument(call, "dirpath")
-            chosen = folder if given is None else f"{folder} or {script.written(given)}"
+            folder_argument = keyword_argument(call, "dirpath")
+            chosen = folder if folder_argument is None else f"{folder} or {script.written(folder_argument)}"
             script.set_keyword(call, "dirpath", chosen, None, _REASON)
             saver = ""
     statement = script.statement(trainer)
@@ -48,8 +48,8 @@ def resume_transformers(script: Script, parser: Parser, header: Header, argument
     if len(trains) != 1 or trains[0].args or script.module.called("get_last_checkpoint"):
         return
     train = trains[0]
-    given = keyword_argument(train, "resume_from_checkpoint")
-    if len(train.keywords) > (given is not None):
+    resumed = keyword_argument(train, "resume_from_checkpoint")
+    if len(train.keywords) > (resumed is not None):
         return
     statement = script.statement(train)
     if not script.has_own_line(statement):
@@ -67,7 +67,7 @@ def resume_transformers(script: Script, parser: Parser, header: Header, argument
         lines.append(f'    {where}.save_strategy = "epoch"')
     lines.append(f"    {last} = {find}({folder})")
     script.insert_before(statement, lines, None, _REASON)
-    chosen = last if given is None else f"{last} or {script.written(given)}"
+    chosen = last if resumed is None else f"{last} or {script.written(resumed)}"
     script.set_keyword(train, "resume_from_checkpoint", chosen, None, _REASON)
     if not isinstance(statement, ast.Return):
         script.insert_after(statement, [f"{where}.output_dir = {before}"], None, _REASON)
@@ -111,7 +111,7 @@ def _may_train(script: Script, call: ast.Call) -> bool:
     """Whether a call of `fit` may be of the Trainer, and not of a scaler of scikit-learn."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = script.follow(call.func.value, script.scope(call))
+    value = script.value(call.func.value)
     return not isinstance(value, ast.Call) or script.module.name_of(value.func).endswith("Trainer")
 
 
@@ -119,30 +119,30 @@ def is_trainer(script: Script, call: ast.Call) -> bool:
     """Whether a call is of a method of the Trainer."""
     if not isinstance(call.func, ast.Attribute):
         return False
-    value, _ = script.follow(call.func.value, script.scope(call))
+    value = script.value(call.func.value)
     return script.called_name(value).endswith("Trainer")
 
 
 def _append(script: Script, call: ast.Call, more: str) -> None:
     """Give a call more callbacks than those of the script."""
-    given = keyword_argument(call, "callbacks")
-    if given is None:
+    callbacks = keyword_argument(call, "callbacks")
+    if callbacks is None:
         script.set_keyword(call, "callbacks", more, None, _REASON)
-    elif isinstance(given, ast.List) and given.elts:
-        script.insert_behind(given.elts[-1], f", *{more}", None, _REASON)
+    elif isinstance(callbacks, ast.List) and callbacks.elts:
+        script.insert_behind(callbacks.elts[-1], f", *{more}", None, _REASON)
     else:
-        script.replace(given, f"[*{_as_list(script, given)}, *{more}]", None, _REASON)
+        script.replace(callbacks, f"[*{_as_list(script, callbacks)}, *{more}]", None, _REASON)
 
 
-def _as_list(script: Script, given: ast.expr) -> str:
+def _as_list(script: Script, callbacks: ast.expr) -> str:
     """Callbacks that a name stands for, which may be none."""
-    value = script.value(given)
-    text = script.written(given)
-    return text if isinstance(value, ast.List) and isinstance(given, ast.Name) else f"({text} or [])"
+    value = script.value(callbacks)
+    text = script.written(callbacks)
+    return text if isinstance(value, ast.List) and isinstance(callbacks, ast.Name) else f"({text} or [])"
 
 
 def _import(script: Script, header: Header, module: str, name: str) -> str:
-    bound = next((each for each, full in script.module.names.items() if full.endswith(f".{name}")), None)
+    bound = next((word for word, full in script.module.names.items() if full.endswith(f".{name}")), None)
     if bound is None:
         header.imports[f"from {module} import {name}"] = None
     return bound or name
@@ -150,15 +150,17 @@ def _import(script: Script, header: Header, module: str, name: str) -> str:
 
 def name_folder(script: Script, parser: Parser, header: Header, *nodes: ast.AST) -> str:
     """What names the folder at some nodes: an option, else the variable that a job has for its output."""
-    own = next((option.flag for option in parser.options.declared if option.flag.role == "checkpoints"), None)
+    declared = next(
+        (option.flag for option in parser.options.declared if option.flag.role == "checkpoints"), None
+    )
     seen = all(is_visible(script, parser, node) for node in nodes)
-    if own is not None and own.default:  # it would resume by hand too
+    if declared is not None and declared.default:  # it would resume by hand too
         parser.roles["--checkpoints"] = "checkpoints"
         if not any(option.flag.role == "output" for option in parser.options.declared):
-            parser.roles[own.option] = "output"
-    elif own is not None and seen:
-        name = next(option.name for option in parser.options.declared if option.flag is own)
+            parser.roles[declared.option] = "output"
+    elif declared is not None and seen:
+        name = next(option.name for option in parser.options.declared if option.flag is declared)
         return parser.place.format(name)
-    if seen and (own is None or own.option != "--checkpoints"):
+    if seen and (declared is None or declared.option != "--checkpoints"):
         return add_flag(parser, "checkpoints", None)
     return name_by_variable(script, header)

@@ -76,9 +76,9 @@ def adopt_lightning(script: Script) -> Parser:
     header.constants.append(f'{nodes} = int(os.environ.get("AZUREML_NODE_COUNT", "1"))')
     header.imports[f"from {package}.plugins.environments import LightningEnvironment"] = None
     world = header.names.world_size
-    given = keyword_argument(trainer, "strategy")
-    strategy = script.written(given) if given is not None else '"auto"'
-    keeps = keeps_strategy(script, given)
+    chosen_strategy = keyword_argument(trainer, "strategy")
+    strategy = script.written(chosen_strategy) if chosen_strategy is not None else '"auto"'
+    keeps = keeps_strategy(script, chosen_strategy)
     script.set_keyword(trainer, "devices", f"{world} // {nodes}", "WS926", _COUNTS)
     script.set_keyword(trainer, "num_nodes", nodes, "WS926", _COUNTS)
     if not keeps:
@@ -205,13 +205,13 @@ def _set_rest(script: Script, parser: Parser) -> None:
 def _place_model(script: Script, header: Header) -> None:
     """Load the model onto the GPU of the process where the library would spread it over all of them."""
     for _, call in script.module.calls:
-        given = keyword_argument(call, "device_map")
-        if given is not None and is_automatic(given) and call.args:
+        devices = keyword_argument(call, "device_map")
+        if devices is not None and is_automatic(devices) and call.args:
             header.imports |= {"import os": None, "import torch": None}
-            own = '{"": int(os.environ.get("LOCAL_RANK", "0"))}'
-            text = f"{own} if torch.cuda.is_available() else {script.written(given)}"
-            script.replace(given, text, "WS905", "each process holds the whole model on a GPU of its own")
-            script.leave(given, "the whole model has to fit on one GPU, with its gradients", None)
+            device_map = '{"": int(os.environ.get("LOCAL_RANK", "0"))}'
+            text = f"{device_map} if torch.cuda.is_available() else {script.written(devices)}"
+            script.replace(devices, text, "WS905", "each process holds the whole model on a GPU of its own")
+            script.leave(devices, "the whole model has to fit on one GPU, with its gradients", None)
 
 
 def _finish(script: Script, parser: Parser, header: Header) -> Parser:
@@ -242,9 +242,9 @@ def sync_metrics(script: Script) -> None:
     """Let what is logged of an epoch be the mean over all processes: callbacks and schedules read it."""
     for call in script.module.called("log", "log_dict"):
         last = script.written(call.func).removeprefix("self.")
-        given = [keyword_argument(call, "sync_dist"), keyword_argument(call, "rank_zero_only")]
-        own = last not in ("log", "log_dict") or is_own_method(script, call, last)
-        if own or any(given) or _is_synced(script, call):
+        choices = [keyword_argument(call, "sync_dist"), keyword_argument(call, "rank_zero_only")]
+        is_another = last not in ("log", "log_dict") or is_own_method(script, call, last)
+        if is_another or any(choices) or _is_synced(script, call):
             continue
         text = _choose(script, call)
         if text is not None:
@@ -253,9 +253,9 @@ def sync_metrics(script: Script) -> None:
 
 def _choose(script: Script, call: ast.Call) -> str | None:
     """What `sync_dist` is to be: where both steps log by one method, training goes on without a mean."""
-    given = constant_value(keyword_argument(call, "on_epoch"))
-    if given is not None:
-        return "True" if given else None
+    on_epoch = constant_value(keyword_argument(call, "on_epoch"))
+    if on_epoch is not None:
+        return "True" if on_epoch else None
     hooks = set(_list_hooks(script, script.scope(call), set()))
     if hooks and all(hook.startswith((*_EVALUATES, *_ENDS)) for hook in hooks):
         return "True"
@@ -282,9 +282,9 @@ def _is_synced(script: Script, call: ast.Call) -> bool:
         return False
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "compute":
         return True
-    made, _ = script.follow(value, script.scope(call))
+    made = script.value(value)
     while isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr == "clone":
-        made, _ = script.follow(made.func.value, script.scope(made))
+        made = script.value(made.func.value)
     return script.called_name(made).startswith("torchmetrics.")
 
 
@@ -365,13 +365,13 @@ def find_epoch_loop(script: Script) -> ast.For | None:
 def _loads_always(script: Script) -> bool:
     """Whether the script loads a state itself without being asked, or names the folders of its states."""
     loads = script.module.called("load_state")
-    asked = [any(isinstance(above, ast.If) for above, _ in script.module.ancestors(each)) for each in loads]
-    return not all(asked) or "automatic_checkpoint_naming=True" in script.text
+    tested = [any(isinstance(above, ast.If) for above, _ in script.module.ancestors(one)) for one in loads]
+    return not all(tested) or "automatic_checkpoint_naming=True" in script.text
 
 
 def _list_others(script: Script, loop: ast.For, prepared: Collection[str]) -> list[str]:
     """Schedules that are stepped, and not prepared: their state is not saved unless they are registered."""
-    known = {
+    held = {
         script.written(argument)
         for call in script.module.called("register_for_checkpointing")
         for argument in call.args
@@ -385,7 +385,7 @@ def _list_others(script: Script, loop: ast.For, prepared: Collection[str]) -> li
     made_inside = {
         word for word in names if any(script.is_under(node, loop) for node in script.module.stores(word))
     }
-    return sorted(names - known - made_inside - set(prepared))
+    return sorted(names - held - made_inside - set(prepared))
 
 
 _GATHERS = frozenset({"gather", "gather_for_metrics", "reduce"})
@@ -437,8 +437,8 @@ def is_bound(script: Script, node: ast.AST, accelerator: str) -> bool:
     scope = script.scope(node)
     if not accelerator.isidentifier():
         return accelerator.startswith("self.") and is_parameter(scope, "self")
-    known = script.bindings(accelerator, scope) or script.bindings(accelerator, script.module.tree)
-    return bool(known) or is_parameter(scope, accelerator)
+    bound = script.bindings(accelerator, scope) or script.bindings(accelerator, script.module.tree)
+    return bool(bound) or is_parameter(scope, accelerator)
 
 
 def _find_reduction(
@@ -454,7 +454,7 @@ def _find_reduction(
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name)
     }
     for divided, by in _list_divisions(script, loop):
-        value, _ = script.follow(by, script.scope(loop))
+        value = script.value(by)
         if name in sums and name == getattr(by, "id", ""):
             return "sum"
         if not any(isinstance(inner, ast.Name) and inner.id == name for inner in ast.walk(divided)):
@@ -469,12 +469,12 @@ def _find_reduction(
 def _list_divisions(script: Script, loop: ast.For) -> list[tuple[ast.expr, ast.expr]]:
     """``total / count`` and ``total /= count`` in the function of a loop."""
     scope = script.scope(loop)
-    found = [
+    statements = [
         (node.left, node.right)
         for node in script.nodes(ast.BinOp)
         if isinstance(node.op, ast.Div) and script.scope(node) is scope
     ]
-    return found + [
+    return statements + [
         (node.target, node.value)
         for node in script.nodes(ast.AugAssign)
         if isinstance(node.op, ast.Div) and script.scope(node) is scope

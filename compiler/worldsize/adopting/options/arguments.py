@@ -33,7 +33,7 @@ def read_arguments(
 ) -> list[Given]:
     """What a command line gives, in its order; the subcommand itself is left out."""
     named = {word: flag for flag in flags for word in flag.spellings}
-    words, found, inner = list(arguments), list[Given](), False
+    words, read, inner = list(arguments), list[Given](), False
     left_out = subcommand is not None and subcommand not in arguments
     ended = False  # behind `--`, where no word is a name
     while words:
@@ -41,26 +41,24 @@ def read_arguments(
         if word == "--" and not ended:
             ended = True
         elif _is_name(word) and not ended:
-            found.append(_take_named(named, word, words, inner=inner or left_out))
+            read.append(_take_named(named, word, words, inner=inner or left_out))
         elif word == subcommand and not inner:
             inner = True
         else:
-            flag = next((option for option in flags if _takes_word(option, found)), None)
-            found.append(
-                Given(flag, (word,), word, flag.inner if flag is not None else inner, is_named=False)
-            )
-    return found
+            flag = next((option for option in flags if _takes_word(option, read)), None)
+            read.append(Given(flag, (word,), word, flag.inner if flag is not None else inner, is_named=False))
+    return read
 
 
 def _is_name(word: str) -> bool:
     return word.startswith("-") and len(word) > 1 and _NUMBER.fullmatch(word) is None
 
 
-def _takes_word(flag: Flag, found: Sequence[Given]) -> bool:
+def _takes_word(flag: Flag, read: Sequence[Given]) -> bool:
     """Whether the next word without a name is for this one."""
     if not _can_be_unnamed(flag):
         return False
-    return flag.words is None or all(each.flag is not flag for each in found)
+    return flag.words is None or all(argument.flag is not flag for argument in read)
 
 
 def _can_be_unnamed(flag: Flag) -> bool:
@@ -82,8 +80,8 @@ def _take_named(named: dict[str, Flag], word: str, words: list[str], *, inner: b
 
 def _find_abbreviated(named: dict[str, Flag], name: str) -> Flag | None:
     """The option that argparse takes ``--batch`` for."""
-    found = {id(flag): flag for word, flag in named.items() if word.startswith(name) and name[:2] == "--"}
-    return next(iter(found.values())) if len(found) == 1 else None
+    flags = {id(flag): flag for word, flag in named.items() if word.startswith(name) and name[:2] == "--"}
+    return next(iter(flags.values())) if len(flags) == 1 else None
 
 
 def find_given(
@@ -107,14 +105,18 @@ def add_data(profile: ScriptProfile, arguments: Sequence[str], data: Path) -> tu
     if flag is None or not _can_be_unnamed(flag):
         return tuple(arguments)
     order = [option for option in profile.flags if _can_be_unnamed(option)]
-    given = read_arguments(profile.flags, arguments, profile.subcommand)
-    free = [each for each in given if not each.is_named]
+    read = read_arguments(profile.flags, arguments, profile.subcommand)
+    free = [argument for argument in read if not argument.is_named]
     if len(free) >= len(order):
         return tuple(arguments)
     at = order.index(flag)
-    words = [*(each.words[0] for each in free[:at]), str(data), *(each.words[0] for each in free[at:])]
-    command = [each for each in arguments if each == profile.subcommand][:1]
-    return (*command, *words, *(word for each in given if each.is_named for word in each.words))
+    words = [
+        *(argument.words[0] for argument in free[:at]),
+        str(data),
+        *(argument.words[0] for argument in free[at:]),
+    ]
+    command = [word for word in arguments if word == profile.subcommand][:1]
+    return (*command, *words, *(word for argument in read if argument.is_named for word in argument.words))
 
 
 def write_arguments(
@@ -125,31 +127,33 @@ def write_arguments(
     Words without a name come first, in the order in which the script declares them. The options of a
     subcommand follow it, the others precede it.
     """
-    given = read_arguments(profile.flags, arguments, profile.subcommand)
+    read = read_arguments(profile.flags, arguments, profile.subcommand)
     replaced = [flag for flag, _ in ours]
     for inner in (False, True):
         if inner and profile.subcommand is not None:
             yield profile.subcommand
-        yield from _list_positional(profile, given, ours, inner=inner)
+        yield from _list_positional(profile, read, ours, inner=inner)
         for flag, value in ours:
             if flag.inner is inner and not flag.is_positional:
                 yield from (flag.option, value)
-        for each in given:
-            is_placed = each.flag is not None and (each.flag.is_positional or each.flag in replaced)
-            if each.inner is inner and not is_placed:
-                yield from each.write()
+        for argument in read:
+            is_placed = argument.flag is not None and (
+                argument.flag.is_positional or argument.flag in replaced
+            )
+            if argument.inner is inner and not is_placed:
+                yield from argument.write()
 
 
 def _list_positional(
-    profile: ScriptProfile, given: Sequence[Given], ours: Sequence[tuple[Flag, str]], *, inner: bool
+    profile: ScriptProfile, read: Sequence[Given], ours: Sequence[tuple[Flag, str]], *, inner: bool
 ) -> Iterator[str]:
     """The words without a name. One that is not given is its default, so the next does not replace it."""
     words = {
         flag: [value for other, value in ours if other is flag]
-        or [word for each in given if each.flag is flag for word in each.words]
+        or [word for argument in read if argument.flag is flag for word in argument.words]
         for flag in profile.flags
         if flag.is_positional and flag.inner is inner
     }
-    last = max((index for index, each in enumerate(words.values()) if each), default=-1)
+    last = max((index for index, values in enumerate(words.values()) if values), default=-1)
     for flag in list(words)[: last + 1]:
         yield from words[flag] or ([str(flag.default)] if flag.default is not None else [])

@@ -13,7 +13,6 @@ from worldsize.adopting.options.arguments import find_given
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.source.script import Script
 from worldsize.documents import yaml
-from worldsize.scripts.bindings import Scope, is_parameter
 from worldsize.scripts.module import constant_value
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -35,15 +34,14 @@ def find_setting(script: Script, node: ast.expr) -> Setting | None:
     """What ``cfg["train"]["lr"]`` or ``cfg.train.lr`` is in the file that `cfg` was read from."""
     keys: list[tuple[str, str]] = []
     places: list[tuple[ast.stmt, str]] = []
-    scope: Scope = script.scope(node)
     for _ in range(_DEPTH):
         while (step := _read_key(node)) is not None:
             node, key = step
             keys.insert(0, key)
-        found = _step_back(script, node, scope)
-        if found is None or not keys:
+        step_back = _step_back(script, node)
+        if step_back is None or not keys:
             return None
-        statement, value, scope = found
+        statement, value = step_back
         if statement is not None:
             places.append((statement, script.written(node) + "".join(text for text, _ in keys)))
         path = _find_file(script, value)
@@ -80,27 +78,19 @@ def _read_key(node: ast.expr) -> tuple[ast.expr, tuple[str, str]] | None:
     return None
 
 
-def _step_back(
-    script: Script, node: ast.expr, scope: Scope
-) -> tuple[ast.stmt | None, ast.expr, Scope] | None:
-    """The statement that binds a variable, with its value and scope; of a parameter what a call passes."""
-    if not isinstance(node, ast.Name):  # `load_config(path)`, `self.config`
-        value, where = script.follow(node, scope, 1)
-        return None if value is node else (None, value, where)
-    while not (bound := script.bindings(node.id, scope)) and not isinstance(scope, ast.Module):
-        if is_parameter(scope, node.id):
-            value, where = script.follow(node, scope, 1)
-            return None if value is node else (None, value, where)
-        scope = script.scope(scope)
-    if len(bound) != 1 or bound[0][2] is not None:
-        return None
-    statement, value, _ = bound[0]
-    return statement, value, scope
+def _step_back(script: Script, node: ast.expr) -> tuple[ast.stmt | None, ast.expr] | None:
+    """The statement that binds a variable, with its value; of a parameter what a call passes."""
+    bound = script.list_bindings(node) if isinstance(node, ast.Name) else []
+    if not bound:  # `load_config(path)`, `self.config`
+        value = script.step(node)
+        return None if value is None else (None, value)
+    statement, value, position = bound[0]
+    return (statement, value) if len(bound) == 1 and position is None else None
 
 
 def _find_file(script: Script, value: ast.expr) -> Path | None:
     """The file that an expression reads, where its name is known: ``yaml.safe_load(open("config.yaml"))``."""
-    inner = [each.value for each in getattr(value, "keywords", ()) if each.arg is None]
+    inner = [keyword.value for keyword in getattr(value, "keywords", ()) if keyword.arg is None]
     if isinstance(value, ast.Call) and script.module.name_of(value.func) not in _LOADERS:
         wrapped = inner or value.args[:1]
         is_own = script.function(value) is not None and not inner
@@ -133,9 +123,9 @@ def _name_file(script: Script, node: ast.AST) -> str | None:
             return None
         options = read_options(script.module)
         flags = [option.flag for option in options.declared]
-        given = find_given(declared.flag, flags, script.arguments, options.subcommand)
+        word = find_given(declared.flag, flags, script.arguments, options.subcommand)
         default = declared.flag.default
-        return given or (default if isinstance(default, str) else None)
+        return word or (default if isinstance(default, str) else None)
     value = constant_value(node) if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else None
 

@@ -54,8 +54,8 @@ class Options(Struct, eq=False):
 
 def read_options(module: Module) -> Options:
     """The options of a script, by whichever library it uses."""
-    found: Options = module.once(_read)
-    return found
+    options: Options = module.once(_read)
+    return options
 
 
 def _read(module: Module) -> Options:
@@ -66,7 +66,7 @@ def _read(module: Module) -> Options:
     if any(top == "click" for top in _tops(module)):
         return Options("click", list(_read_click(module)))
     starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
-    functions = {each.name: each for each in reversed(module.kinds.get(ast.FunctionDef, ()))}
+    functions = {function.name: function for function in reversed(module.kinds.get(ast.FunctionDef, ()))}
     for library, name in starts:
         for call in module.called(name):
             function = functions.get(getattr(next(iter(call.args), None), "id", ""))
@@ -85,12 +85,12 @@ def _read_typer(module: Module) -> Options:
     if not commands:
         return Options(None, [])
     function, declared = max(
-        commands, key=lambda each: sum(one.flag.role in _TRAINING_ROLES for one in each[1])
+        commands, key=lambda command: sum(one.flag.role in _TRAINING_ROLES for one in command[1])
     )
     if len(commands) == 1:
         return Options("typer", declared)
-    for each in declared:
-        each.flag = structs.replace(each.flag, inner=True)
+    for option in declared:
+        option.flag = structs.replace(option.flag, inner=True)
     return Options("typer", declared, function.name.replace("_", "-"))
 
 
@@ -108,19 +108,19 @@ def _read_argparse(module: Module) -> Options:
         above, name = module.parents.get(call), constant_value(call.args[0]) if call.args else None
         if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) and isinstance(name, str):
             commands[above.targets[0].id] = name
-    owners = {id(each): _find_owner(each, commands) for each in declared}
+    owners = {id(option): _find_owner(option, commands) for option in declared}
     counts = {
-        name: sum(owners[id(each)] == name and each.flag.role in _TRAINING_ROLES for each in declared)
+        name: sum(owners[id(option)] == name and option.flag.role in _TRAINING_ROLES for option in declared)
         for name in commands
     }
     best = max(counts, key=lambda name: counts[name], default=None)
     if best is None:
-        read = {each.node for each in declared}
+        read = {option.node for option in declared}
         unread = next((call for call in module.called("add_argument") if call not in read), None)
         return Options("argparse", declared, unread=unread)
-    for each in declared:
-        each.flag = structs.replace(each.flag, inner=owners[id(each)] == best)
-    kept = [each for each in declared if owners[id(each)] in (None, best)]
+    for entry in declared:
+        entry.flag = structs.replace(entry.flag, inner=owners[id(entry)] == best)
+    kept = [option for option in declared if owners[id(option)] in (None, best)]
     return Options("argparse", kept, commands[best], best)
 
 
@@ -140,16 +140,16 @@ def _read_added(module: Module) -> Iterator[Declared]:
     for call in module.called("add_argument"):
         interface = Interface()
         read_option(define_alone(module), interface, module, call, sure=True)
-        yield from (_describe(module, each, call) for each in _list_options(interface))
+        yield from (_describe(module, option, call) for option in _list_options(interface))
         for option, field in () if interface.closed else list_looped(module, call):
             kind = keyword_argument(call, "type")
-            known = getattr(kind, "id", "") in ("int", "float", "str")
-            given = keyword_argument(call, "default")  # that of the field, unless it is written out
-            is_written = given is None or isinstance(given, ast.Constant)
-            default = _evaluate_default(module, given if is_written else field.default)
+            is_plain = getattr(kind, "id", "") in ("int", "float", "str")
+            written_default = keyword_argument(call, "default")  # that of the field, unless it is written out
+            is_written = written_default is None or isinstance(written_default, ast.Constant)
+            default = _evaluate_default(module, written_default if is_written else field.default)
             name = option.lstrip("-").replace("-", "_")
             flag = _make_flag(
-                option, name, kind if known else field.annotation, default,
+                option, name, kind if is_plain else field.annotation, default,
                 required=constant_value(keyword_argument(call, "required")) is True,
             )  # fmt: skip
             yield Declared(flag, name, call)
@@ -207,9 +207,9 @@ def _make_flag(
     aliases: tuple[str, ...] = (),
     words: int | None = 1,
 ) -> Flag:
-    known = getattr(kind, "id", None)
+    type_name = getattr(kind, "id", None)
     guessed = type(default).__name__ if type(default) in (int, float) else "str"
-    type_: Any = _TYPES.get(str(known), guessed)
+    type_: Any = _TYPES.get(str(type_name), guessed)
     value = default if isinstance(default, int | float | str) else None
     return Flag(
         option, find_role(name), type_, value,
@@ -223,34 +223,34 @@ def _read_parameters(
     parameters = [*function.args.args, *function.args.kwonlyargs]
     missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
     defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
-    for parameter, given in zip(parameters, defaults, strict=True):
-        is_option = isinstance(given, ast.Call) and given.args and not _is_path(module, given)
-        inner = given.args[0] if isinstance(given, ast.Call) and is_option else given
+    for parameter, value in zip(parameters, defaults, strict=True):
+        is_option = isinstance(value, ast.Call) and value.args and not _is_path(module, value)
+        inner = value.args[0] if isinstance(value, ast.Call) and is_option else value
         default = _evaluate_default(module, inner)
         hyphens = parameter.arg.replace("_", "-")
-        option = _find_spelling(parameter, given) or f"--{hyphens}"
-        if library == "typer" and _is_positional(parameter, given):
+        option = _find_spelling(parameter, value) or f"--{hyphens}"
+        if library == "typer" and _is_positional(parameter, value):
             option = parameter.arg
         is_switch = library == "typer" and ast.unparse(parameter.annotation or _NONE).startswith("bool")
         flag = _make_flag(
             option, parameter.arg, parameter.annotation, default,
-            required=given is None, aliases=(f"--{hyphens}", f"--{parameter.arg}", f"--no-{hyphens}"),
+            required=value is None, aliases=(f"--{hyphens}", f"--{parameter.arg}", f"--no-{hyphens}"),
             words=0 if is_switch else 1,
         )  # fmt: skip
         flag = structs.replace(flag, by_position=library == "fire")
         yield Declared(flag, parameter.arg, parameter)
 
 
-def _is_positional(parameter: ast.arg, given: ast.expr | None) -> bool:
+def _is_positional(parameter: ast.arg, default: ast.expr | None) -> bool:
     """Whether typer takes a parameter without a flag: it has no default, or is a `typer.Argument`."""
-    parts = [each for each in (parameter.annotation, given) if each is not None]
+    parts = [part for part in (parameter.annotation, default) if part is not None]
     names = {getattr(node, "attr", getattr(node, "id", "")) for part in parts for node in ast.walk(part)}
-    return "Argument" in names or (given is None and "Option" not in names)
+    return "Argument" in names or (default is None and "Option" not in names)
 
 
-def _find_spelling(parameter: ast.arg, given: ast.expr | None) -> str | None:
+def _find_spelling(parameter: ast.arg, default: ast.expr | None) -> str | None:
     """``--lr`` of ``typer.Option(0.1, "--lr")``, also in the annotation."""
-    calls = [node for part in (parameter.annotation, given) if part is not None for node in ast.walk(part)]
+    calls = [node for part in (parameter.annotation, default) if part is not None for node in ast.walk(part)]
     words = (constant_value(word) for call in calls if isinstance(call, ast.Call) for word in call.args)
     return next((word for word in words if isinstance(word, str) and word.startswith("--")), None)
 
@@ -292,17 +292,19 @@ class Field(Struct, frozen=True):
 
 def list_fields(module: Module, class_: ast.ClassDef) -> Iterator[Field]:
     """The fields of a class, those of its base classes first."""
-    classes = {each.name: each for each in module.kinds.get(ast.ClassDef, ())}
+    classes = {class_.name: class_ for class_ in module.kinds.get(ast.ClassDef, ())}
     for base in class_.bases:
         above = classes.get(getattr(base, "id", ""))
         if above is not None and above is not class_:
             yield from list_fields(module, above)
     for statement in class_.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            given = statement.value
-            if isinstance(given, ast.Call) and not given.args:  # `field(default=64)`
-                given = keyword_argument(given, "default")
-            yield Field(statement.target.id, statement.annotation, given, statement.value is None, statement)
+            default = statement.value
+            if isinstance(default, ast.Call) and not default.args:  # `field(default=64)`
+                default = keyword_argument(default, "default")
+            yield Field(
+                statement.target.id, statement.annotation, default, statement.value is None, statement
+            )
 
 
 def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
@@ -316,8 +318,8 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
         target = above.target.elts[0] if isinstance(above.target, ast.Tuple) else above.target
         names = (ast.unparse(target), f"{ast.unparse(target)}.name")
         for field in list_fields(module, class_):
-            known = dict.fromkeys(names, field.name)
-            words = [_spell_word(argument, known) for argument in call.args]
+            spellings = dict.fromkeys(names, field.name)
+            words = [_spell_word(argument, spellings) for argument in call.args]
             option = next((word for word in words if word and word.startswith("--")), None)
             if option is not None:
                 yield option, field
@@ -343,23 +345,26 @@ def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
     return classes.get(getattr(node, "id", ""))
 
 
-def _spell_word(node: ast.expr, known: dict[str, str]) -> str | None:
+def _spell_word(node: ast.expr, words: dict[str, str]) -> str | None:
     """The text of a word such as ``f"--{name}"`` or ``"--" + field.name.replace("_", "-")``."""
-    if (name := known.get(ast.unparse(node))) is not None:
+    if (name := words.get(ast.unparse(node))) is not None:
         return name
     if isinstance(node, ast.FormattedValue):
-        return _spell_word(node.value, known)
+        return _spell_word(node.value, words)
     parts: list[ast.expr] = []
     if isinstance(node, ast.JoinedStr):
         parts = node.values
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         parts = [node.left, node.right]
     if parts:
-        texts = [text for part in parts if (text := _spell_word(part, known)) is not None]
+        texts = [text for part in parts if (text := _spell_word(part, words)) is not None]
         return "".join(texts) if len(texts) == len(parts) else None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
-        base, given = _spell_word(node.func.value, known), [constant_value(each) for each in node.args]
-        old, new = given if len(given) == 2 else (None, None)
+        base, arguments = (
+            _spell_word(node.func.value, words),
+            [constant_value(argument) for argument in node.args],
+        )
+        old, new = arguments if len(arguments) == 2 else (None, None)
         return base.replace(old, new) if base and isinstance(old, str) and isinstance(new, str) else None
     value = constant_value(node)
     return value if isinstance(value, str) else None

@@ -50,7 +50,7 @@ def add_flag(
     while option in taken:
         option += "-folder" if role in _FOLDERS else "-"
     type_ = kind or (type(default).__name__ if type(default) in (int, float) else "str")
-    if not any(each.option == option for each in parser.added):
+    if not any(flag.option == option for flag in parser.added):
         typed = f"type={type_}, " if type_ != "str" and (kind or parser.function is None) else ""
         shown = _show_value(default)
         call = "@click.option" if parser.function is not None else f"{parser.parser}.add_argument"
@@ -71,11 +71,11 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
     """Let an option set a number: the one that the script has, or a new one in place of a literal."""
     if set_in_file(script, parser, role, node):
         return
-    value, scope = script.follow(node, script.scope(node))
+    value = script.value(node)
     seen: set[ast.expr] = set()  # `n = int(n)`
     while (inner := _find_inner(value, role)) is not None and value not in seen:
         seen.add(value)
-        value, scope = script.follow(inner, scope)
+        value = script.value(inner)
     number = _read_number(value)
     declared = _find_default(parser, value) or _find_parameter(script, parser, value)
     declared = declared or find_field_option(script, parser, value)
@@ -164,8 +164,8 @@ def _find_default(parser: Parser, value: ast.expr) -> Declared | None:
 def _find_parameter(script: Script, parser: Parser, value: ast.expr) -> Declared | None:
     """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
     function = find_default_of(script, value)
-    names = [each.arg for each in (*function.args.args, *function.args.kwonlyargs)] if function else []
-    name = next((each for each in names if function and find_default(function, each) is value), "")
+    names = [word.arg for word in (*function.args.args, *function.args.kwonlyargs)] if function else []
+    name = next((word for word in names if function and find_default(function, word) is value), "")
     return parser.options.named(name) if parser.function is None else None
 
 
@@ -208,7 +208,7 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
 def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:
     """Add parameters behind the others, for click each with its decorator."""
     parameters = [*function.args.args, *function.args.kwonlyargs]
-    defaults = [each for each in (*function.args.defaults, *function.args.kw_defaults) if each is not None]
+    defaults = [part for part in (*function.args.defaults, *function.args.kw_defaults) if part is not None]
     last = max((*parameters, *defaults), key=script.end)
     gap = script.gap(max(parameters, key=script.end), function)
     for flag, line in zip(parser.added, parser.lines, strict=True):
@@ -247,10 +247,10 @@ def find_field_option(script: Script, parser: Parser, value: ast.expr) -> Declar
     name = target.id if isinstance(target, ast.Name) else ""
     calls = list(_list_made(script.module, class_))
     for call in calls:
-        given = _find_given(call, class_, name)
-        if given is not None:
-            found = find_option(parser, given)
-            return found or find_option(parser, script.follow(given, script.scope(call))[0])
+        passed = _find_given(call, class_, name)
+        if passed is not None:
+            option = find_option(parser, passed)
+            return option or find_option(parser, script.value(passed))
         if any(keyword.arg is None for keyword in call.keywords):
             return parser.options.named(name)
     read = (script.written(node) for node in script.nodes(ast.Attribute) if node.attr == name)
@@ -279,7 +279,7 @@ def _find_given(call: ast.Call, class_: ast.ClassDef, name: str) -> ast.expr | N
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
-    names = [getattr(each.target, "id", "") for each in class_.body if isinstance(each, ast.AnnAssign)]
+    names = [getattr(field.target, "id", "") for field in class_.body if isinstance(field, ast.AnnAssign)]
     made = getattr(call.func, "id", "") == class_.name
     position = names.index(name) if made and name in names else len(call.args)
     return call.args[position] if position < len(call.args) else None

@@ -64,16 +64,16 @@ def find_parser(script: Script) -> Parser:
     if options.library != "argparse":
         return Parser(options, "", function=_find_command(script, options), used=frozenset(script.names))
     declared = [
-        each for each in script.module.called("add_argument")
-        if script.has_own_line(script.statement(each)) and isinstance(each.func, ast.Attribute)
+        call for call in script.module.called("add_argument")
+        if script.has_own_line(script.statement(call)) and isinstance(call.func, ast.Attribute)
     ]  # fmt: skip
     if options.parser is not None:
-        declared = [each for each in declared if ast.unparse(each.func).startswith(f"{options.parser}.")]
+        declared = [call for call in declared if ast.unparse(call.func).startswith(f"{options.parser}.")]
     for call in script.module.called("parse_args", "parse_known_args"):
-        mine = [each for each in declared if _declares_for(script, each, call)]
-        found = _follow_parsed(script, options, call, mine) if mine else None
-        if found is not None:
-            return structs.replace(found, is_closed=_is_spread(script, found))
+        mine = [declaring for declaring in declared if _declares_for(script, declaring, call)]
+        parsed = _follow_parsed(script, options, call, mine) if mine else None
+        if parsed is not None:
+            return structs.replace(parsed, is_closed=_is_spread(script, parsed))
     return Parser(options, "")
 
 
@@ -81,9 +81,9 @@ def _is_spread(script: Script, parser: Parser) -> bool:
     """Whether a function or class of the script gets each option by its name, and takes no others."""
     spread = {f"vars({parser.name})", f"{parser.name}.__dict__", parser.name}
     functions: dict[str, Function] = {
-        each.name: each for each in script.module.tree.body if isinstance(each, ast.FunctionDef)
+        node.name: node for node in script.module.tree.body if isinstance(node, ast.FunctionDef)
     }
-    classes = {each.name: each for each in script.nodes(ast.ClassDef)}
+    classes = {class_.name: class_ for class_ in script.nodes(ast.ClassDef)}
     for call in script.nodes(ast.Call):
         name = getattr(call.func, "id", "")
         if not any(keyword.arg is None and ast.unparse(keyword.value) in spread for keyword in call.keywords):
@@ -123,8 +123,8 @@ def _reads_beside(script: Script) -> bool:
 
 def _declares_for(script: Script, last: ast.Call, parse: ast.Call) -> bool:
     """Whether an option is of the parser that parses: that of the file, or of the same function."""
-    scope, own = script.scope(last), script.scope(parse)
-    if scope is own:
+    scope, parsing_scope = script.scope(last), script.scope(parse)
+    if scope is parsing_scope:
         return True
     func = last.func
     base = parse.func.value if isinstance(parse.func, ast.Attribute) else None
@@ -139,14 +139,14 @@ def _follow_parsed(
     script: Script, options: Options, parse: ast.Call, declared: list[ast.Call]
 ) -> Parser | None:
     """What holds the options in the end: ``args = parse()``, or a parameter, ``main(vars(parse()))``."""
-    last = max(declared, key=lambda each: each.lineno)
+    last = max(declared, key=lambda call: call.lineno)
     assert isinstance(last.func, ast.Attribute)
-    loops = [each for each, _ in script.module.ancestors(last) if isinstance(each, ast.For | ast.While)]
+    loops = [above for above, _ in script.module.ancestors(last) if isinstance(above, ast.For | ast.While)]
     inside = [loop for loop in loops if script.scope(loop) is script.scope(last)]
     behind = inside[-1] if inside else script.statement(last)
     start = Parser(options, "", behind=behind, parser=script.written(last.func.value))
     node: ast.AST | None = parse
-    found = None
+    chosen = None
     for _ in range(_DEPTH):
         above = script.module.parents.get(node) if node is not None else None
         if isinstance(above, ast.Call) and getattr(above.func, "id", "") == "vars":
@@ -156,15 +156,15 @@ def _follow_parsed(
         elif isinstance(above, ast.Call) and node in above.args:
             taken = _find_taker(script, above, above.args.index(node))
             if taken is None:
-                return found
+                return chosen
             holder, name = taken
             return structs.replace(start, name=name, statement=script.statement(parse), holder=holder)
         elif isinstance(above, ast.Assign) and (target := _read_target(above)) is not None:
-            found = structs.replace(start, name=target, statement=above)
+            chosen = structs.replace(start, name=target, statement=above)
             node = _find_user(script, above) if _returns(script, above, target) else None
         else:
             node = _find_user(script, above) if isinstance(above, ast.Return) else None
-    return found
+    return chosen
 
 
 def _read_target(statement: ast.Assign) -> str | None:
@@ -232,9 +232,9 @@ def is_visible(script: Script, parser: Parser, node: ast.AST) -> bool:
     if where is scope:
         return getattr(node, "lineno", 0) > parser.statement.lineno
     if not isinstance(where, ast.Module) or any(
-        script.scope(each) is not where for each in script.module.stores(parser.name)
+        script.scope(store) is not where for store in script.module.stores(parser.name)
     ):
-        return any(each.arg == parser.name for each in getattr(getattr(scope, "args", None), "args", ()))
+        return any(word.arg == parser.name for word in getattr(getattr(scope, "args", None), "args", ()))
     return not isinstance(scope, ast.Module) or getattr(node, "lineno", 0) > parser.statement.lineno
 
 
@@ -292,50 +292,50 @@ class _Holders:
         names = {parameter.arg: 0 for parameter in (*scope.args.args, *scope.args.kwonlyargs)}
         names |= self._script.list_bound(scope)
         for name, bound in names.items():
-            found = self._judge_name(name, scope, _DEPTH) if bound < line else None
-            if found is not None:
-                yield name, found
+            is_mapping = self._judge_name(name, scope, _DEPTH) if bound < line else None
+            if is_mapping is not None:
+                yield name, is_mapping
         gets_self = scope.args.args[:1] and scope.args.args[0].arg == "self" and scope.name != "__init__"
         for name in self._script.attributes(self._script.module.parents[scope]) if gets_self else ():
-            found = self._judge_attribute(name, scope, _DEPTH)
-            if found is not None:
-                yield f"self.{name}", found
+            is_mapping = self._judge_attribute(name, scope, _DEPTH)
+            if is_mapping is not None:
+                yield f"self.{name}", is_mapping
         hidden = names.keys()
-        yield from (each for each in self._list_of_file(None) if each[0] not in hidden)
+        yield from (holder for holder in self._list_of_file(None) if holder[0] not in hidden)
 
     def _list_of_file(self, line: int | None) -> Iterator[tuple[str, bool]]:
         """Those that the file has at a line, or that its functions know."""
         file = self._script.module.tree
         for name, bound in self._script.list_bound(file).items() if self._field else ():
-            found = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
-            if found is not None:
-                yield name, found
+            is_mapping = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
+            if is_mapping is not None:
+                yield name, is_mapping
 
-    def _judge(self, node: ast.expr, scope: Scope, depth: int) -> bool | None:
+    def _judge(self, node: ast.expr, depth: int) -> bool | None:
         """Whether an expression is a mapping of the options; None if it is something else than these."""
         if isinstance(node, ast.Call):
-            return self._judge_call(node, scope, depth)
+            return self._judge_call(node, depth)
         if isinstance(node, ast.Name):
             if node.id == self._parser.name and is_visible(self._script, self._parser, node):
                 return self._parser.is_mapping
-            return self._judge_name(node.id, scope, depth)
+            return self._judge_name(node.id, self._script.scope(node), depth)
         if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
-            return self._judge_attribute(node.attr, scope, depth)
-        given = self._script.step_keyword(node, scope) if isinstance(node, ast.Subscript) else None
-        return self._judge(*given, depth - 1) if given is not None else None
+            return self._judge_attribute(node.attr, self._script.scope(node), depth)
+        passed = self._script.step(node) if isinstance(node, ast.Subscript) else None
+        return self._judge(passed, depth - 1) if passed is not None else None
 
-    def _judge_call(self, call: ast.Call, scope: Scope, depth: int) -> bool | None:
+    def _judge_call(self, call: ast.Call, depth: int) -> bool | None:
         if getattr(call.func, "id", "") == "vars" and len(call.args) == 1:
-            return True if self._judge(call.args[0], scope, depth) is False else None
-        return False if self._parses(call) or (self._field and self._fills(call, scope, depth)) else None
+            return True if self._judge(call.args[0], depth) is False else None
+        return False if self._parses(call) or (self._field and self._fills(call, depth)) else None
 
-    def _fills(self, call: ast.Call, scope: Scope, depth: int) -> bool:
+    def _fills(self, call: ast.Call, depth: int) -> bool:
         """Whether a call makes settings of all options, of which one is asked for."""
         class_ = self._script.classes.get(getattr(call.func, "id", ""))
         spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
         if class_ is None or depth == 0 or not self._script.bindings(self._field, class_):
             return False
-        return any(self._judge(each, scope, depth - 1) is True for each in spread)
+        return any(self._judge(settings, depth - 1) is True for settings in spread)
 
     def _judge_name(self, name: str, scope: Scope, depth: int) -> bool | None:
         bound = self._script.bindings(name, scope)
@@ -343,14 +343,13 @@ class _Holders:
             return None
         if bound:
             _, value, position = bound[0]
-            return self._judge(value, scope, depth - 1) if position is None else None
+            return self._judge(value, depth - 1) if position is None else None
         if isinstance(scope, ast.Module) or not is_parameter(scope, name):
             return None
         kinds = set()
         for call in self._script.calls(scope):
             passed = self._script.argument(call, scope, name)
-            where = self._script.scope(call)
-            kinds.add(None if passed is None else self._judge(passed, where, depth - 1))
+            kinds.add(None if passed is None else self._judge(passed, depth - 1))
         return kinds.pop() if len(kinds) == 1 else None
 
     def _judge_attribute(self, name: str, scope: Scope, depth: int) -> bool | None:
@@ -359,13 +358,13 @@ class _Holders:
             return None
         statement, value = bound[0]
         where = self._script.scope(statement)
-        return self._judge(value, where, depth - 1) if getattr(where, "name", "") == "__init__" else None
+        return self._judge(value, depth - 1) if getattr(where, "name", "") == "__init__" else None
 
     def _parses(self, call: ast.Call) -> bool:
         """Whether a call gives what is parsed: `parser.parse_args()`, or a function that returns it."""
         function = self._script.function(call)
         values: list[ast.expr] = [call] if function is None else self._script.returns(function)
-        calls = [each for each in values if isinstance(each, ast.Call)]
-        parses = [self._script.module.name_of(each.func).endswith("parse_args") for each in calls]
-        known = self._parser.statement is not None or bool(self._field)
-        return known and parses == [True] * max(1, len(values))
+        calls = [value for value in values if isinstance(value, ast.Call)]
+        parses = [self._script.module.name_of(call.func).endswith("parse_args") for call in calls]
+        is_readable = self._parser.statement is not None or bool(self._field)
+        return is_readable and parses == [True] * max(1, len(values))

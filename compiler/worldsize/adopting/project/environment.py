@@ -81,7 +81,7 @@ def pin_environment(
         pinned = next(filter(None, map(_pin, need)), {})
         pins |= pinned
         unknown += [] if pinned else [need[0]]
-    lines = [*_choose_build(pins, instance_type), *(pins[each] for each in sorted(pins))]
+    lines = [*_choose_build(pins, instance_type), *(pins[name] for name in sorted(pins))]
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     conda = {
         "name": name,

@@ -61,8 +61,8 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     files: dict[str, bytes] = {}
     inputs = [*list_inputs(profile, script, request.arguments, source)]
     if not beside:
-        own = [] if profile.module is None else [profile.module.partition(".")[0]]
-        read = dict(_read_imported(source, text, local, own))
+        package = [] if profile.module is None else [profile.module.partition(".")[0]]
+        read = dict(_read_imported(source, text, local, package))
         read |= dict(_read_settings(request, source, inputs))
         files |= {f"{CODE}/{path}": content for path, content in (read | {inside: text}).items()}
     environment = pin_environment(name.replace("_", "-"), profile, local, request.target.instance_type)
@@ -83,21 +83,21 @@ def make_project(request: ProjectRequest, folder: Path, *, beside: bool) -> Proj
     files[f"{name}.yml"] = yaml_dump.dump(spec, header=SPEC_SCHEMA, paragraphs="steps").encode()
     files[CONDA_FILE] = yaml_dump.dump(environment.conda).encode()
     if beside and not (folder / IGNORED).exists():
-        ignored = [_name_ignored(each, folder) for each in (data, *(each.path for each in inputs))]
+        ignored = [_name_ignored(mounted, folder) for mounted in (data, *(path.path for path in inputs))]
         files[IGNORED] = write_ignored(*filter(None, ignored)).encode()
     return Project(folder, f"{name}.yml", files, environment.unknown)
 
 
 def _place_inputs(inputs: Sequence[Input], data: Path | None, folder: Path) -> Iterator[SpecInput]:
     """The inputs as a spec in ``folder`` has them; what is in the folder of the data is a part of that."""
-    for each in inputs:
-        if data is not None and data.is_dir() and each.path.is_relative_to(data):
-            inside = each.path.relative_to(data).as_posix()
-            yield SpecInput(each.flag, f"${{{{inputs.data}}}}/{inside}".removesuffix("/."))
+    for mounted in inputs:
+        if data is not None and data.is_dir() and mounted.path.is_relative_to(data):
+            inside = mounted.path.relative_to(data).as_posix()
+            yield SpecInput(mounted.flag, f"${{{{inputs.data}}}}/{inside}".removesuffix("/."))
         else:
-            value = f"${{{{inputs.{each.name}}}}}"
-            path = relative_path(each.path, folder)
-            yield SpecInput(each.flag, value, each.name, path, each.path.is_file())
+            value = f"${{{{inputs.{mounted.name}}}}}"
+            path = relative_path(mounted.path, folder)
+            yield SpecInput(mounted.flag, value, mounted.name, path, mounted.path.is_file())
 
 
 def _name_ignored(data: Path | None, folder: Path) -> str | None:
@@ -119,12 +119,12 @@ def relative_path(path: Path, folder: Path) -> str:
 
 
 def _read_imported(
-    folder: Path, text: bytes, local: tuple[str, ...], own: list[str]
+    folder: Path, text: bytes, local: tuple[str, ...], package: list[str]
 ) -> Iterator[tuple[str, bytes]]:
     """The modules beside the script that it imports, and those that they import; ``own`` is its package."""
     wanted, seen = [text], set()
     while wanted:
-        for module in (*own, *_list_imports(wanted.pop())):
+        for module in (*package, *_list_imports(wanted.pop())):
             if module in seen or module not in local:
                 continue
             seen.add(module)
@@ -138,7 +138,7 @@ def _read_settings(
     request: ProjectRequest, source: Path, inputs: Sequence[Input]
 ) -> Iterator[tuple[str, bytes]]:
     """The small files in the folder of the code that the script names, and that are no inputs."""
-    taken = {request.data, request.script.absolute(), *(each.path for each in inputs)}
+    taken = {request.data, request.script.absolute(), *(mounted.path for mounted in inputs)}
     for path in list_settings(request.adoption, request.script, request.arguments):
         if path.absolute() not in taken and goes_with_code(path, source):
             yield path.resolve().relative_to(source.resolve()).as_posix(), untrusted.read_bytes(path)
@@ -183,7 +183,9 @@ def write_files(
     with contextlib.ExitStack() as undo:
         for name, content in files.items():
             path = folder / name
-            for missing in reversed([each for each in (path.parent, *path.parents) if not each.exists()]):
+            for missing in reversed(
+                [folder for folder in (path.parent, *path.parents) if not folder.exists()]
+            ):
                 missing.mkdir(exist_ok=True)
                 undo.callback(_remove_empty, missing)
             write_whole(path, content, new=True)
@@ -233,20 +235,20 @@ def list_missing(project: Project) -> dict[str, str]:
     """The packages, with their pins, that a project needs and its conda file on the disk does not install."""
     path = project.folder / CONDA_FILE
     wanted = _list_packages(yaml.load(CONDA_FILE, project.files[CONDA_FILE].decode()).root)
-    found = _list_packages(yaml.load(str(path)).root)
-    if any(text.startswith("-r") for text in found.values()):  # what else it installs is not known
+    packages = _list_packages(yaml.load(str(path)).root)
+    if any(text.startswith("-r") for text in packages.values()):  # what else it installs is not known
         return {}
     return {
         name: text
         for name, text in wanted.items()
-        if name not in found and name != "python" and not text.startswith("-")
+        if name not in packages and name != "python" and not text.startswith("-")
     }
 
 
 def add_packages(content: bytes, lines: Iterable[str]) -> bytes | None:
     """A conda file with more lines at the end of its list of pip; None if it has none."""
     text = content.decode()
-    listed = [each for each in _list_lines(yaml.load(CONDA_FILE, text).root)[1] if each.span.end_line]
+    listed = [line for line in _list_lines(yaml.load(CONDA_FILE, text).root)[1] if line.span.end_line]
     if not listed:
         return None
     at = listed[-1].span.line
@@ -263,10 +265,10 @@ def add_packages(content: bytes, lines: Iterable[str]) -> bytes | None:
 def _list_lines(root: nodes.Node | None) -> tuple[list[nodes.Scalar], list[nodes.Scalar]]:
     """The packages of conda in a conda file, and those of pip."""
     listed = root.get("dependencies") if isinstance(root, nodes.Mapping) else None
-    own = listed.items if isinstance(listed, nodes.Sequence) else []
-    inner = [entry.get("pip") for entry in own if isinstance(entry, nodes.Mapping)]
+    items = listed.items if isinstance(listed, nodes.Sequence) else []
+    inner = [entry.get("pip") for entry in items if isinstance(entry, nodes.Mapping)]
     lines = [line for entry in inner if isinstance(entry, nodes.Sequence) for line in entry.items]
-    scalars = [[line for line in part if isinstance(line, nodes.Scalar)] for part in (own, lines)]
+    scalars = [[line for line in part if isinstance(line, nodes.Scalar)] for part in (items, lines)]
     return scalars[0], scalars[1]
 
 

@@ -71,12 +71,12 @@ def find_path(profile: ScriptProfile, flag: Flag, script: Path, arguments: Seque
     if not value.strip(". "):
         return None
     places = (profile.find_folder(script) / value, *([Path(value)] if value != flag.default else []))
-    return next((each.absolute() for each in places if _exists(each)), None)
+    return next((place.absolute() for place in places if _exists(place)), None)
 
 
 def _find_value(profile: ScriptProfile, flag: Flag, arguments: Sequence[str]) -> str:
-    given = find_given(flag, profile.flags, arguments, profile.subcommand)
-    return given or (flag.default if isinstance(flag.default, str) else "")
+    argument = find_given(flag, profile.flags, arguments, profile.subcommand)
+    return argument or (flag.default if isinstance(flag.default, str) else "")
 
 
 def list_settings(adoption: Adoption, script: Path, arguments: Sequence[str]) -> Iterator[Path]:
@@ -119,14 +119,14 @@ def leave_paths_behind(script: Script, defaults: Collection[object]) -> None:
     Those of options become inputs. The others stand in the text, or in a configuration that it names.
     """
     folder = Path(script.module.source.path).parent
-    told = {(obstacle.span.line, obstacle.span.column) for obstacle in script.obstacles}
+    reported = {(obstacle.span.line, obstacle.span.column) for obstacle in script.obstacles}
     named = {value for value in defaults if isinstance(value, str)}
     for node in script.nodes(ast.Constant):
         value = node.value
         if not isinstance(value, str) or not _NAME.fullmatch(value) or value in defaults:
             continue
         span = script.module.span(node)
-        is_known = script.is_replaced(node) or (span.line, span.column) in told
+        is_known = script.is_replaced(node) or (span.line, span.column) in reported
         if not is_known and _stays_behind(folder, value):
             what = "folder" if (folder / value).is_dir() else "file"
             script.leave(node, f"the {what} `{value}` is here, and no input of the job", _AS_OPTION)
@@ -163,8 +163,8 @@ def _list_scalars(node: nodes.Node | None) -> Iterator[nodes.Scalar]:
         yield node
     elif node is not None:
         inner = node.items if isinstance(node, nodes.Sequence) else [value for _, value in node.items()]
-        for each in inner:
-            yield from _list_scalars(each)
+        for part in inner:
+            yield from _list_scalars(part)
 
 
 def goes_with_code(path: Path, source: Path) -> bool:
@@ -185,8 +185,8 @@ def _exists(path: Path) -> bool:
 
 def choose_data_option(profile: ScriptProfile, arguments: Sequence[str]) -> ScriptProfile:
     """The script with an option for its data: if none is named so, the only one that needs a value."""
-    given = read_arguments(profile.flags, arguments, profile.subcommand)
-    named = [argument.flag for argument in given if argument.is_named]
+    read = read_arguments(profile.flags, arguments, profile.subcommand)
+    named = [argument.flag for argument in read if argument.is_named]
     lacking = [
         flag
         for flag in profile.flags
@@ -209,8 +209,8 @@ def find_data(profile: ScriptProfile, script: Path, arguments: Sequence[str] = (
 def explain_missing(profile: ScriptProfile, data: Path | None, arguments: Sequence[str]) -> str | None:
     """Why a script has no data to train on here; None if it has, or needs none that is known."""
     flag = profile.flag("data")
-    given = find_given(flag, profile.flags, arguments, profile.subcommand)
-    if flag is None or data is not None or given is not None:
+    argument = find_given(flag, profile.flags, arguments, profile.subcommand)
+    if flag is None or data is not None or argument is not None:
         return None
     if flag.required:
         return f"`{flag.option}` has no default: name the data with `--data PATH`"

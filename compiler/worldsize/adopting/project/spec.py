@@ -105,7 +105,7 @@ def describe_spec(request: SpecRequest) -> dict[str, Any]:
     step["command"] = " ".join(_command(request))
     step["code"] = request.code
     step["environment"] = {"image": request.environment.image, "conda_file": f"./{CONDA_FILE}"}
-    read = {each.name: (each.path, each.is_file) for each in request.inputs if each.name}
+    read = {mounted.name: (mounted.path, mounted.is_file) for mounted in request.inputs if mounted.name}
     if request.data is not None:
         read = {"data": (request.data, data is not None and data.is_file()), **read}
     if read:
@@ -142,14 +142,16 @@ def find_reference(profile: ScriptProfile, arguments: Sequence[str]) -> tuple[in
     return None if batch is None or rate is None or rate <= 0 else (int(batch), rate)
 
 
-def _value(profile: ScriptProfile, role: Role, known: float | None, arguments: Sequence[str]) -> float | None:
+def _value(
+    profile: ScriptProfile, role: Role, number: float | None, arguments: Sequence[str]
+) -> float | None:
     flag = profile.flag(role)
-    given = find_given(flag, profile.flags, arguments, profile.subcommand)
+    argument = find_given(flag, profile.flags, arguments, profile.subcommand)
     default = flag.default if flag is not None and isinstance(flag.default, int | float) else None
     try:
-        return float(given) if given is not None else default if default is not None else known
+        return float(argument) if argument is not None else default if default is not None else number
     except ValueError:
-        return known
+        return number
 
 
 def _command(request: SpecRequest) -> Iterator[str]:
@@ -166,7 +168,7 @@ def _command(request: SpecRequest) -> Iterator[str]:
         "epochs": (profile.flag("epochs") if _epochs(profile, arguments) else None, "${{plan.epochs}}"),
     }
     ours = [(flag, value) for flag, value in values.values() if flag is not None]
-    ours += [(each.flag, each.value) for each in request.inputs]
+    ours += [(mounted.flag, mounted.value) for mounted in request.inputs]
     yield from ("python", "-m", profile.module) if profile.module else ("python", shlex.quote(request.script))
     yield from write_arguments(profile, arguments, ours)
 
@@ -205,8 +207,8 @@ def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
         scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
     optimizer = optimizers.lookup(profile.optimizer or "")
     if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
-        own = "of the plan; the script has its own" if profile.warms_up else "the script has none"
-        scale["warmup_epochs"] = Field(0, comment=own)
+        warm_up = "of the plan; the script has its own" if profile.warms_up else "the script has none"
+        scale["warmup_epochs"] = Field(0, comment=warm_up)
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows

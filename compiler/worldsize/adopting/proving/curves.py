@@ -62,7 +62,7 @@ class Comparison(Struct, frozen=True):
     def worst(self) -> ComparedStep:
         """The step with the largest difference."""
         return max(
-            self.steps, key=lambda each: abs(each.difference) if math.isfinite(each.difference) else math.inf
+            self.steps, key=lambda step: abs(step.difference) if math.isfinite(step.difference) else math.inf
         )
 
     @property
@@ -154,13 +154,13 @@ def find_sampling_faults(ranks: Sequence[Recorded]) -> list[str]:
     faults = []
     for name, loader in ranks[0].loaders.items():
         epochs = ranks[0].draws.get(name, {})
-        for epoch, own in epochs.items():
+        for epoch, losses in epochs.items():
             others = [rank.draws.get(name, {}).get(epoch, []) for rank in ranks[1:]]
-            together = [*own, *(index for other in others for index in other)]
+            together = [*losses, *(index for other in others for index in other)]
             repeated = len(together) - len(set(together))
             # A sampler that balances classes repeats samples, also those of one process.
-            chosen = [each for each in (own, *others) if len(set(each)) < len(each)]
-            alike = all(each == own for each in others)
+            chosen = [rank for rank in (losses, *others) if len(set(rank)) < len(rank)]
+            alike = all(other == losses for other in others)
             if _is_filled_up(together, loader["length"]):
                 continue
             if repeated >= len(ranks) and not loader.get("replaces") and (alike or not chosen):
@@ -191,5 +191,5 @@ def _repeats_order(epochs: Mapping[int, list[int]]) -> bool:
 
 def _starts_alike(first: list[int], second: list[int]) -> bool:
     """Whether the second order is the first as far as both are known: two may coincide, eight do not."""
-    known = min(len(first), len(second))
-    return known >= 8 and first[:known] == second[:known]
+    length = min(len(first), len(second))
+    return length >= 8 and first[:length] == second[:length]

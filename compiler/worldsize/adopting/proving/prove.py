@@ -276,13 +276,13 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
             Training(script, arguments, processes, settings, folder / f"{name}-logs"), request.seconds
         )
         ranks = [read_recording(records / f"{rank}.jsonl") for rank in range(processes)]
-        if ended.failed is not None and min(len(each.losses) for each in ranks) >= steps:
+        if ended.failed is not None and min(len(rank.losses) for rank in ranks) >= steps:
             late[name] = ended
         elif (failed := _explain_end(name, ended, ranks, request)) is not None:
             return Proof(None, failed=failed, batch=batch)
         timed_out = timed_out or ended.timed_out
         if ended.timed_out:  # the other side goes as far
-            steps = min(len(each.losses) for each in ranks)
+            steps = min(len(rank.losses) for rank in ranks)
         sides.append(ranks)
     if (end := late.get("adopted")) is not None and "original" not in late:
         return Proof(None, failed=_explain_late(end), batch=batch)
@@ -313,7 +313,7 @@ def _measure(sides: list[list[Recorded]], batch: int) -> Measured:
     """What both sides tell of the training: its rows are those of the loader that is drawn from most."""
     (adopted, *_), (original, *_) = sides
     drawn = {name: sum(map(len, epochs.values())) for name, epochs in adopted.draws.items()}
-    name = max(drawn, key=lambda each: drawn[each], default=None)
+    name = max(drawn, key=lambda cause: drawn[cause], default=None)
     rows = adopted.loaders[name]["length"] if name is not None else None
     flops = original.forward_flops / batch if original.forward_flops else None
     return Measured(rows, original.parameters, flops)
@@ -322,14 +322,14 @@ def _measure(sides: list[list[Recorded]], batch: int) -> Measured:
 def find_batch(profile: ScriptProfile, arguments: Sequence[str]) -> int | Failed:
     """The batch size of the original, which its two processes share."""
     flag = profile.flag("batch_size")
-    given = find_given(flag, profile.flags, arguments, profile.subcommand)
-    known = given or (flag.default if flag is not None else None) or profile.batch_size
-    if flag is None or known is None:
+    argument = find_given(flag, profile.flags, arguments, profile.subcommand)
+    size = argument or (flag.default if flag is not None else None) or profile.batch_size
+    if flag is None or size is None:
         return Failed(
             "the batch size is not known, so two processes cannot share it",
             "give the script an option for it, such as `--batch-size`",
         )
-    batch = int(known)
+    batch = int(size)
     if batch % PROCESSES:
         return Failed(
             f"a batch of {batch} cannot be shared by {PROCESSES} processes",
@@ -344,22 +344,22 @@ def _arguments(request: Request, batch: int, processes: int, out: Path) -> Itera
     is_adopted = processes > 1
     ours: list[tuple[Flag, str]] = []
 
-    def known(role: Role) -> Flag | None:
+    def find_flag(role: Role) -> Flag | None:
         flag = profile.flag(role)
         return flag if flag is not None and (is_adopted or not flag.added) else None
 
-    batch_flag = known("batch_size")
+    batch_flag = find_flag("batch_size")
     if batch_flag is not None and is_adopted:
         ours.append((batch_flag, str(batch // processes)))
-    data = known("data")
+    data = find_flag("data")
     if data is not None and request.data is not None:
         ours.append((data, str(request.data.absolute())))
     roles: tuple[Role, ...] = ("output", "checkpoints")
     for role in roles:
-        flag = known(role)
+        flag = find_flag(role)
         saves = is_adopted and role == "checkpoints" and profile.framework == "torch"
-        given = find_given(flag, profile.flags, request.arguments, profile.subcommand)
-        if flag is not None and (flag.required or saves) and given is None:
+        argument = find_given(flag, profile.flags, request.arguments, profile.subcommand)
+        if flag is not None and (flag.required or saves) and argument is None:
             (out / role).mkdir(parents=True)
             ours.append((flag, str(out / role)))
     yield from write_arguments(profile, request.arguments, ours)
@@ -459,7 +459,7 @@ def copy_folder(source: Path, target: Path, script: str, text: bytes) -> Path:
     """
     target.mkdir(parents=True)
     sizes = sorted(
-        (_size(each), each) for each in source.iterdir() if each.name not in LEFT_OUT and each.name != script
+        (_size(path), path) for path in source.iterdir() if path.name not in LEFT_OUT and path.name != script
     )
     left = COPIED_BYTES
     for size, entry in sizes:
@@ -513,7 +513,7 @@ def _size(entry: Path) -> int:
         return entry.lstat().st_size
     total = 0
     for folder, folders, files in os.walk(entry):
-        folders[:] = [each for each in folders if each not in LEFT_OUT]
+        folders[:] = [folder for folder in folders if folder not in LEFT_OUT]
         total += sum((Path(folder) / path).lstat().st_size for path in files)
         if total > COPIED_BYTES:
             break

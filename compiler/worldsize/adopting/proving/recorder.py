@@ -170,8 +170,8 @@ class Gauge:
         @wraps(make)
         def make_optimizer(this: Any, params: Any, *args: Any, **kwargs: Any) -> None:
             make(this, params, *args, **kwargs)
-            weights = (each for group in this.param_groups for each in group["params"])
-            self._recording.write(parameters=sum(each.numel() for each in weights if each.requires_grad))
+            weights = (one for group in this.param_groups for one in group["params"])
+            self._recording.write(parameters=sum(one.numel() for one in weights if one.requires_grad))
 
         optimizer.__init__ = make_optimizer
 

@@ -107,15 +107,15 @@ def _insert_header(script: Script, header: Header) -> None:
 def _list_missing(script: Script, header: Header, place: ast.stmt | None) -> Iterator[str]:
     """The imports that no statement up to a place has."""
     body = script.module.tree.body
-    before = [each for each in body if place is not None and each.lineno <= place.lineno]
-    known = {script.written(each) for each in before if isinstance(each, ast.Import | ast.ImportFrom)}
-    known |= {line for text in script.list_inserted() for line in text.splitlines()}
+    before = [node for node in body if place is not None and node.lineno <= place.lineno]
+    written = {script.written(node) for node in before if isinstance(node, ast.Import | ast.ImportFrom)}
+    written |= {line for text in script.list_inserted() for line in text.splitlines()}
     early = [
-        each for top in before for each in ast.walk(top) if isinstance(each, ast.Import | ast.ImportFrom)
+        node for top in before for node in ast.walk(top) if isinstance(node, ast.Import | ast.ImportFrom)
     ]
-    bound = {name.asname or name.name.partition(".")[0] for each in early for name in each.names}
+    bound = {name.asname or name.name.partition(".")[0] for node in early for name in node.names}
     for line in header.imports:
-        if line not in known and (" as " in line or line.rpartition(" ")[2] not in bound):
+        if line not in written and (" as " in line or line.rpartition(" ")[2] not in bound):
             yield line
 
 
@@ -158,7 +158,7 @@ def find_last_import(script: Script) -> ast.stmt | None:
 def _is_preparation(statement: ast.stmt) -> bool:
     """What people put between imports: settings, ``try: import``, texts."""
     if isinstance(statement, ast.Try | ast.If):
-        return any(isinstance(each, ast.Import | ast.ImportFrom) for each in statement.body)
+        return any(isinstance(inner, ast.Import | ast.ImportFrom) for inner in statement.body)
     if isinstance(statement, ast.Assign):
         return isinstance(statement.targets[0], ast.Subscript)
     if isinstance(statement, ast.Expr):
@@ -179,21 +179,21 @@ def first_statement(script: Script) -> ast.stmt:
 
 def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
     """Write imports into the sections of the file up to its last: the standard library, then packages."""
-    known = []
+    imports = []
     beside = {name.partition(".")[0] for name, _, _ in list_modules_beside(script.module)}
     for statement in script.module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom) and script.has_own_line(statement):
-            known.append((_find_key(statement, beside), statement))
+            imports.append((_find_key(statement, beside), statement))
         if statement is last:
             break
     keyed = sorted((_find_key(parse_text(line).body[0], ()), line) for line in lines)
-    opened = [line for key, line in keyed if not key[0] and all(each[0] for each, _ in known)]
+    opened = [line for key, line in keyed if not key[0] and all(key_before[0] for key_before, _ in imports)]
     if opened:
-        first = next(statement for key, statement in known if key[0] >= 0)
+        first = next(statement for key, statement in imports if key[0] >= 0)
         script.insert_before(first, [*opened, ""], None, _IMPORTED)
     for key, line in keyed:
-        section = [(each, statement) for each, statement in known if each[0] == key[0]]
-        before = [statement for each, statement in section if each <= key]
+        section = [(key_before, statement) for key_before, statement in imports if key_before[0] == key[0]]
+        before = [statement for key_before, statement in section if key_before <= key]
         if before:
             script.insert_after(before[-1], [line], None, _IMPORTED)
         elif section:
@@ -208,6 +208,6 @@ def _find_key(statement: ast.stmt, beside: Collection[str]) -> _Key:
     names = statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else []
     module = getattr(statement, "module", None) or names[0].name
     top = module.partition(".")[0]
-    own = top in beside or getattr(statement, "level", 0) > 0
-    section = 2 if own else -1 if top == "__future__" else 0 if top in sys.stdlib_module_names else 1
+    is_beside = top in beside or getattr(statement, "level", 0) > 0
+    section = 2 if is_beside else -1 if top == "__future__" else 0 if top in sys.stdlib_module_names else 1
     return section, not whole, module.lower()

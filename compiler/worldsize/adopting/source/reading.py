@@ -104,8 +104,8 @@ def list_modules_beside(module: Module) -> Iterator[tuple[str, ast.stmt, Path]]:
     for full, _, statement in module.imports:
         for name in (full, full.rpartition(".")[0]):  # `from name import function`
             below = [folder / name.replace(".", "/") for folder in folders] if name else []
-            files = [path for each in below for path in (Path(f"{each}.py"), each / "__init__.py")]
-            path = next((each for each in files if each.is_file()), None)
+            files = [path for base in below for path in (Path(f"{base}.py"), base / "__init__.py")]
+            path = next((file for file in files if file.is_file()), None)
             if path is not None:
                 yield name, statement, path
                 break
@@ -123,27 +123,27 @@ def find_function_beside(module: Module, called: str) -> tuple[Module, ast.Funct
     for name, _, path in list_modules_beside(module):
         if called.rpartition(".")[0] != name:
             continue
-        found = read_beside(path)
-        for node in found.kinds.get(ast.FunctionDef, ()) if found is not None else ():
-            if found is not None and node.name == called.rpartition(".")[2]:
-                return found, node
+        beside = read_beside(path)
+        for node in beside.kinds.get(ast.FunctionDef, ()) if beside is not None else ():
+            if beside is not None and node.name == called.rpartition(".")[2]:
+                return beside, node
     return None
 
 
 def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
     """The function beside the script that makes a `DataLoader`, by its full name in the script."""
-    found = find_function_beside(module, called)
-    inner = {id(node) for node in ast.walk(found[1])} if found is not None else set()
-    makes = found is not None and any(id(call) in inner for call in found[0].called("DataLoader"))
-    return found if makes else None
+    beside = find_function_beside(module, called)
+    inner = {id(node) for node in ast.walk(beside[1])} if beside is not None else set()
+    makes = beside is not None and any(id(call) in inner for call in beside[0].called("DataLoader"))
+    return beside if makes else None
 
 
 def list_classes_beside(module: Module) -> Iterator[tuple[str, ast.ClassDef]]:
     """The classes of modules beside the script that it imports by name, with that name."""
     for _, statement, path in list_modules_beside(module):
-        found = read_beside(path) if isinstance(statement, ast.ImportFrom) else None
-        names = {each.name: each.asname or each.name for each in getattr(statement, "names", ())}
-        for node in found.kinds.get(ast.ClassDef, ()) if found is not None else ():
+        beside = read_beside(path) if isinstance(statement, ast.ImportFrom) else None
+        names = {alias.name: alias.asname or alias.name for alias in getattr(statement, "names", ())}
+        for node in beside.kinds.get(ast.ClassDef, ()) if beside is not None else ():
             if isinstance(node, ast.ClassDef) and node.name in names:
                 yield names[node.name], node
 
@@ -158,23 +158,23 @@ def list_imported_beside(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:
 
 def read_with_beside(module: Module) -> tuple[Module, ...]:
     """The script and these modules."""
-    return (module, *(each for each, _ in list_imported_beside(module)))
+    return (module, *(beside for beside, _ in list_imported_beside(module)))
 
 
 def _follow(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:
     script = Path(module.source.path)
     folders = _list_folders(script)
     seen = {script}
-    found: list[tuple[Module, ast.stmt]] = []
+    modules: list[tuple[Module, ast.stmt]] = []
     waiting = list(_list_files(module, folders))
-    while waiting and len(found) < _MOST:
+    while waiting and len(modules) < _MOST:
         path, statement = waiting.pop(0)
         read = read_beside(path) if path not in seen else None
         seen.add(path)
         if read is not None:
-            found.append((read, statement))
+            modules.append((read, statement))
             waiting += [(inner, statement) for inner, _ in _list_files(read, folders)]
-    return tuple(found)
+    return tuple(modules)
 
 
 def _list_folders(script: Path) -> list[Path]:
@@ -187,10 +187,10 @@ def _list_folders(script: Path) -> list[Path]:
 
 def _list_files(module: Module, folders: Sequence[Path]) -> Iterator[tuple[Path, ast.stmt]]:
     """The files that the imports of a module run: the module itself, and its packages before it."""
-    own = Path(module.source.path)
+    script = Path(module.source.path)
     for full, level, statement in module.imports:
         parts = full.split(".")
-        for folder in folders if not level else own.parents[level - 1 : level]:
+        for folder in folders if not level else script.parents[level - 1 : level]:
             for length in range(1, len(parts) + 1):
                 below = folder.joinpath(*parts[:length])
                 files = (below / "__init__.py", below.with_name(f"{below.name}.py"))

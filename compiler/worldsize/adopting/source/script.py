@@ -141,12 +141,12 @@ class Script(Tracer):
 
     def set_keyword(self, call: ast.Call, name: str, text: str, rule: str | None, reason: str) -> None:
         """Give a keyword argument of a call this value, also where it has another."""
-        given = next((keyword for keyword in call.keywords if keyword.arg == name), None)
-        own = [argument for argument in (*call.args, *call.keywords) if self._is_inside(argument, call)]
-        behind = max(own, key=self.end, default=None)
-        if given is not None:
-            if self.written(given.value) != text:
-                self.replace(given.value, text, rule, reason)
+        passed = next((keyword for keyword in call.keywords if keyword.arg == name), None)
+        arguments = [argument for argument in (*call.args, *call.keywords) if self._is_inside(argument, call)]
+        behind = max(arguments, key=self.end, default=None)
+        if passed is not None:
+            if self.written(passed.value) != text:
+                self.replace(passed.value, text, rule, reason)
         elif behind is not None:
             self.insert_behind(behind, f",{self.gap(behind, call)}{name}={text}", rule, reason)
         else:
@@ -175,11 +175,11 @@ class Script(Tracer):
     def add_parameter(self, function: Function, text: str, rule: str | None, reason: str) -> None:
         """Let a function take another parameter, behind the others."""
         parts = function.args
-        known = (*parts.posonlyargs, *parts.args, *parts.kwonlyargs)
-        if known:
+        parameters = (*parts.posonlyargs, *parts.args, *parts.kwonlyargs)
+        if parameters:
             defaults = (default for default in (*parts.defaults, *parts.kw_defaults) if default is not None)
-            gap = self.gap(max(known, key=self.end), function)
-            self.insert_behind(max((*known, *defaults), key=self.end), f",{gap}{text}", rule, reason)
+            gap = self.gap(max(parameters, key=self.end), function)
+            self.insert_behind(max((*parameters, *defaults), key=self.end), f",{gap}{text}", rule, reason)
             return
         begin = self.module.source.offset(function.lineno, function.col_offset + 1)
         at = self.text.index("(", begin) + 1
@@ -209,8 +209,8 @@ class Script(Tracer):
 
     def enclose(self, statements: list[ast.stmt], head: str, rule: str | None, reason: str) -> None:
         """Indent statements that follow each other under a line such as ``if …:`` or ``with …:``."""
-        for each in statements:
-            self._need_own_line(each)
+        for statement in statements:
+            self._need_own_line(statement)
         first = statements[0]
         begin, indent = self._line_start(first), self.indent(first)
         stop = self.end(statements[-1])
@@ -256,7 +256,7 @@ class Script(Tracer):
 
     def rename_added(self, pattern: re.Pattern[str], text: str) -> None:
         """Write something else in what edits add."""
-        self._edits = [structs.replace(each, text=pattern.sub(text, each.text)) for each in self._edits]
+        self._edits = [structs.replace(edit, text=pattern.sub(text, edit.text)) for edit in self._edits]
 
     def is_replaced(self, node: ast.AST) -> bool:
         """Whether an edit writes something else in place of a node."""
@@ -267,16 +267,16 @@ class Script(Tracer):
         edits = sorted(self._edits)
         for number, node in self._moved.items():
             begin, stop = self.start(node), self.end(node)
-            inner = [each for each in edits if begin < each.start <= each.end <= stop and each.start < stop]
+            inner = [edit for edit in edits if begin < edit.start <= edit.end <= stop and edit.start < stop]
             moved = self._write(inner, begin, stop)
             edits = [
-                structs.replace(each, text=each.text.replace(_MOVED, moved))
-                if each.number == number
-                else each
-                for each in edits
+                structs.replace(edit, text=edit.text.replace(_MOVED, moved))
+                if edit.number == number
+                else edit
+                for edit in edits
             ]
         text = wrap_lines(self.text, self._write(edits, 0, len(self.text)), self.unit)
-        return text, tuple(sorted(self._changes.values(), key=lambda each: each.line))
+        return text, tuple(sorted(self._changes.values(), key=lambda change: change.line))
 
     def _write(self, edits: Sequence[_Edit], begin: int, stop: int) -> str:
         """A part of the text with its edits."""
@@ -333,8 +333,8 @@ class Script(Tracer):
 
     def _string_lines(self) -> set[int]:
         """The lines that start inside of a string."""
-        found: set[int] = self.module.once(_list_string_lines)
-        return found
+        lines: set[int] = self.module.once(_list_string_lines)
+        return lines
 
 
 def _list_string_lines(module: Module) -> set[int]:
@@ -366,11 +366,11 @@ _TRAILERS = ("", ":", ",")
 
 def wrap_lines(before: str, after: str, unit: str) -> str:
     """The text after the edits, with their long lines wrapped; ``unit`` is one level of indentation."""
-    own = set(before.splitlines())
-    if any(len(line) > LIMIT for line in own):
+    lines_before = set(before.splitlines())
+    if any(len(line) > LIMIT for line in lines_before):
         return after
     return "".join(
-        line if len(text := line.rstrip("\r\n")) <= LIMIT or text in own else _wrap(line, unit)
+        line if len(text := line.rstrip("\r\n")) <= LIMIT or text in lines_before else _wrap(line, unit)
         for line in after.splitlines(keepends=True)
     )
 
@@ -385,11 +385,11 @@ def _wrap(line: str, unit: str) -> str:
 
 def _split(indent: str, code: str, unit: str) -> Iterator[str]:
     """A line as it is where it fits or has no bracket at its end; else what the bracket holds on its own."""
-    found = _find_last_bracket(code) if len(indent + code) > LIMIT else None
-    if found is None:
+    bracket = _find_last_bracket(code) if len(indent + code) > LIMIT else None
+    if bracket is None:
         yield indent + code
         return
-    start, stop, marks = found
+    start, stop, marks = bracket
     body, inner = code[start + 1 : stop].strip(), indent + unit
     yield indent + code[: start + 1]
     for part in [body] if len(inner + body) <= LIMIT else _divide(code, start, stop, marks):
@@ -437,4 +437,4 @@ def _read_tokens(code: str) -> list[tokenize.TokenInfo]:
     if any(token.type == tokenize.COMMENT for token in tokens):
         return []
     kinds = (tokenize.OP, tokenize.NAME)
-    return [each for each in tokens if each.type in kinds and each.string in _READ]
+    return [token for token in tokens if token.type in kinds and token.string in _READ]

@@ -35,7 +35,7 @@ def find_counter(script: Script, loop: ast.While) -> Counted | None:
             continue
         is_epoch = steps[0] in loop.body
         inner = (above for above, _ in script.module.ancestors(steps[0]) if script.is_under(above, loop))
-        if is_epoch or any(isinstance(each, ast.For | ast.While) for each in inner):
+        if is_epoch or any(isinstance(loop_around, ast.For | ast.While) for loop_around in inner):
             return Counted(name, bound, is_epoch)
     return None
 
@@ -75,7 +75,7 @@ def list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
         return []
     target, value = statement.targets[0], statement.value
     if len(statement.targets) > 1:
-        return [(each, value) for each in statement.targets]
+        return [(part, value) for part in statement.targets]
     if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
         return list(zip(target.elts, value.elts, strict=True))
     return [(target, value)]

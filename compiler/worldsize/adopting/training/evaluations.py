@@ -19,14 +19,14 @@ def evaluates(script: Script, function: Function, call: ast.Call) -> bool:
     if is_without_gradient(script, call):
         return True
     for parameter in (*function.args.args, *function.args.kwonlyargs):
-        given = script.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
-        if not isinstance(given, ast.Constant):
+        passed = script.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
+        if not isinstance(passed, ast.Constant):
             continue
-        if given.value is None and _OPTIMIZER.fullmatch(parameter.arg):
+        if passed.value is None and _OPTIMIZER.fullmatch(parameter.arg):
             return True
-        if given.value is False and _TRAINS.fullmatch(parameter.arg):
+        if passed.value is False and _TRAINS.fullmatch(parameter.arg):
             return True
-        if isinstance(given.value, str) and _PHASE.fullmatch(given.value):
+        if isinstance(passed.value, str) and _PHASE.fullmatch(passed.value):
             return True
     return False
 
@@ -51,4 +51,4 @@ def is_without_gradient(script: Script, node: ast.AST) -> bool:
 
 def is_marked(function: Function) -> bool:
     """Whether a function is decorated with ``no_grad``."""
-    return any(word in ast.unparse(each) for each in function.decorator_list for word in _NO_GRADIENT)
+    return any(word in ast.unparse(mark) for mark in function.decorator_list for word in _NO_GRADIENT)

@@ -14,14 +14,11 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
 from worldsize.adopting.training.evaluations import is_marked, without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
-from worldsize.scripts.bindings import Function, Scope
+from worldsize.facts.library_calls import find_call
+from worldsize.scripts.bindings import Function
+from worldsize.scripts.module import last_name
 
 Kind = Literal["loader", "phases", "beside", "draws", "ranges", "columns"]
-_DRAWS = frozenset(
-    {"torch.randint", "torch.randperm", "torch.multinomial", "random.randint", "random.randrange"}
-    | {"random.sample", "random.choice", "random.choices"}
-    | {"numpy.random.randint", "numpy.random.choice", "numpy.random.permutation"}
-)
 _GENERATORS = ("integers", "choice", "permutation", "randint", "sample")
 _DEPTH = 4
 _WRAPPERS = 6  # around each other
@@ -38,19 +35,12 @@ class Feed(Struct, eq=False):
     phase: ast.expr | None = None  # in a loop over phases, the key of the training rows
 
 
-def find_beside(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
+def find_beside(script: Script, _loop: Loop, node: ast.expr) -> Feed | None:
     """A loader that a function of a module beside the script makes."""
     if not isinstance(node, ast.Name):
         return None
-    scope = script.scope(loop)
-    named, where = script.follow(node, scope)
-    while (
-        isinstance(named, ast.Name)
-        and not script.bindings(named.id, where)
-        and where is not script.module.tree
-    ):
-        where = script.scope(where)
-    for _, value, _ in script.bindings(named.id, where) if isinstance(named, ast.Name) else ():
+    named = script.value(node)
+    for _, value, _ in script.list_bindings(named) if isinstance(named, ast.Name) else ():
         if isinstance(value, ast.Call) and find_loader_function(
             script.module, script.module.name_of(value.func)
         ):
@@ -70,10 +60,10 @@ def find_stream(script: Script, loop: Loop) -> Feed | None:
     drawn = dict(_list_draws(script, loop, _DEPTH))
     if not drawn:
         return None
-    own = next((call for call, library in drawn.items() if not library), None)
-    if own is not None:
+    unseeded = next((call for call, library in drawn.items() if not library), None)
+    if unseeded is not None:
         help_ = 'seed it with the number of the process added, `seed + int(os.environ.get("RANK", "0"))`'
-        raise script.refuse(own, "this generator draws the same rows in every process", help_)
+        raise script.refuse(unseeded, "this generator draws the same rows in every process", help_)
     libraries = tuple(sorted(set(drawn.values())))
     return Feed("draws", next(iter(drawn)), libraries=libraries)
 
@@ -99,7 +89,7 @@ def _slices_rows(script: Script, loop: Loop, counted: ast.Call) -> bool:
         parts = {script.written(part) for part in (node.upper.left, node.upper.right)}
         lower = node.lower.id if isinstance(node.lower, ast.Name) else None
         if first and lower in names and parts == {lower, size} and isinstance(node.upper.op, ast.Add):
-            value, _ = script.follow(counted.args[0], script.scope(counted))
+            value = script.value(counted.args[0])
             return isinstance(value, ast.Constant) and value.value == 0
     return False
 
@@ -109,18 +99,8 @@ def _find_columns(script: Script, loop: Loop) -> ast.Call | None:
     for node in ast.walk(loop):
         if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
             continue
-        scope = script.scope(node)
-        for _ in range(3):
-            bound = script.bindings(node.id, scope)
-            if bound or isinstance(scope, ast.Module):
-                break
-            scope = script.scope(scope)
-        for _, value, position in bound:
-            if (
-                position is None
-                and isinstance(value, ast.Call)
-                and lays_out_columns(script, value) is not None
-            ):
+        for _, value, position in script.list_bindings(node):
+            if position is None and isinstance(value, ast.Call) and lays_out_columns(script, value):
                 return value
     return None
 
@@ -131,7 +111,7 @@ def lays_out_columns(script: Script, call: ast.Call) -> tuple[ast.expr, bool] | 
     if function is None or function.name == "__init__":
         return None
     text = ast.unparse(function)
-    name = next((each.arg for each in function.args.args if find_role(each.arg) == "batch_size"), None)
+    name = next((word.arg for word in function.args.args if find_role(word.arg) == "batch_size"), None)
     size = script.argument(call, function, name) if name is not None else None
     if size is None or not (f".view({name}, " in text or f".reshape({name}, " in text):
         return None
@@ -144,11 +124,11 @@ def _list_draws(script: Script, top: ast.AST, depth: int) -> Iterator[tuple[ast.
         if not isinstance(node, ast.Call) or without_gradient(script, node, top):
             continue
         name = script.module.name_of(node.func)
-        if name in _DRAWS:
+        if find_call(name, "draws_rows") is not None:
             is_own = any(keyword.arg == "generator" for keyword in node.keywords)
             yield node, "" if is_own else name.partition(".")[0]
         elif isinstance(node.func, ast.Attribute) and node.func.attr in _GENERATORS:
-            value, _ = script.follow(node.func.value, script.scope(node))
+            value = script.value(node.func.value)
             made = script.called_name(value)
             if made.endswith(("default_rng", "RandomState", "random.Random")):
                 yield node, ""
@@ -171,9 +151,9 @@ def find_batch_size(script: Script, feed: Feed, loop: Loop) -> ast.expr | None:
         if isinstance(top, ast.Module):
             continue
         for node in ast.walk(top):
-            last = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-            loads = isinstance(getattr(node, "ctx", None), ast.Load)
-            if isinstance(node, ast.Name | ast.Attribute) and loads and find_role(last) == "batch_size":
+            if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                continue
+            if find_role(last_name(node)) == "batch_size":
                 return node
     return None
 
@@ -185,32 +165,29 @@ def is_wrapper(script: Script, value: ast.expr) -> bool:
     return script.module.name_of(value.func).rpartition(".")[2] in ("tqdm", "enumerate", "track", "iter")
 
 
-def unwrap_loader(script: Script, node: ast.expr, scope: Scope) -> tuple[ast.Call | None, list[ast.Call]]:
+def unwrap_loader(script: Script, node: ast.expr) -> tuple[ast.Call | None, list[ast.Call]]:
     """The `DataLoader` that an expression stands for, and what is laid around it, from the outside in.
 
     Raises:
         AdoptError: It samples from one graph.
     """
     wrappers: list[ast.Call] = []
-    value, where = script.follow(node, scope)
+    value: ast.expr | None = script.value(node)
     while len(wrappers) < _WRAPPERS and isinstance(value, ast.Call) and is_wrapper(script, value):
         wrappers.append(value)
-        inner = script.follow_wrapped(value, where)
-        if inner is None:
-            return None, wrappers
-        value, where = inner
+        value = script.follow_wrapped(value)
     if not isinstance(value, ast.Call) or not script.module.name_of(value.func).endswith("DataLoader"):
         return None, wrappers
     refuse_graphs(script, value)
     return value, wrappers
 
 
-def find_phases(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
+def find_phases(script: Script, _loop: Loop, node: ast.expr) -> Feed | None:
     """The training loader of a mapping that the loop reads by the name of its phase."""
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Name):
         return None
     phases = _find_phases(script, node)
-    mapping, _ = script.follow(node.value, script.scope(loop))
+    mapping = script.value(node.value)
     key = next((phase for phase in phases if str(phase.value).lower().startswith("train")), None)
     if key is None:
         return None
@@ -221,7 +198,7 @@ def find_phases(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
         pairs = zip(mapping.keys, mapping.values, strict=True)
         call = next((v for k, v in pairs if isinstance(k, ast.Constant) and k.value == key.value), None)
         if call is not None:
-            call, _ = script.follow(call, script.scope(mapping))
+            call = script.value(call)
     if isinstance(call, ast.Call) and script.called_name(call).endswith("DataLoader"):
         return Feed("phases", call, node, phase=key)
     return None
@@ -266,7 +243,7 @@ def find_repeated(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
     """The loader behind ``cycle(loader)``, or behind a name of such an iterator."""
     for call in _list_makers(script, loop, node):
         for argument in call.args:
-            loader, _ = unwrap_loader(script, argument, script.scope(call))
+            loader, _ = unwrap_loader(script, argument)
             if loader is not None:
                 return Feed("loader", loader, argument, maker=call)
     return None
@@ -285,10 +262,10 @@ def _list_makers(script: Script, loop: Loop, node: ast.expr) -> Iterator[ast.Cal
     if isinstance(node, ast.Name):
         values += [value for _, value, _ in script.bindings(node.id, script.scope(loop))]
     for value in values:
-        for each in ast.walk(value):
-            makes = isinstance(each, ast.Call) and getattr(each.func, "id", "") == "iter"
-            if isinstance(each, ast.Call) and each.args and (makes or _repeats(script, each)):
-                yield each
+        for call in ast.walk(value):
+            makes = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "iter"
+            if isinstance(call, ast.Call) and call.args and (makes or _repeats(script, call)):
+                yield call
 
 
 def _repeats(script: Script, call: ast.Call) -> bool:
@@ -324,8 +301,8 @@ def begin_anew(script: Script, feed: Feed, loop: Loop) -> None:
         help_ = "iterate over the loader again in a generator of your own, `while True: yield from loader`"
         message = "`itertools.cycle` repeats the batches of the first epoch, in their order"
         script.leave(feed.maker, message, help_)
-    elif (found := _find_generator(script, feed.maker)) is not None:
-        function, inner, loader = found
+    elif (generator := _find_generator(script, feed.maker)) is not None:
+        function, inner, loader = generator
         calls = script.calls(function)
         if len(calls) > 1:
             help_ = "give the training rows a generator of their own"

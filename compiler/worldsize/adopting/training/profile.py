@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from worldsize.adopting.distributing.written_files import read_opened
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.reading import read_with_beside
 from worldsize.facts.library_calls import find_call, list_last_names
@@ -36,21 +37,21 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
     What a model or a dataset does is looked for in the modules beside the script too.
     """
     modules = read_with_beside(module)
-    words = {word for each in modules for word in find_mentions(each.tree)}
-    words |= {name.rpartition(".")[2] for each in modules for name, _ in each.calls}
-    full_names = {full for each in modules for full in each.names.values()}
+    words = {word for beside in modules for word in find_mentions(beside.tree)}
+    words |= {name.rpartition(".")[2] for beside in modules for name, _ in beside.calls}
+    full_names = {full for beside in modules for full in beside.names.values()}
     # Most models of Transformers have dropout unless their configuration says otherwise.
     has_transformers = any(
         full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in full_names
     )
-    imported = {name for each in modules for name, level, _ in each.imports if not level}
+    imported = {name for beside in modules for name, level, _ in beside.imports if not level}
     tops = {name.partition(".")[0] for name in imported}
-    loaders = [call for each in modules for call in each.called("DataLoader")]
+    loaders = [call for beside in modules for call in beside.called("DataLoader")]
     return ScriptProfile(
         path=module.source.path,
         framework=framework,
         imports=tuple(sorted(tops - set(sys.stdlib_module_names))),
-        needs=tuple(sorted({need for each in modules for need in list_needs(each)})),
+        needs=tuple(sorted({need for beside in modules for need in list_needs(beside)})),
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, list_last_names("writes"), "w"),
         optimizer=find_optimizer_name(module),
@@ -59,7 +60,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
         has_batch_norm=_says(words, _NORM),
         has_dropout=_says(words, _DROPOUT) or has_transformers,
         random_augmentation=_says(words, _AUGMENTATION)
-        or any(any(list_sample_draws(each)) for each in modules),
+        or any(any(list_sample_draws(beside)) for beside in modules),
         draws_noise=any(map(_draws_noise, modules)),
         shuffles=_shuffles(module),
         keeps_last=framework != "keras" and _keeps_last(modules, framework),
@@ -67,7 +68,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
         module=find_module_name(module),
         compares_rows=any(map(_CONTRASTS.search, words)) or any(map(_compares_rows, modules)),
         prepared_scheduler=any(
-            "sched" in ast.unparse(each).lower() for call in module.called("prepare") for each in call.args
+            "sched" in ast.unparse(part).lower() for call in module.called("prepare") for part in call.args
         ),
         saves=any(find_call(name, "writes") for name, _ in module.calls),
     )
@@ -94,8 +95,8 @@ def find_module_name(module: Module) -> str | None:
     above = script.parent
     while (above / "__init__.py").is_file():
         above = above.parent
-        own = script.relative_to(above).parts[0]
-        if any(name.partition(".")[0] == own for name, level, _ in module.imports if not level):
+        package = script.relative_to(above).parts[0]
+        if any(name.partition(".")[0] == package for name, level, _ in module.imports if not level):
             depth = max(depth, len(script.relative_to(above).parts) - 1)
     inside = script.relative_to(above).with_suffix("").parts
     if len(inside) <= depth:  # a folder without `__init__.py`
@@ -110,8 +111,8 @@ def find_optimizer_name(module: Module) -> str | None:
         if last[:1].isupper() and last != "Optimizer" and before.endswith(("optim", "optimizers")):
             return last.lower()
     for call in module.called("compile", "TrainingArguments"):
-        given = keyword_argument(call, "optimizer") or keyword_argument(call, "optim")
-        if isinstance(value := constant_value(given), str):
+        optimizer = keyword_argument(call, "optimizer") or keyword_argument(call, "optim")
+        if isinstance(value := constant_value(optimizer), str):
             return value.partition("_")[0].lower()
     return "adamw" if "TrainingArguments" in module.text else None
 
@@ -147,7 +148,7 @@ def _keeps_last(modules: Sequence[Module], framework: Framework) -> bool:
     says = (*_SAMPLER, "drop_last", "dataloader_drop_last", None)
     return bool(loaders) and not any(
         len(call.args) > 2
-        or any(each.arg in says and constant_value(each.value) is not False for each in call.keywords)
+        or any(one.arg in says and constant_value(one.value) is not False for one in call.keywords)
         for call in loaders
     )
 
@@ -163,12 +164,9 @@ def _list_paths(module: Module, names: Collection[str], mode: str) -> tuple[str,
     paths: dict[str, None] = {}
     for name, call in module.calls:
         last = name.rpartition(".")[2]
+        chosen = last in names
         if last == "open":
-            modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
-            opened = next((str(constant_value(each)) for each in modes), "r")
-            chosen = mode == ("w" if set(opened) & set("wax+") else "r")
-        else:
-            chosen = last in names
+            chosen = (mode == "w") is not set("wax+").isdisjoint(read_opened(call).mode)
         for argument in (*call.args[:2], *(keyword.value for keyword in call.keywords)) if chosen else ():
             for node in ast.walk(argument):
                 value = constant_value(node)
@@ -210,25 +208,25 @@ def list_needs(module: Module) -> set[Need]:
     """What the calls and the imports of a file need."""
     names = {name for name, level, _ in module.imports if not level}
     names |= {name for name, _ in module.calls}
-    found = {need for pattern, need in _BY_NAME if any(map(pattern.fullmatch, names))}
-    if any(name.partition(".")[0] == "mlflow" for name in names) or ("mlflow", "mlflow-skinny") in found:
-        found.add(("azureml-mlflow",))  # MLflow's store of a job is the workspace
-    return found | {need for name, call in module.calls for need in _list_of_call(module, name, call)}
+    needs = {need for pattern, need in _BY_NAME if any(map(pattern.fullmatch, names))}
+    if any(name.partition(".")[0] == "mlflow" for name in names) or ("mlflow", "mlflow-skinny") in needs:
+        needs.add(("azureml-mlflow",))  # MLflow's store of a job is the workspace
+    return needs | {need for name, call in module.calls for need in _list_of_call(module, name, call)}
 
 
 def _list_of_call(module: Module, name: str, call: ast.Call) -> Iterator[Need]:
     last = name.rpartition(".")[2]
-    tops = {each.partition(".")[0] for each in module.names.values()}
+    tops = {full_name.partition(".")[0] for full_name in module.names.values()}
     if last in _OF_FRAMES and "pandas" in tops and tops.isdisjoint(_OTHER_FRAMES):
         yield _OF_FRAMES[last]
     elif name == "pandas.read_excel":
         texts = [constant_value(node) for node in ast.walk(call) if isinstance(node, ast.Constant)]
         ends = [text.rpartition(".")[2].lower() for text in texts if isinstance(text, str) and "." in text]
-        yield next((_EXCEL[each] for each in ends if each in _EXCEL), _EXCEL["xlsx"])
+        yield next((_EXCEL[ending] for ending in ends if ending in _EXCEL), _EXCEL["xlsx"])
     elif last.endswith(("TrainingArguments", "Accelerator")):
-        given = keyword_argument(call, "report_to" if last.endswith("Arguments") else "log_with")
-        for each in getattr(given, "elts", [given]):
-            value = constant_value(each)
+        trackers = keyword_argument(call, "report_to" if last.endswith("Arguments") else "log_with")
+        for tracker in getattr(trackers, "elts", [trackers]):
+            value = constant_value(tracker)
             if isinstance(value, str) and value in _TRACKERS:
                 yield _TRACKERS[value]
 
@@ -243,12 +241,12 @@ def list_sample_draws(module: Module) -> Iterator[ast.Call]:
     """The calls that draw random numbers for a sample."""
     functions = {node.name: node for node in module.kinds.get(ast.FunctionDef, ())}
     methods = [
-        each
+        method
         for node in module.kinds.get(ast.ClassDef, ())
         if any(getattr(statement, "name", "") in ("__getitem__", "__call__") for statement in node.body)
         and not any("Module" in ast.unparse(base) for base in node.bases)
-        for each in node.body
-        if isinstance(each, ast.FunctionDef) and each.name != "__init__"
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name != "__init__"
     ]
     called = {
         functions[node.id]
@@ -256,14 +254,14 @@ def list_sample_draws(module: Module) -> Iterator[ast.Call]:
         for node in ast.walk(method)
         if isinstance(node, ast.Name) and node.id in functions
     }
-    given = [
+    collators = [
         functions[keyword.value.id]
         for call in module.called("DataLoader")
         for keyword in call.keywords
         if keyword.arg == "collate_fn" and getattr(keyword.value, "id", "") in functions
         if isinstance(keyword.value, ast.Name)
     ]
-    for function in dict.fromkeys((*methods, *called, *given)):
+    for function in dict.fromkeys((*methods, *called, *collators)):
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and _DRAWS.fullmatch(module.name_of(node.func)):
                 yield node

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Mapping
 
 from worldsize.adopting.source.script import Script
+from worldsize.facts.library_calls import list_last_names
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 
 _GAMES = ("gym", "gymnasium", "gym_minigrid", "pettingzoo", "stable_baselines3")
-_TRAINERS = ("Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "ORPOTrainer", "KTOTrainer", "RewardTrainer")
 _DIVIDING = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy", "XLAStrategy")
 _ALONE = {"auto", "dp", "single_device", None}
 APART = "give each training a script of its own"
@@ -36,10 +36,10 @@ def refuse_sparse(script: Script) -> None:
     Raises:
         AdoptError: An embedding or the optimizer asks for them.
     """
-    asked = [
+    sparse = [
         call for _, call in script.module.calls if constant_value(keyword_argument(call, "sparse")) is True
     ]
-    for call in (*script.module.called("SparseAdam"), *asked):
+    for call in (*script.module.called("SparseAdam"), *sparse):
         help_ = "take `sparse=False` and `Adam`: NCCL does not add up sparse gradients"
         raise script.refuse(call, "this script trains with sparse gradients", help_)
 
@@ -69,24 +69,24 @@ def refuse_graphs(script: Script, loader: ast.Call) -> None:
 
 def list_fits(module: Module) -> list[ast.Call]:
     """The calls of `fit` of Keras: not those of a class of the script, nor of other libraries."""
-    own = any(
+    defines = any(
         node.name == "fit" and isinstance(module.parents.get(node), ast.ClassDef)
         for node in module.kinds.get(ast.FunctionDef, ())
     )
     fits = [call for call in module.called("fit") if isinstance(call.func, ast.Attribute)]
     compiled = {_owner(call) for call in module.called("compile")}
     of_compiled = [call for call in fits if _owner(call) in compiled]
-    return of_compiled if of_compiled or own else fits
+    return of_compiled if of_compiled or defines else fits
 
 
 def list_trainers(module: Module) -> list[ast.Call]:
     """The Trainer of Hugging Face, those of TRL, and those of classes of the script that are made of them."""
-    own = [
+    subclasses = [
         node.name
         for node in module.kinds.get(ast.ClassDef, ())
         if any(ast.unparse(base).endswith("Trainer") for base in node.bases)
     ]
-    return module.called("Trainer", *_TRAINERS, *own)
+    return module.called(*sorted(list_last_names("trains")), *subclasses)
 
 
 def _owner(call: ast.Call) -> str:
@@ -105,15 +105,15 @@ def refuse_turns(script: Script) -> None:
         raise script.refuse(calls[1], "several optimizers take turns here, by `manual_backward`", help_)
 
 
-def keeps_strategy(script: Script, given: ast.expr | None) -> bool:
+def keeps_strategy(script: Script, strategy: ast.expr | None) -> bool:
     """Whether the strategy that a Trainer is given divides the rows already.
 
     Raises:
         AdoptError: It divides the model too.
     """
-    if given is None:
+    if strategy is None:
         return False
-    value = script.value(given)
+    value = script.value(strategy)
     if isinstance(value, ast.Call):
         name = script.module.name_of(value.func).rpartition(".")[2]
         if name in _DIVIDING:
@@ -139,7 +139,7 @@ def refuse_repeated(script: Script, train: ast.Call) -> None:
         function = script.scope(call)
         if isinstance(function, ast.Module):
             return
-        calls = [each for each in script.calls(function) if _is_reached(script, each)]
+        calls = [call for call in script.calls(function) if _is_reached(script, call)]
         if len(calls) > 1:
             message = f"`{function.name}` trains, and is called here a second time"
             raise script.refuse(calls[1], message, APART)

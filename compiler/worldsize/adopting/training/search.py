@@ -23,14 +23,11 @@ from worldsize.adopting.training.feeding import (
     unwrap_loader,
 )
 from worldsize.adopting.training.refusals import APART, refuse_graphs
+from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.loops import list_backward_calls
+from worldsize.scripts.module import last_name
 
-_OPTIMIZERS = frozenset(
-    {"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "ASGD"}
-    | {"LBFGS", "Adafactor", "LAMB", "Lion"}
-)
-_FACTORIES = ("timm.optim.create_optimizer_v2", "timm.optim.optim_factory.create_optimizer_v2")
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",
     "choose an optimizer that takes no closure",
@@ -106,7 +103,7 @@ def find_training(script: Script) -> Training:
         raise script.refuse(epoch_loop, "this `while` counts no epochs, so it cannot be resumed", help_)
     model, scope = _find_model(script, optimizer)
     model_frame = None
-    model = _find_held(script, frames, model, scope) or model
+    model = _find_held(script, frames, model) or model
     if not isinstance(model, ast.Attribute):
         model_frame, model = _place_model(script, frames, model, scope)
     return Training(
@@ -146,8 +143,10 @@ def _step_owners(script: Script) -> dict[str, ast.Call]:
     for _, call in script.module.callers.get("step", ()):
         if isinstance(call.func, ast.Attribute):
             owner = find_owner(call)
-            last = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-            if not any(word in last.lower() for word in ("sched", "prof", "stopp", "env", "warmup", "ema")):
+            if not any(
+                word in last_name(owner).lower()
+                for word in ("sched", "prof", "stopp", "env", "warmup", "ema")
+            ):
                 owners.setdefault(script.written(owner), call)
     return owners
 
@@ -214,7 +213,7 @@ def _find_frames(script: Script, backward: ast.Call) -> list[Frame]:
         call = trains[0] if trains else calls[0]
         if len(calls) > 1:
             script.choose(function, call)
-        frames.append(Frame(script.scope(call), call, tuple(each for each in calls if each is not call)))
+        frames.append(Frame(script.scope(call), call, tuple(other for other in calls if other is not call)))
     return frames
 
 
@@ -227,7 +226,7 @@ def refuse_second_call(script: Script, call: ast.Call, frames: list[Frame]) -> E
 
 
 def _find_optimizer(script: Script, step: ast.Call) -> ast.Call:
-    value, _ = script.follow(find_owner(step), script.scope(step))
+    value = script.value(find_owner(step))
     if isinstance(value, ast.Call) and is_optimizer(script, value):
         return value
     made = [call for _, call in script.module.calls if is_optimizer(script, call)]
@@ -241,21 +240,22 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
     """Whether a call makes an optimizer."""
     name = script.module.name_of(call.func)
     before, _, last = name.rpartition(".")
-    known = last in _OPTIMIZERS or name in _FACTORIES
-    return known or (before.endswith("optim") and last[:1].isupper())
+    named = last in list_last_names("optimizes") or find_call(name, "optimizes_model") is not None
+    return named or (before.endswith("optim") and last[:1].isupper())
 
 
 def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     """The name of the model whose parameters the optimizer gets, and the scope of that name."""
     scope = script.scope(optimizer)
-    if script.module.name_of(optimizer.func) in _FACTORIES and optimizer.args:
+    if find_call(script.called_name(optimizer), "optimizes_model") is not None and optimizer.args:
         return optimizer.args[0], scope
     sources: list[ast.expr] = [
         *optimizer.args[:1],
         *(k.value for k in optimizer.keywords if k.arg == "params"),
     ]
     if sources and isinstance(sources[0], ast.Name):
-        sources[0], scope = script.follow(sources[0], scope)
+        sources[0] = script.value(sources[0])
+        scope = script.scope(sources[0])
     models: dict[str, ast.expr] = {}
     for node in ast.walk(sources[0]) if sources else ():
         func = node.func if isinstance(node, ast.Call) else None
@@ -272,15 +272,15 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     return next(iter(models.values())), scope
 
 
-def _find_held(script: Script, frames: list[Frame], model: ast.expr, scope: Scope) -> ast.expr | None:
+def _find_held(script: Script, frames: list[Frame], model: ast.expr) -> ast.expr | None:
     """``self.model`` of the object that trains, where the optimizer was made before it."""
     above = (script.module.parents.get(frame.scope) for frame in frames)
-    classes = list(dict.fromkeys(each for each in above if isinstance(each, ast.ClassDef)))
+    classes = list(dict.fromkeys(class_ for class_ in above if isinstance(class_, ast.ClassDef)))
     bases = (script.classes.get(getattr(base, "id", "")) for class_ in classes for base in class_.bases)
-    classes += [each for each in bases if each is not None and each not in classes]
+    classes += [class_ for class_ in bases if class_ is not None and class_ not in classes]
     if not classes or isinstance(model, ast.Attribute):
         return None
-    made, _ = script.follow(model, scope)
+    made = script.value(model)
     for node in (inner for class_ in classes for inner in ast.walk(class_)):
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
             continue
@@ -292,7 +292,7 @@ def _find_held(script: Script, frames: list[Frame], model: ast.expr, scope: Scop
         ):
             value = value.func.value
         if isinstance(value, ast.Name | ast.Subscript) and isinstance(made, ast.Call):
-            passed, _ = script.follow(value, script.scope(node))
+            passed = script.value(value)
             if passed is made:
                 return node.targets[0]
     return None
@@ -329,10 +329,10 @@ def _place_model(script: Script, frames: list[Frame], model: ast.expr, scope: Sc
             return number, model
         if isinstance(scope, ast.Module):
             return len(frames), model  # global; the functions read it by the same name
-        found = _find_returned(script, scope, model)
-        if found is None:
+        returned = _find_returned(script, scope, model)
+        if returned is None:
             break
-        model, scope = found
+        model, scope = returned
     raise script.refuse(
         model, "where this model is made cannot be told", "make it in the function that trains"
     )
@@ -389,9 +389,9 @@ def find_feed(script: Script, loops: Loops, step: ast.Call) -> tuple[int, Loop, 
         for number, loop in loops
         if script.scope(loop) is not script.scope(step) or script.is_under(step, loop)
     ]  # others add up gradients
-    for found in chain(_list_iterated(script, loops), _list_repeated(script, inner)):
-        _refuse_second(script, found[1], found[2])
-        return found
+    for iterated in chain(_list_iterated(script, loops), _list_repeated(script, inner)):
+        _refuse_second(script, iterated[1], iterated[2])
+        return iterated
     loader = next(iter(script.module.called("DataLoader")), None)
     for number, loop in inner if loader is None else ():
         feed = find_stream(script, loop)
@@ -448,7 +448,7 @@ def _find_loader(script: Script, loop: Loop, node: ast.expr) -> Feed | None:
         refuse_graphs(script, node)
         return Feed("loader", node)
     scope = script.scope(loop)
-    loader, wrappers = unwrap_loader(script, node, scope)
+    loader, wrappers = unwrap_loader(script, node)
     for wrapper in wrappers:
         if isinstance(node, ast.Name) and script.scope(wrapper) is scope:
             node = wrapper.args[0]

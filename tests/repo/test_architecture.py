@@ -15,25 +15,25 @@ import pytest
 # The most that there may be of each: numbers, written here. A bound falls with its measure, which it may
 # exceed by 1 %.
 BOUNDS = {
-    "files": 602,
-    "lines": 102_200,
-    "small modules": 31,
-    "edges between packages": 145,
+    "files": 551,
+    "lines": 100_800,
+    "small modules": 17,
+    "edges between packages": 134,
     "packages in knots": 0,
-    "edges in running": 33,
+    "edges in running": 29,
     "parts of running in knots": 0,
     "circles of modules": 0,
-    "imports inside functions": 198,
+    "imports inside functions": 196,
     "private modules of others": 0,
     "ast.parse outside scripts": 0,
     "back imports": 0,
     "rules without logic": 0,
     "pages above one a rule": 0,
     "functions called of": 0,
-    "noqa": 107,
+    "noqa": 105,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1272,
-    "lines of golden files": 13_597,
+    "test files": 1243,
+    "lines of golden files": 13_423,
     "processor seconds of the fast tests": 130,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.

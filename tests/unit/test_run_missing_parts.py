@@ -50,7 +50,8 @@ def test_the_words_of_libraries(line: str, words: str | None) -> None:
         ("numpy", "run `pip install 'worldsize[run]'`"),
         ("sklearn.svm", "run `pip install 'worldsize[run]'`"),
         ("tensorflow", "run `pip install 'worldsize[tensorflow]'`"),
-        ("transformers", "help: install it, or"),
+        ("transformers", "run `pip install 'worldsize[transformers]'`"),
+        ("einops", "help: install it, or"),
     ],
 )
 def test_the_package_is_named_with_what_installs_it(module: str, advice: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +69,7 @@ class Settings(Struct):
         return paths.get(reference) or paths.get(_VERSION.sub("", reference))
 
 
+@lru_cache(maxsize=8)  # a check asks for what is selected, excluded and allowed
 def read_settings(document: Document) -> Settings:
     """The settings of a parsed file, with its problems."""
     folder = Path(document.path).parent

@@ -152,8 +152,9 @@ def _read_file(path: Path, start: Definition, gate: CopyAccess) -> ReadDefinitio
 def _read_conda(
     value: Mapping[str, Any], folder: Path, start: Definition, text: str, gate: CopyAccess
 ) -> ReadDefinition:
-    definition = replace(read_conda(value.get("dependencies"), start), conda=text)
-    return _expand_lines(definition.requirements, folder, definition, gate)
+    definition = read_conda(value.get("dependencies"), start)
+    unexpanded = replace(definition, requirements=(), conda=text)  # where a line is refused, none counts
+    return _expand_lines(definition.requirements, folder, unexpanded, gate)
 
 
 def _report_forbidden(definition: Definition, path: Path, gate: CopyAccess) -> list[Problem]:

@@ -40,6 +40,7 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 MARKS = ("run", "smoke", "horovod", "bench")
 MEMORY, ROOM = Path("/dev/shm"), 2 << 30
 CASES = Path(__file__).with_name("golden")
+WITH_RUNS: set[Path] = set()  # files with real runs that are before us
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,8 +91,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files with real runs first: the short tests then fill what is left of each worker's time."""
-    long = {item.path for item in items if item.get_closest_marker("run")}
-    items.sort(key=lambda item: item.path not in long)
+    WITH_RUNS.update(item.path for item in items if item.get_closest_marker("run"))
+    items.sort(key=lambda item: item.path not in WITH_RUNS)
     if importlib.util.find_spec("horovod") is None:
         skip = pytest.mark.skip(reason="Horovod is not built: `make horovod`")
         for item in items:
@@ -100,10 +101,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what collecting the tests made, and look seldom."""
+    """Let the garbage collector look seldom: it took a fifth of the time."""
+    pass_over_what_is_there()
+    gc.set_threshold(50_000, 20, 100)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Where the short tests begin, leave the collector nothing of the libraries that real runs imported."""
+    if WITH_RUNS and item.path not in WITH_RUNS:
+        WITH_RUNS.clear()
+        pass_over_what_is_there()
+
+
+def pass_over_what_is_there() -> None:
+    """Let the garbage collector pass over all objects that are alive."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)  # it took a fifth of the time
 
 
 @pytest.fixture(scope="session")

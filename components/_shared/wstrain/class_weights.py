@@ -12,12 +12,12 @@ import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from wsshards.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 NONE, BALANCED = "none", "balanced"
 
@@ -83,6 +83,8 @@ def weigh_classes(
     """
     if weights == NONE:
         return ()
+    import numpy as np  # the launcher of processes parses options, and does without it
+
     rows = np.bincount(labels, minlength=len(names))
     if isinstance(weights, str):
         absent = [name for name, count in zip(names, rows.tolist(), strict=True) if not count]

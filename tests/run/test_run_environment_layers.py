@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -256,9 +255,9 @@ def test_a_layer_is_built_once_used_at_little_cost(tmp_path: Path) -> None:
     lines = ["--no-index", str(wheel(tmp_path, "single", "1.0", "x = 1\n"))]
     said: list[str] = []
     made: list[Path] = []
-    with Supervisor() as supervisor, contextlib.ExitStack() as held:
+    with Supervisor() as supervisor:
         kept = LayerStore(tmp_path / "store", supervisor, said.append)
-        want = lambda: made.append(kept.layer("`own`", lines, held))  # noqa: E731
+        want = lambda: made.append(kept.layer("`own`", lines))  # noqa: E731
         threads = [threading.Thread(target=want) for _ in range(3)]
         for thread in threads:
             thread.start()

@@ -156,15 +156,15 @@ def make_interpreters(
         OSError: the folder cannot be written.
     """
     root = home.absolute() / FOLDER
-    with contextlib.ExitStack() as locks:
-        if plan.mode == "docker":
-            yield _make_docker_interpreters(plan, root, supervisor, say).enter
-        else:  # with `current` no step has packages of its own
-            yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), locks).enter
+    if plan.mode == "docker":
+        yield _make_docker_interpreters(plan, root, supervisor, say).enter
+        return
+    with FolderRemover() as remover:  # with `current` no step has packages of its own
+        yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), remover).enter
 
 
 def _make_layered_interpreters(
-    plan: EnvironmentPlan, stored: LayerStore, locks: contextlib.ExitStack
+    plan: EnvironmentPlan, stored: LayerStore, remover: FolderRemover
 ) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []
@@ -173,7 +173,7 @@ def _make_layered_interpreters(
         if not definition.requirements:
             continue
         if definition.requirements not in layers:
-            layers[definition.requirements] = _make_environment_layer(definition, stored, locks)
+            layers[definition.requirements] = _make_environment_layer(definition, stored)
         layer_or_problem = layers[definition.requirements]
         if isinstance(layer_or_problem, Path):
             kept[definition] = layer_or_problem
@@ -188,18 +188,14 @@ def _make_layered_interpreters(
                 f"{definition.name} has another version of MLflow: what its steps log stays in"
                 f" `{MLFLOW_FOLDER}` of their folders"
             )
-    return LayeredInterpreters(
-        plan, kept, foreign_mlflow, stored.programs(), locks.enter_context(FolderRemover())
-    )
+    return LayeredInterpreters(plan, kept, foreign_mlflow, stored.programs(), remover)
 
 
-def _make_environment_layer(
-    definition: Definition, stored: LayerStore, locks: contextlib.ExitStack
-) -> Path | Problem | None:
+def _make_environment_layer(definition: Definition, stored: LayerStore) -> Path | Problem | None:
     """The layer of an environment, the problem that prevents it, or None if the step may run without."""
     guessed = bool(definition.modules)
     try:
-        return stored.layer(definition.name, definition.requirements, locks, wheels_only=guessed)
+        return stored.layer(definition.name, definition.requirements, wheels_only=guessed)
     except BuildError as error:
         if guessed:
             stored.say(
@@ -323,13 +319,10 @@ class LayerStore(Struct, frozen=True):
     supervisor: Supervisor  # starts pip, and sees to its end
     say: Callable[[str], None]  # tells the user what takes long
 
-    def layer(
-        self, name: str, lines: Sequence[str], locks: contextlib.ExitStack, *, wheels_only: bool = False
-    ) -> Path:
+    def layer(self, name: str, lines: Sequence[str], *, wheels_only: bool = False) -> Path:
         """Return the layer with what these lines for pip ask for; build it if there is none.
 
-        ``locks`` receives the layer's lock: the layer is not removed before that is closed. With
-        ``wheels_only`` nothing is compiled.
+        With ``wheels_only`` nothing is compiled.
 
         Raises:
             BuildError: pip could not install it.
@@ -338,9 +331,9 @@ class LayerStore(Struct, frozen=True):
         layer = self.root / layer_key(lines)
         self.root.mkdir(parents=True, exist_ok=True)
         lock = os.open(layer.with_name(f"{layer.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        locks.callback(os.close, lock)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        while not layer.exists():
+        try:
+            if layer.exists():
+                return layer
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -348,7 +341,8 @@ class LayerStore(Struct, frozen=True):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not layer.exists():  # no other run was faster
                 self._build(layer, name, lines, wheels_only=wheels_only)
-            fcntl.flock(lock, fcntl.LOCK_SH)  # it may be removed between the two
+        finally:
+            os.close(lock)
         return layer
 
     def programs(self) -> Path:

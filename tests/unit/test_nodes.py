@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from worldsize.azureml.model import Component
 from worldsize.lab import namespaces
@@ -384,18 +385,16 @@ def test_what_is_missing_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_launchers_use_addresses_and_prefixes() -> None:
     hosts, prefixes = ("10.0.0.1", "10.0.0.2"), (("enter", "node0"), ("enter", "node1"))
-    torch = plan_processes(
-        Call(
-            step="t",
-            launcher="pytorch",
-            command="x",
-            instance_count=2,
-            process_count_per_instance=2,
-            hosts=hosts,
-            prefixes=prefixes,
-        ),
-        ["7"],
+    two_by_two = Call(
+        step="t",
+        launcher="pytorch",
+        command="x",
+        instance_count=2,
+        process_count_per_instance=2,
+        hosts=hosts,
+        prefixes=prefixes,
     )
+    torch = plan_processes(two_by_two, ["7"])
     assert {process.env["MASTER_ADDR"] for process in torch} == {"10.0.0.1"}
     assert [process.argv[:2] for process in torch] == [prefixes[0]] * 2 + [prefixes[1]] * 2
     call = Call(
@@ -410,18 +409,7 @@ def test_launchers_use_addresses_and_prefixes() -> None:
     workers = plan_processes(call, ["1", "2", "3", "4"])
     assert '["10.0.0.1:1", "10.0.0.2:2", "10.0.0.1:3", "10.0.0.2:4"]' in workers[0].env["TF_CONFIG"]
     assert [process.argv[1] for process in workers] == ["node0", "node1", "node0", "node1"]
-    (mpirun,) = plan_processes(
-        Call(
-            step="t",
-            launcher="mpi",
-            command="x",
-            instance_count=2,
-            process_count_per_instance=2,
-            hosts=hosts,
-            prefixes=prefixes,
-        ),
-        ["7"],
-    )
+    (mpirun,) = plan_processes(replace(two_by_two, launcher="mpi"), ["7"])
     line = " ".join(mpirun.argv)
     assert line.startswith("enter node0 mpirun ")
     assert " --map-by ppr:2:node --host 10.0.0.1:2,10.0.0.2:2 -np 4 " in line

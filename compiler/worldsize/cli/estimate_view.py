@@ -34,7 +34,7 @@ _TIMES = (
     *((0.1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")),
     (math.inf, 86_400, "days"),
 )
-_SMALL_SECONDS = 600.0
+_SMALL_SECONDS = 600.0  # of all epochs on one GPU, below which more GPUs are not worth their start
 _SMALLEST_SHARE = 0.005  # of a step's time, that is shown
 
 

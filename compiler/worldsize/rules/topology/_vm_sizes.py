@@ -206,7 +206,7 @@ def check_instances_never_released(context: Context, compute: Compute) -> Iterat
     if not isinstance(low, Scalar) or least is None or least <= 0 or size is None or not size.gpus:
         return
     if most is not None and least > most:
-        return  # there is no such cluster
+        return  # no cluster has these bounds
     gpus = plural(int(least) * size.gpus, "GPU")
     message = f"`min_instances` is {low.text}: {gpus} of `{size.name}` are paid for even when no job runs"
     help_ = "write 0; `idle_time_before_scale_down` keeps instances for the next job"

@@ -265,7 +265,7 @@ class RestartPolicy(Struct, frozen=True):
         return RestartDecision(self._pause(len(failures), len(attempts)))
 
     def _find_reason_to_stop(self, failures: Sequence[EndedAttempt]) -> str | None:
-        """Why there is no further attempt after these failures; empty if none was requested."""
+        """Say why no attempt follows; an empty text if none was requested, None if one does."""
         last = failures[-1]
         if not self.max_restarts:
             return ""

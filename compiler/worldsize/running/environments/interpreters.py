@@ -329,11 +329,11 @@ class LayerStore(Struct, frozen=True):
             OSError: the folder cannot be written.
         """
         layer = self.root / layer_key(lines)
+        if layer.exists():
+            return layer
         self.root.mkdir(parents=True, exist_ok=True)
-        lock = os.open(layer.with_name(f"{layer.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            if layer.exists():
-                return layer
+        path = layer.with_name(f"{layer.name}.lock")
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -341,8 +341,6 @@ class LayerStore(Struct, frozen=True):
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if not layer.exists():  # no other run was faster
                 self._build(layer, name, lines, wheels_only=wheels_only)
-        finally:
-            os.close(lock)
         return layer
 
     def programs(self) -> Path:

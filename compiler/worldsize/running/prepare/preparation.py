@@ -50,7 +50,6 @@ from worldsize.running.model.task import Graph, Task, Text
 from worldsize.running.prepare.fit import fit_tasks, reconstruct_plan
 from worldsize.running.prepare.graph import kinds
 from worldsize.running.prepare.graph.flatten import flatten
-from worldsize.running.prepare.graph.kinds import DRIVER
 from worldsize.running.prepare.overrides import compile_spec, override_inputs
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def _prepare_target(
     path, settings, compiled = job_target.path, job_target.settings, job_target.read_plan()
     plan = compiled[0] if compiled is not None else None
     assets = read_asset_map(target, options.assets)
-    files = boundary.make_files(path, assets.paths, [DRIVER])
+    files = boundary.make_files(path, assets.paths, [kinds.DRIVER])
     files.elsewhere = assets.local
     job, problems = job_target.read_job(files)
     documents = job_target.read_documents(files)

@@ -26,7 +26,7 @@ BOUNDS = Path(__file__).parents[2] / bound_history.FILE
 BOUND = "processor seconds of the fast tests"
 SLOWEST = 20
 LOOP_SECONDS = 0.010
-TESTS_BETWEEN_LOOPS = 100
+TESTS_BETWEEN_LOOPS = 25
 LOOPED = "\n".join(f"value_{number} = {{'a': [{number}, 'text']}}" for number in range(110))
 
 

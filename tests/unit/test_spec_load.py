@@ -11,7 +11,6 @@ import pytest
 import yaml as pyyaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from worldsize import spec
 from worldsize.documents import yaml
@@ -250,18 +249,6 @@ def test_loading_needs_no_heavy_import():
     )
     example = Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml"
     subprocess.run([sys.executable, "-c", code, str(example)], check=True, timeout=60)
-
-
-def test_two_readings_of_a_file_are_equal_though_their_nodes_are_not(tmp_path: Path) -> None:
-    path = tmp_path / "spec.yml"
-    path.write_text(FULL, encoding="utf-8")
-    first, second = spec.load(path)[0], spec.load(path)[0]
-    assert first is not None
-    assert first == second
-    uses = first.steps["shard"].uses
-    assert uses is not None
-    assert uses != replace(uses, value="another")
-    assert len({uses, replace(uses, node=None)}) == 1
 
 
 def test_a_node_is_shown_without_the_text_of_its_file() -> None:

@@ -123,9 +123,7 @@ def _pin(step: Step, values: Mapping[str, Located[Any]]) -> Step:
     scale = step.scale
     assert scale is not None
     batches = {
-        name: Located(int(value.value), value.span, value.key_span, value.node)
-        for name, value in values.items()
-        if name in BATCHES
+        name: replace(value, value=int(value.value)) for name, value in values.items() if name in BATCHES
     }
     optimizer = {name: value for name, value in values.items() if name == _OPTIMIZER}
     return replace(step, scale=replace(scale, **batches), with_={**step.with_, **optimizer})

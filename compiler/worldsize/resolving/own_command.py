@@ -18,7 +18,7 @@ from worldsize.azureml.references import classify, exists, is_file, local_path
 from worldsize.base import limits
 from worldsize.planning.quantities import NAMES, PLANNED, input_type
 from worldsize.resolving import plan_values
-from worldsize.resolving.state import ResolveState, as_field
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Step
 from worldsize.spec.sweep import searched_type
 
@@ -48,11 +48,11 @@ def build_component(step: Step, folder: Path) -> Component:
         version=None,
         inputs=inputs,
         outputs=outputs,
-        command=as_field(step.command),
-        code=as_field(step.code),
-        environment=as_field(step.environment),
-        display_name=as_field(step.display_name),
-        description=as_field(step.description),
+        command=step.command,
+        code=step.code,
+        environment=step.environment,
+        display_name=step.display_name,
+        description=step.description,
         folder=folder,
         keys=SPEC if step.sweep is None else SWEPT_SPEC,
         inline=True,

@@ -14,7 +14,7 @@ from worldsize.base.problem import Related, relate
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.resolving.own_command import find_named_inputs
-from worldsize.resolving.state import ResolveState, as_field
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import PipelineOutput, Spec
 from worldsize.spec.pipeline_inputs import find_bound_inputs, is_pipeline_input, report_unknown
 
@@ -34,12 +34,9 @@ def read_inputs(spec: Spec, steps: Mapping[str, Step]) -> dict[str, Field[Argume
         located = declared.value
         if located is None or (name not in bound and name in spec.planned_inputs):
             continue
-        path = Field(located.value, located.span, located.key_span, located.node)
-        value: Argument = Literal(located.value)
-        if declared.is_data:
-            value = Data(declared.type, path, as_field(declared.mode))
+        value = Data(declared.type, located, declared.mode) if declared.is_data else Literal(located.value)
         comment = declared.description.value if declared.description is not None else None
-        inputs[name] = Field(value, located.span, declared.span, located.node, comment)
+        inputs[name] = replace(located, value=value, key_span=declared.span, comment=comment)
     return inputs
 
 
@@ -244,7 +241,7 @@ def read_outputs(state: ResolveState, bound: Bound) -> dict[str, Field[OutputSet
         theirs = written.value if written is not None and isinstance(written.value, dict) else {}
         type_ = output.type.value if output.type is not None else declared.type if declared else "uri_folder"
         path, mode = (
-            as_field(mine) if mine is not None else Field(theirs[key]) if key in theirs else None
+            mine or (Field(theirs[key]) if key in theirs else None)
             for key, mine in (("path", output.path), ("mode", output.mode))
         )
         setting = OutputSetting(type=type_, path=path, mode=mode)

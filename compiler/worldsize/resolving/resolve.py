@@ -34,7 +34,7 @@ from worldsize.resolving import (
 from worldsize.resolving.own_command import OPEN
 from worldsize.resolving.plan_values import plan_expressions
 from worldsize.resolving.planned import Planned
-from worldsize.resolving.state import ResolveState, as_field
+from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located, Spec
 
 
@@ -129,7 +129,7 @@ def _build_step(state: ResolveState, step: str, bound: pipeline_ports.Bound) -> 
         type="sweep" if spec_step.sweep else component.type if component else "command",
         span=spec_step.span,
         component=component,
-        reference=as_field(spec_step.uses),
+        reference=spec_step.uses,
         inputs={name: inputs[name] for name in order},
         outputs=pipeline_ports.join_outputs(step_settings.outputs(state, step), step, bound),
         compute=step_settings.compute(state, step),
@@ -137,8 +137,8 @@ def _build_step(state: ResolveState, step: str, bound: pipeline_ports.Bound) -> 
         distribution=step_settings.distribution(state, step),
         limits=step_settings.limits(spec_step),
         environment_variables=step_settings.environment_variables(state, step),
-        display_name=as_field(spec_step.display_name),
-        comment=as_field(spec_step.description),
+        display_name=spec_step.display_name,
+        comment=spec_step.description,
         raw=sweeps.compile_sweep(spec_step),
         unwired=frozenset(state.unwired.get(step, ())),
     )
@@ -196,7 +196,7 @@ def read_arguments(state: ResolveState, step: str) -> dict[str, Field[Argument]]
         else:
             assert located.node is not None
             argument = _to_data(graph.read_argument(located.node), located, ports.get(name))
-        arguments[name] = Field(argument, located.span, located.key_span, located.node)
+        arguments[name] = replace(located, value=argument)
     return arguments
 
 
@@ -208,8 +208,8 @@ def fill_arguments(state: ResolveState, step: str) -> None:
         argument: Argument = Literal(filled.value)
         if state.plan is not None:
             argument = _to_data(argument, located, state.ports(step).get(name))
-        state.arguments[step][name] = Field(
-            argument, located.span, located.key_span, located.node, filled.comment, filled.sources
+        state.arguments[step][name] = replace(
+            located, value=argument, comment=filled.comment, sources=filled.sources
         )
 
 
@@ -221,4 +221,4 @@ def _to_data(argument: Argument, located: Located[Any], port: Port | None) -> Ar
         return argument if argument.type else Data(port.type, argument.path, argument.mode)
     if not isinstance(argument.value, str):
         return argument
-    return Data(port.type, Field(argument.value, located.span, located.key_span, located.node))
+    return Data(port.type, replace(located, value=argument.value))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -15,7 +14,7 @@ from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.planning.model import Plan, StepPlan, Topology
-from worldsize.spec.model import Located, Spec
+from worldsize.spec.model import Spec
 
 
 class ResolveState(Struct):
@@ -107,8 +106,3 @@ class ResolveState(Struct):
             if isinstance(value, Binding) and value.expression.step:
                 upstream.setdefault(value.expression.step, (name, argument.span))
         return upstream
-
-
-def as_field(located: Located[Any] | None) -> Field[Any] | None:
-    """A value of the spec as a field of the graph, with its place."""
-    return Field(located.value, located.span, located.key_span, located.node) if located else None

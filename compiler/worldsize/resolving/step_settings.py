@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from worldsize.azureml import literals
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import SPEC, Field, Job, OutputSetting, Step, join_fields
@@ -16,7 +18,7 @@ from worldsize.base.problem import Related
 from worldsize.planning.model import PlanValue
 from worldsize.planning.quantities import comment
 from worldsize.resolving import plan_values
-from worldsize.resolving.state import ResolveState, as_field
+from worldsize.resolving.state import ResolveState
 from worldsize.spec import model
 
 _UNCOMMENTED = ("instance_count", "parameter_server_count")  # they say nothing that the spec does not
@@ -39,9 +41,9 @@ def build_job(spec: model.Spec, steps: Mapping[str, Step], computes: Mapping[str
         path=None,
         type="pipeline",
         keys=SPEC,
-        display_name=as_field(spec.display_name) or as_field(spec.name),
-        description=as_field(spec.description),
-        experiment_name=as_field(spec.experiment_name) or as_field(spec.name),
+        display_name=spec.display_name or spec.name,
+        description=spec.description,
+        experiment_name=spec.experiment_name or spec.name,
         tags=Field({name: tag.value for name, tag in spec.tags.items()}) if spec.tags else None,
         steps=steps,
         settings=Field(chosen),
@@ -58,10 +60,8 @@ def cluster_of(profile: model.ComputeProfile) -> str:
 
 def read_compute(spec: model.Spec, profile: model.ComputeProfile) -> Compute:
     """The cluster that a profile is compiled to, as if it were read from its compute file."""
-    size, most, tier = (
-        as_field(part) for part in (profile.instance_type, profile.max_instances, profile.tier)
-    )
-    return Compute(cluster_of(profile), spec.path, size, most, tier)
+    size, most = profile.instance_type, profile.max_instances
+    return Compute(cluster_of(profile), spec.path, size, most, profile.tier)
 
 
 def check_clusters(state: ResolveState) -> None:
@@ -90,7 +90,7 @@ def compute(state: ResolveState, step: str) -> Field[Any] | None:
         return None
     target = profile.target.value if profile.target else f"azureml:{cluster_of(profile)}"
     sources = (profile.target.span if profile.target else profile.span,)
-    return Field(target, chosen.span, chosen.key_span, chosen.node, sources=sources)
+    return replace(chosen, value=target, sources=sources)
 
 
 def resources(state: ResolveState, step: str) -> Field[Any] | None:
@@ -99,9 +99,8 @@ def resources(state: ResolveState, step: str) -> Field[Any] | None:
     block: dict[str, Field[Any]] = {}
     if topology is not None and (topology.instance_count > 1 or spec_step.instance_count is not None):
         block["instance_count"] = _count(state, step, "instance_count", topology.instance_count)
-    shared = as_field(spec_step.shm_size)
-    if shared is not None:
-        block["shm_size"] = shared
+    if spec_step.shm_size is not None:
+        block["shm_size"] = spec_step.shm_size
     elif plan is not None and (derived := plan.find_row("shm_size")) is not None:
         block["shm_size"] = _count(state, step, "shm_size", derived.value)
     return join_fields(block) if block else None
@@ -130,14 +129,13 @@ def _count(state: ResolveState, step: str, quantity: str, value: PlanValue | Non
     for block in (spec_step, spec_step.distribution):
         pinned = getattr(block, quantity, None)
         if isinstance(pinned, model.Located):
-            return Field(value, pinned.span, pinned.key_span, pinned.node, why)
+            return replace(pinned, value=value, comment=why)
     return Field(value, comment=why, sources=plan_values.source_spans(state, step, quantity))
 
 
 def limits(step: model.Step) -> Field[Any] | None:
     """The time limit, in seconds."""
-    timeout = as_field(step.timeout)
-    return join_fields({"timeout": timeout}) if timeout is not None else None
+    return join_fields({"timeout": step.timeout}) if step.timeout is not None else None
 
 
 def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
@@ -148,9 +146,7 @@ def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
         if filled.follows:
             state.templates.setdefault(step, {})[f"${name}"] = str(located.value)
         text = literals.render_literal(filled.value)
-        variables[name] = Field(
-            text, located.span, located.key_span, located.node, filled.comment, filled.sources
-        )
+        variables[name] = replace(located, value=text, comment=filled.comment, sources=filled.sources)
     return join_fields(variables) if variables else None
 
 

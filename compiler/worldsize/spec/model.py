@@ -12,10 +12,11 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from msgspec import Struct, field
 
 from worldsize.azureml import literals
+from worldsize.azureml.model import Field
 from worldsize.azureml.sweep import find_algorithm
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
-from worldsize.documents.yaml.nodes import Node, Scalar
+from worldsize.documents.yaml.nodes import Scalar
 
 T = TypeVar("T")
 
@@ -23,29 +24,15 @@ ScaleRule = Literal["auto", "linear", "sqrt", "none"]
 Framework = Literal["pytorch", "tensorflow", "mpi"]
 
 
-class Located(Struct, Generic[T], frozen=True):
-    """A value, the span of its text, and the span of its key.
+class Located(Field[T], Generic[T], frozen=True):
+    """A field that is in the file, so that its places are known; without a key, ``key_span`` is the span."""
 
-    ``node`` is the YAML node of the value, for carets inside a text and for positions inside a mapping. Two
-    readings of a file yield different nodes, so comparisons ignore it.
-    """
-
-    value: T
     span: Span
     key_span: Span
-    node: Node | None = None
 
     def subspan(self, start: int, end: int) -> Span:
         """The place of ``text[start:end]`` of a text."""
         return self.node.subspan(start, end) if isinstance(self.node, Scalar) else self.span
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Located):
-            return NotImplemented
-        return (self.value, self.span, self.key_span) == (other.value, other.span, other.key_span)
-
-    def __hash__(self) -> int:
-        return hash((self.value, self.span, self.key_span))
 
 
 class ComputeProfile(Struct, frozen=True):
@@ -199,13 +186,6 @@ class Sweep(Struct, frozen=True):
         """``random``, ``grid`` or ``bayesian``."""
         name = find_algorithm(self.node.get("sampling_algorithm"))
         return "random" if name is None else name.text
-
-    def __eq__(self, other: object) -> bool:
-        """Two readings of a file yield different nodes, so comparisons ignore them."""
-        return isinstance(other, Sweep) and (self.span, self.search_space) == (other.span, other.search_space)
-
-    def __hash__(self) -> int:
-        return hash(self.span)
 
 
 class Step(Struct, frozen=True):

@@ -217,4 +217,4 @@ def _default(located: Located[Any], inputs: Mapping[str, PipelineInput]) -> Loca
     if source is None or source.value is None:
         return located
     value = {"type": source.type, "path": source.value.value} if source.is_data else source.value.value
-    return Located(value, located.span, located.key_span, located.node)
+    return replace(located, value=value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from worldsize.azureml import cron
 from worldsize.azureml.cron import load_time_zones, normalise_time, windows_name
 from worldsize.base.problem import Fix, Problem, Related
@@ -100,7 +102,7 @@ def _normalise_time(located: Located[str] | None) -> Located[str] | None:
     text = normalise_time(located.value) if located is not None else None
     if located is None or text is None:
         return located
-    return Located(text, located.span, located.key_span, located.node)
+    return replace(located, value=text)
 
 
 def report_unknown_zone(name: str, span: Span) -> Problem:

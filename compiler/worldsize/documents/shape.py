@@ -52,6 +52,7 @@ class Violation(Struct, frozen=True):
     subschema: Shape  # the part of the schema that contains the keyword
     instance: Any  # the value
     about_name: bool  # the value is a key of the mapping at `path`
+    schema: Schema
 
 
 class Schema:
@@ -67,6 +68,14 @@ class Schema:
         while "$ref" in shape:
             shape = self._find_definition(shape["$ref"].rpartition("/")[2])
         return shape
+
+    def complete(self, shape: Shape) -> Shape:
+        """A shape with what its ``$ref`` stands for; the words beside the reference win."""
+        return {**self.resolve(shape), **shape}
+
+    def list_properties(self, shape: Shape) -> dict[str, Shape]:
+        """The keys of a mapping and their complete shapes."""
+        return {key: self.complete(part) for key, part in shape.get("properties", {}).items()}
 
     def list_alternatives(self, shape: Shape) -> list[Shape]:
         """The resolved shapes of which a value must have one."""
@@ -90,18 +99,6 @@ class Schema:
     def find_violations(self, value: Any) -> Iterator[Violation]:
         """Find the violations of the whole schema."""
         return _judge(value, self.root, self, (), about_name=False)
-
-    def inline(self) -> Schema:
-        """The schema with each ``$ref`` replaced by what it refers to. No definition may refer to itself."""
-        return Schema(self._inline(self.root), self._find_definition)
-
-    def _inline(self, part: Any) -> Any:
-        if isinstance(part, list):
-            return [self._inline(item) for item in part]
-        if not isinstance(part, dict):
-            return part
-        whole = {**self.resolve(part), **part} if "$ref" in part else part
-        return {key: self._inline(value) for key, value in whole.items() if key not in ("$ref", "$defs")}
 
 
 def read_schema(name: str) -> str:
@@ -177,10 +174,9 @@ def _judge(value: Any, shape: Shape, schema: Schema, path: Path, *, about_name: 
     def fits(inner: Any, inner_shape: Shape) -> bool:
         return next(_judge(inner, inner_shape, schema, (), about_name=False), None) is None
 
+    shape = schema.complete(shape) if "$ref" in shape else shape
     for keyword, argument in shape.items():
-        if keyword == "$ref":
-            yield from _judge(value, schema.resolve(shape), schema, path, about_name=about_name)
-        elif keyword in _PARTS:
+        if keyword in _PARTS:
             kind, list_parts = _PARTS[keyword]
             for inner, part, step in list_parts(value, argument, shape) if has_type(value, kind) else ():
                 named = about_name or keyword == "propertyNames"
@@ -189,7 +185,7 @@ def _judge(value: Any, shape: Shape, schema: Schema, path: Path, *, about_name: 
             yield from _judge(value, shape.get("then", {}), schema, path, about_name=about_name)
         if keyword in _KEYWORDS:
             for _ in range(_count_faults(value, keyword, argument, shape, fits)):
-                yield Violation(path, keyword, argument, shape, value, about_name)
+                yield Violation(path, keyword, argument, shape, value, about_name, schema)
 
 
 def _count_faults(value: Any, keyword: str, argument: Any, shape: Shape, fits: _Judge) -> int:
@@ -206,7 +202,7 @@ def _count_faults(value: Any, keyword: str, argument: Any, shape: Shape, fits: _
     return 0
 
 
-def _list_others(value: dict[str, Any], shape: Shape) -> list[str]:
+def list_others(value: dict[str, Any], shape: Shape) -> list[str]:
     """The keys that `properties` does not name, in their order."""
     named = shape.get("properties", {})
     return [key for key in value if key not in named]
@@ -226,7 +222,7 @@ _PARTS: dict[str, tuple[str, _Parts]] = {
         "object",
         lambda value, argument, shape: (
             (value[key], argument, (key,))
-            for key in (_list_others(value, shape) if isinstance(argument, dict) else ())
+            for key in (list_others(value, shape) if isinstance(argument, dict) else ())
         ),
     ),
 }
@@ -263,7 +259,7 @@ _OF_KEYS: dict[str, Callable[[dict[str, Any], Any, Shape], int]] = {
         other not in value for key, others in argument.items() if key in value for other in others
     ),
     "additionalProperties": lambda value, argument, shape: (
-        argument is False and bool(_list_others(value, shape))
+        argument is False and bool(list_others(value, shape))
     ),
 }
 _KEYWORDS = frozenset((*_OF_ANY, *_OF_TYPE, *_OF_KEYS))

@@ -37,9 +37,9 @@ class SchemaView(Struct, frozen=True):
         """The keys of the mapping at a path."""
         keys: dict[str, Shape] = {}
         for shape in self.list_shapes(path):
-            for name, child in shape.get("properties", {}).items():
-                if not _merge(child, self.schema).get("readOnly"):
-                    keys.setdefault(name, _merge(child, self.schema))
+            for name, child in self.schema.list_properties(shape).items():
+                if not child.get("readOnly"):
+                    keys.setdefault(name, child)
         return keys
 
     def list_required(self, path: Path) -> set[str]:
@@ -64,7 +64,7 @@ class SchemaView(Struct, frozen=True):
             return None
         parents = self.list_shapes(path[:-1])
         members = [child for parent in parents for child in _children(parent, path[-1])]
-        whole = [_merge(member, self.schema) for member in members]
+        whole = [self.schema.complete(member) for member in members]
         text = next((schema["description"] for schema in whole if schema.get("description")), None)
         default = next((schema["default"] for schema in whole if "default" in schema), None)
         values = self.list_values(path) if all(map(_lists_words, self.list_shapes(path))) else []
@@ -119,11 +119,6 @@ def _children(shape: Shape, part: str | int) -> Iterator[Shape]:
         child = shape.get("additionalProperties")
     if isinstance(child, Mapping):
         yield child
-
-
-def _merge(shape: Shape, schema: Schema) -> Shape:
-    """A shape with what its reference says; its own words count."""
-    return {**schema.resolve(shape), **shape}
 
 
 def write_literal(value: object) -> str:

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from worldsize.base.wording import shorten
+from worldsize.documents.shape import TYPE_WORDS, has_type
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 Plain = Any  # dict | list | str | bool | int | float | date | bytes | None
@@ -28,19 +29,11 @@ def to_plain(node: Node) -> Plain:
 
 def describe_type(value: Plain) -> str:
     """The type of a value in words: ``text``, ``a whole number``, ``a list``."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "not a finite number"
-    kinds: tuple[tuple[type, str], ...] = (
-        (bool, "true or false"),
-        (int, "a whole number"),
-        (float, "a number"),
-        (str, "text"),
-        (dict, "a mapping"),
-        (list, "a list"),
-        (dt.date, "a date"),
-        (bytes, "binary data"),
-    )
-    return next((words for type_, words in kinds if isinstance(value, type_)), "nothing")
+    if isinstance(value, float):
+        return TYPE_WORDS["number"] if math.isfinite(value) else "not a finite number"
+    if isinstance(value, dt.date | bytes):
+        return "a date" if isinstance(value, dt.date) else "binary data"
+    return next((words for name, words in TYPE_WORDS.items() if has_type(value, name)), "nothing")
 
 
 def write_flow(value: Plain) -> str:

@@ -7,9 +7,7 @@ keyword of a group is reported, and a misspelt key is not reported again as a mi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
-from typing import Any
 
 from msgspec import Struct
 
@@ -18,7 +16,16 @@ from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list, shorten
-from worldsize.documents.shape import TYPE_WORDS, Path, Schema, Shape, Violation, fits_shape, load_schema
+from worldsize.documents.shape import (
+    TYPE_WORDS,
+    Path,
+    Schema,
+    Shape,
+    Violation,
+    fits_shape,
+    list_others,
+    load_schema,
+)
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 from worldsize.spec.schedule import report_unknown_zone
 from worldsize.spec.suggest import closest
@@ -54,15 +61,7 @@ def check_schema(root: Node, name: str = "spec") -> list[Problem]:
 
 def find_violations(value: object, name: str = "spec") -> list[Violation]:
     """Find the violations of a published schema, up to a few hundred."""
-    if next(load_schema(name, "spec").find_violations(value), None) is None:
-        return []  # most files: a schema without references takes some time to make
-    return list(islice(_load_inlined(name).find_violations(value), limits.SAME))
-
-
-@cache
-def _load_inlined(name: str) -> Schema:
-    """A schema without references, so that each violation has all that its message needs."""
-    return load_schema(name, "spec").inline()
+    return list(islice(load_schema(name, "spec").find_violations(value), limits.SAME))
 
 
 def _matches(text: str, shape: Shape) -> bool:
@@ -209,8 +208,9 @@ def report_key_problems(where: NodeLocation, errors: list[Violation]) -> Iterato
         by_keyword.setdefault(error.keyword, []).append(error)
     meant: set[str] = set()
     for error in by_keyword.get("additionalProperties", []):
-        for unknown in _unknown(error):
-            near, deeper = closest(unknown, _free(error)), _find_deeper(error.subschema, unknown)
+        for unknown in islice(list_others(error.instance, error.subschema), limits.SAME):
+            near = closest(unknown, _free(error))
+            deeper = _find_deeper(error.schema, error.subschema, unknown)
             meant |= {deeper[0]} if deeper else {near} if near else set()
             yield _unknown_key(where, error, unknown, near, deeper)
     for error in by_keyword.get("required", [])[:1]:
@@ -234,26 +234,16 @@ def report_bad_name(where: NodeLocation, error: Violation) -> Problem:
     )
 
 
-def _unknown(error: Violation) -> list[str]:
-    properties = _properties(error)
-    return list(islice((key for key in error.instance if key not in properties), limits.SAME))
-
-
 def _free(error: Violation) -> list[str]:
     """Keys of the schema that the mapping lacks: a misspelt key can only stand for one of these."""
-    return [key for key in _properties(error) if key not in error.instance]
-
-
-def _properties(error: Violation) -> Shape:
-    properties: Shape = error.subschema.get("properties", {})
-    return properties
+    return [key for key in error.subschema.get("properties", {}) if key not in error.instance]
 
 
 def _unknown_key(
     where: NodeLocation, error: Violation, key: str, near: str | None, deeper: tuple[str, ...]
 ) -> Problem:
     span = _key_span(where, key)
-    keys = [name for name in _properties(error) if not name.startswith("$")]
+    keys = [name for name in error.subschema.get("properties", {}) if not name.startswith("$")]
     help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
     if deeper:
         help_, near = "write it under " + " of ".join(f"`{outer}:`" for outer in reversed(deeper)), None
@@ -264,14 +254,14 @@ def _unknown_key(
     )
 
 
-def _find_deeper(part: Any, key: str, levels: int = 2) -> tuple[str, ...]:
+def _find_deeper(schema: Schema, shape: Shape, key: str, levels: int = 2) -> tuple[str, ...]:
     """The keys that lead to an inner mapping that has the key; empty without one."""
-    inner = part.get("properties", {}) if isinstance(part, dict) and levels else {}
+    inner = schema.list_properties(shape) if levels else {}
     for name, property_ in inner.items():
-        if isinstance(property_, dict) and key in property_.get("properties", {}):
+        if key in property_.get("properties", {}):
             return (name,)
     for name, property_ in inner.items():
-        if deeper := _find_deeper(property_, key, levels - 1):
+        if deeper := _find_deeper(schema, property_, key, levels - 1):
             return (name, *deeper)
     return ()
 
@@ -279,7 +269,7 @@ def _find_deeper(part: Any, key: str, levels: int = 2) -> tuple[str, ...]:
 def _missing(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator[Problem]:
     for key in error.argument:
         if key not in error.instance and key not in meant:
-            example = _written(_properties(error), key)
+            example = _written(error, key)
             yield Problem(
                 "spec-missing-key", where.name_span, f"{_subject(where)} has no `{key}`", f"add `{example}`"
             )
@@ -296,7 +286,7 @@ def _dependent(where: NodeLocation, error: Violation, meant: set[str]) -> Iterat
                 if "uses" in step:
                     yield _needs_command(where, key)
                 continue
-            example = _written(_properties(error), other)
+            example = _written(error, other)
             message = f"{_subject(where)} has `{key}` but no `{other}`"
             yield Problem("spec-missing-key", _key_span(where, key), message, f"add `{example}`")
 
@@ -318,7 +308,7 @@ def _none_of(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator
     slug = {"steps": "step-needs-uses-or-command", "schedule": "schedule-needs-cron-or-recurrence"}.get(
         str(where.path[0]) if where.path and where.path[-1] != "environment" else "", "spec-missing-key"
     )
-    written = " or ".join(f"`{_written(_properties(error), choice)}`" for choice in choices)
+    written = " or ".join(f"`{_written(error, choice)}`" for choice in choices)
     names = " nor ".join(f"`{choice}`" for choice in choices)
     yield Problem(slug, where.name_span, f"{_subject(where)} has neither {names}", f"add {written}")
 
@@ -335,9 +325,9 @@ def _both_of(where: NodeLocation, error: Violation) -> Problem:
     )
 
 
-def _written(properties: Shape, key: str) -> str:
+def _written(error: Violation, key: str) -> str:
     """``key: example``, with the schema's first example."""
-    examples = properties.get(key, {}).get("examples") or [""]
+    examples = error.schema.list_properties(error.subschema).get(key, {}).get("examples") or [""]
     return f"{key}: {write_flow(examples[0])}"
 
 

@@ -156,7 +156,7 @@ def test_no_verb_works_longer_on_a_file_than_a_check(
 
     class Exhausted(limits.Budgets):
         def charge(self, path: str) -> AbstractContextManager[None]:
-            self._accounts[path] = limits._Account(self._clock, 0, spent=1e9)
+            self._accounts[path] = limits._Account(0, left=-1.0)
             return super().charge(path)
 
     monkeypatch.setattr(f"{WHERE[where]}.Budgets", Exhausted)

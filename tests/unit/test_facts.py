@@ -6,10 +6,13 @@ import csv
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from worldsize.facts import frameworks, optimizers, table, vm_sizes
+from worldsize.facts import optimizers, table, vm_sizes
+from worldsize.planning.model import Launcher
+from worldsize.planning.topology import count_processes
 
 FACTS = Path(table.__file__).parent
 
@@ -110,11 +113,6 @@ def test_optimizers() -> None:
     assert {"sgd", "momentum", "lars", "adam", "adamw", "lamb"} <= set(optimizers.names())
 
 
-def test_frameworks() -> None:
-    starts = {name: frameworks.lookup(name) for name in ("pytorch", "mpi", "tensorflow")}
-    assert {name: found.process_per_gpu for name, found in starts.items() if found} == {
-        "pytorch": True,
-        "mpi": True,
-        "tensorflow": False,
-    }
-    assert frameworks.lookup("ray") is None
+def test_tensorflow_starts_one_process_an_instance_and_other_launchers_one_a_gpu() -> None:
+    started = {launcher: count_processes(launcher, 4) for launcher in get_args(Launcher)}
+    assert started == {"pytorch": 4, "mpi": 4, "tensorflow": 1, "none": 1}

@@ -38,43 +38,31 @@ class OverBudgetError(Exception):
     """The file that is being checked has used up its time."""
 
 
-class _Clock(Struct, eq=False):
-    """Measures which share of the time this thread had a processor: a busy machine must not fail a file."""
-
-    wall: float = field(default_factory=time.perf_counter)
-    processor: float = field(default_factory=time.thread_time)
-
-    def share(self) -> float:
-        """The share, between 0 and 1; called rarely, since processor time is slow to read on some systems."""
-        passed = time.perf_counter() - self.wall
-        return min(1.0, max(0.001, (time.thread_time() - self.processor) / passed)) if passed > 0 else 1.0
-
-
 class _Account(Struct, eq=False):
-    """The time left for one file; at ``deadline`` the processor time is read and the deadline moved."""
+    """The processor time of this thread that is left for one file: a busy machine must not fail it.
 
-    clock: _Clock
+    It is read when the ``deadline`` has passed, because reading it is slow on some systems.
+    """
+
     comparisons: int
-    spent: float = 0.0  # wall time, in which other programs may have had the processor
+    left: float = field(default_factory=lambda: SECONDS)
     begun: float = 0.0
-    deadline: float = 0.0
+    deadline: float = 0.0  # by the clock on the wall
 
     def open(self) -> None:
-        self.begun = time.perf_counter()
-        self.deadline = self.begun + SECONDS - self.spent
+        self.begun = time.thread_time()
+        self.deadline = time.perf_counter() + self.left
 
     def close(self) -> None:
-        self.spent += time.perf_counter() - self.begun
+        self.left -= time.thread_time() - self.begun
 
     def check(self) -> None:
-        now = time.perf_counter()
-        if now <= self.deadline:
+        if time.perf_counter() <= self.deadline:
             return
-        share = self.clock.share()
-        left = SECONDS - (self.spent + now - self.begun) * share
-        if left <= 0:
+        self.close()
+        self.open()
+        if self.left <= 0:
             raise OverBudgetError
-        self.deadline = now + left / share
 
 
 _CURRENT: ContextVar[_Account | None] = ContextVar("account", default=None)
@@ -85,7 +73,6 @@ class Budgets(Struct, eq=False):
 
     exhausted: set[str] = field(default_factory=set)  # files that exceeded their budget
     _accounts: dict[str, _Account] = field(default_factory=dict)
-    _clock: _Clock = field(default_factory=_Clock)
 
     @contextmanager
     def charge(self, path: str) -> Iterator[None]:
@@ -94,9 +81,7 @@ class Budgets(Struct, eq=False):
         Raises:
             OverBudgetError: Inside of the block, where the file has used up its time.
         """
-        if path not in self._accounts:
-            self._accounts[path] = _Account(self._clock, COMPARISONS)
-        account = self._accounts[path]
+        account = self._accounts.setdefault(path, _Account(COMPARISONS))
         account.open()
         token = _CURRENT.set(account)
         try:

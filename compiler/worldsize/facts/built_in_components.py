@@ -34,31 +34,23 @@ class Declared(Protocol):
 
 
 def find_facts(component: Declared | None) -> BuiltInComponent | None:
-    """The facts about a built-in component, or a copy of one; None for others."""
-    if component is None or component.name is None:
-        return None
-    return lookup(component.name.value, component.inputs)
+    """The facts about a built-in component; None for others.
 
-
-def lookup(name: object, inputs: Collection[str]) -> BuiltInComponent | None:
-    """The built-in component with a name and at least its characteristic inputs, or None.
-
-    So a copy of its file is recognised wherever it lies, and a user's own `evaluate` is not taken for it.
+    It has the name and at least the characteristic inputs. So a copy of its file is recognised wherever it
+    lies, and a user's own `evaluate` is not taken for it.
     """
-    row = _rows().get(name) if isinstance(name, str) else None
-    return _read_row(row["name"]) if row is not None and set(row["known_by"].split()) <= set(inputs) else None
+    name = component.name.value if component is not None and component.name is not None else None
+    if component is None or not isinstance(name, str) or name not in table.index_rows("built_in_components"):
+        return None
+    facts = _read_facts(name)
+    return facts if facts.known_by <= set(component.inputs) else None
 
 
 @cache
-def _rows() -> dict[str, dict[str, str]]:
-    return {row["name"]: row for row in table.read_rows("built_in_components")}
-
-
-@cache
-def _read_row(name: str) -> BuiltInComponent:
+def _read_facts(name: str) -> BuiltInComponent:
     from wsmetrics.names import METRICS  # few components are called like a built-in one
 
-    row = _rows()[name]
+    row = table.index_rows("built_in_components")[name]
     metrics = row["logs"].split()
     for pattern in row["task_metrics"].split():
         of_tasks = dict.fromkeys(name for names in METRICS.values() for name in names)

@@ -50,7 +50,10 @@ class NodeDriver(Struct, frozen=True):
 
 def find_gpu(model: str) -> Gpu | None:
     """A GPU by the name that the catalogue of VM sizes gives it."""
-    return _gpus().get(model)
+    row = table.index_rows("gpu_capabilities", "gpu_model").get(model)
+    if row is None:
+        return None
+    return Gpu(model, row["vendor"], _parse_capability(row["compute_capability"]), row["processor"])
 
 
 def find_builds(package: str, version: str) -> tuple[Build, ...]:
@@ -72,13 +75,14 @@ def newest_running(package: str, capability: Capability) -> Build | None:
 
 def minimum_driver(cuda: str) -> int | None:
     """The minimum branch of NVIDIA's driver for a CUDA version, by minor version compatibility."""
-    branch = _drivers().get(cuda.partition(".")[0])
-    return int(branch) if branch else None
+    row = table.index_rows("cuda_drivers", "cuda").get(cuda.partition(".")[0])
+    return int(row["minimum_driver"]) if row is not None else None
 
 
 def node_driver(series: str) -> NodeDriver | None:
     """The driver of Azure ML's nodes of a series, None if it is unknown."""
-    return _node_drivers().get(series)
+    row = table.index_rows("node_drivers", "series").get(series)
+    return NodeDriver(row["driver"], row["seen"]) if row is not None else None
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:
@@ -88,16 +92,6 @@ def _version_numbers(version: str) -> tuple[int, ...]:
 def _parse_capability(text: str) -> Capability | None:
     major, _, minor = text.partition(".")
     return (int(major), int(minor)) if text else None
-
-
-@cache
-def _gpus() -> dict[str, Gpu]:
-    return {
-        row["gpu_model"]: Gpu(
-            row["gpu_model"], row["vendor"], _parse_capability(row["compute_capability"]), row["processor"]
-        )
-        for row in table.read_rows("gpu_capabilities")
-    }
 
 
 @cache
@@ -113,13 +107,3 @@ def _builds() -> tuple[Build, ...]:
         default = row["default"] == "yes"
         builds.append(Build(row["package"], row["version"], row["build"], default, row["cuda"], kernels, ptx))
     return tuple(builds)
-
-
-@cache
-def _drivers() -> dict[str, str]:
-    return {row["cuda"]: row["minimum_driver"] for row in table.read_rows("cuda_drivers")}
-
-
-@cache
-def _node_drivers() -> dict[str, NodeDriver]:
-    return {row["series"]: NodeDriver(row["driver"], row["seen"]) for row in table.read_rows("node_drivers")}

@@ -7,7 +7,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from worldsize.base.suggest import closest
 from worldsize.facts import table
 
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
@@ -23,7 +22,6 @@ class Gpu(Struct, frozen=True):
     memory_bytes_per_s: float
     link: str
     link_bytes_per_s: float  # to the GPUs of the same instance, in one direction
-    power_watts: float
     source: str
 
     @property
@@ -39,12 +37,12 @@ class Gpu(Struct, frozen=True):
 
 def names() -> list[str]:
     """All names, oldest architecture first."""
-    return list(_gpus())
+    return [gpu.name for gpu in _gpus().values()]
 
 
 def lookup(name: str) -> Gpu | None:
     """Find a GPU by its short name in any case (``A100-80GB``); None if there is none."""
-    return _gpus().get(name) or _by_lower_name().get(name.lower())
+    return _gpus().get(name.lower())
 
 
 def lookup_model(gpu_model: str) -> Gpu | None:
@@ -58,29 +56,20 @@ def lookup_product(product: str) -> Gpu | None:
     Every part of the short name must be a word of the product; the name with most parts wins.
     """
     words = set(product.lower().replace("-", " ").split())
-    fitting = [gpu for name, gpu in _gpus().items() if words.issuperset(name.lower().split("-"))]
+    fitting = [gpu for name, gpu in _gpus().items() if words.issuperset(name.split("-"))]
     return max(fitting, key=lambda gpu: gpu.name.count("-"), default=None)
-
-
-def suggest(name: str) -> str | None:
-    """The name that is most similar to a mistyped one."""
-    return closest(name, names())
 
 
 @cache
 def _gpus() -> dict[str, Gpu]:
-    return {row["gpu"]: _read_gpu(row) for row in table.read_rows("gpus")}
-
-
-@cache
-def _by_lower_name() -> dict[str, Gpu]:
-    return {name.lower(): gpu for name, gpu in _gpus().items()}
+    return {row["gpu"].lower(): _read_gpu(row) for row in table.read_rows("gpus")}
 
 
 @cache
 def _by_model() -> dict[str, Gpu]:
     rows = table.read_rows("gpus")
-    return {model: _gpus()[row["gpu"]] for row in rows for model in row["gpu_models"].split(";") if model}
+    models = ((model, row["gpu"].lower()) for row in rows for model in row["gpu_models"].split(";") if model)
+    return {model: _gpus()[name] for model, name in models}
 
 
 def _read_gpu(row: dict[str, str]) -> Gpu:
@@ -93,6 +82,5 @@ def _read_gpu(row: dict[str, str]) -> Gpu:
         memory_bytes_per_s=float(row["memory_gigabytes_per_s"]) * 1e9,
         link=row["link"],
         link_bytes_per_s=float(row["link_gigabytes_per_s"]) * 1e9,
-        power_watts=float(row["power_watts"]),
         source=row["source"],
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Literal
 
 from msgspec import Struct
@@ -25,14 +24,10 @@ class Optimizer(Struct, frozen=True, kw_only=True):
 
 def lookup(name: str) -> Optimizer | None:
     """Find an optimizer by name, ignoring case, ``_`` and ``-``: ``SGD``, ``adam_w``."""
-    return _all().get(name.lower().replace("_", "").replace("-", ""))
+    row = table.index_rows("optimizers").get(name.lower().replace("_", "").replace("-", ""))
+    return None if row is None else table.convert_row(row, Optimizer)
 
 
 def names() -> list[str]:
     """All names."""
-    return [optimizer.name for optimizer in _all().values()]
-
-
-@cache
-def _all() -> dict[str, Optimizer]:
-    return {row["name"]: table.convert_row(row, Optimizer) for row in table.read_rows("optimizers")}
+    return list(table.index_rows("optimizers"))

@@ -92,7 +92,7 @@ def suggest_region(region: str, refreshed: Refreshed = NOT_REFRESHED) -> str | N
 
 @cache
 def _snapshot() -> Refreshed:
-    sources = {row["name"]: row for row in table.read_rows("price_sources")}
+    sources = table.index_rows("price_sources")
     prices: dict[tuple[str, str, Tier], Price] = {}
     columns: tuple[tuple[Tier, str, str], ...] = (
         ("dedicated", "usd_per_hour", "source"),

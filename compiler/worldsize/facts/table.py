@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +19,12 @@ def read_rows(name: str) -> list[dict[str, str]]:
     """The rows of ``<name>.csv``, cells as text."""
     with (_FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+@cache
+def index_rows(name: str, key: str = "name") -> dict[str, dict[str, str]]:
+    """The rows of ``<name>.csv`` by the cells of a column."""
+    return {row[key]: row for row in read_rows(name)}
 
 
 def convert_row(row: Mapping[str, str], kind: type[T]) -> T:

@@ -140,7 +140,7 @@ def intra_node_link(size: VmSize) -> Link | None:
     if size.intra_node_gbps_per_gpu is not None:
         name = size.intra_node_link.partition(" (")[0]
         return Link(name, size.intra_node_gbps_per_gpu / 2 / 8)
-    bus = _buses().get(size.gpu_model)
+    bus = table.index_rows("gpu_links", "gpu_model").get(size.gpu_model)
     return Link(bus["link"], float(bus["gbps_per_gpu"]) / 2 / 8) if bus is not None else None
 
 
@@ -156,11 +156,6 @@ def inter_node_link(size: VmSize) -> Link | None:
 def link_spans_instances(size: VmSize) -> bool:
     """Whether the fast link inside an instance also connects it to its neighbours."""
     return _RACK in size.intra_node_link
-
-
-@cache
-def _buses() -> dict[str, dict[str, str]]:
-    return {row["gpu_model"]: row for row in table.read_rows("gpu_links")}
 
 
 # What a training can be bound by; more is better.

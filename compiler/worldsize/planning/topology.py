@@ -17,7 +17,7 @@ from worldsize.azureml.command_launchers import (
     list_launcher_calls,
 )
 from worldsize.base.wording import plural, show_number
-from worldsize.facts import frameworks, vm_sizes
+from worldsize.facts import table, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Interface, Launcher, Notes, Topology
 from worldsize.spec.model import ComputeProfile, Located, Step
@@ -217,8 +217,8 @@ def count_processes(launcher: Launcher, devices: int) -> int:
 
     TensorFlow starts one, which drives every GPU of its instance.
     """
-    framework = frameworks.lookup(launcher)
-    return max(devices, 1) if framework is not None and framework.process_per_gpu else 1
+    row = table.index_rows("frameworks").get(launcher)
+    return max(devices, 1) if row is not None and row["starts"] == "process-per-gpu" else 1
 
 
 def count_ranks(launcher: Launcher, instances: int, processes: int, devices: int) -> int:

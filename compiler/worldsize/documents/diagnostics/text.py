@@ -89,7 +89,9 @@ def render_concise(
     """Render one line for each finding that is shown; ``[*]`` marks those with a safe fix."""
     style = _Style(colour, 0)
     lines = [
-        _render_headline(diagnostic, style, mark=" [*]" * (diagnostic.fix_safety == "safe"))
+        _render_headline(
+            diagnostic, style, _format_position(diagnostic.span), " [*]" * (diagnostic.fix_safety == "safe")
+        )
         for diagnostic in shown
     ]
     return "\n".join([*lines, *_hints(diagnostics, len(shown), capped=False), summary])
@@ -137,7 +139,9 @@ def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool 
     span = diagnostic.span
     lines_named = [span.line, *(related.span.line for related in diagnostic.related)]
     style = _Style(colour, len(str(max(lines_named))))
-    lines = [_render_headline(diagnostic, style)]
+    is_shown = read_line(sources, span.path, span.line) is not None
+    place = _format_position(span) if diagnostic.code or is_shown else flatten(show_path(span.path))
+    lines = [_render_headline(diagnostic, style, place)]
     lines += _excerpt(Related(span, ""), sources, style, "^", diagnostic.severity)
     for related in diagnostic.related:
         if related.span.path != span.path:
@@ -145,8 +149,10 @@ def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool 
         excerpt = _excerpt(related, sources, style, "-", "info")
         same_line = (related.span.path, related.span.line) == (span.path, span.line)
         lines += excerpt[-1:] if same_line else excerpt  # the source line is shown already
-    if diagnostic.help:
-        lines.append(style.note("=", f"{style.paint('bold', 'help:')} {flatten(diagnostic.help)}"))
+    # The help of a run that is refused may quote what another program wrote.
+    for number, line in enumerate((diagnostic.help or "").splitlines()):
+        label = "     " if number else style.paint("bold", "help:")
+        lines.append(style.note(" " if number else "=", f"{label} {flatten(line)}"))
     if diagnostic.docs:
         lines.append(style.note("=", f"docs: {diagnostic.docs}"))
     if diagnostic.confidence != "certain":
@@ -154,11 +160,11 @@ def render_diagnostic(diagnostic: Diagnostic, sources: Sources, *, colour: bool 
     return "\n".join(lines) + "\n"
 
 
-def _render_headline(diagnostic: Diagnostic, style: _Style, mark: str = "") -> str:
-    code = f"[{diagnostic.code}]" if diagnostic.code else ""  # a message without a rule has no code
+def _render_headline(diagnostic: Diagnostic, style: _Style, place: str, mark: str = "") -> str:
+    code = f"[{diagnostic.code}]" if diagnostic.code else ":"  # a message without a rule has no code
     label = style.paint(diagnostic.severity, f"{diagnostic.severity}{code}")
-    place = style.paint("bold", f"{_format_position(diagnostic.span)}:")
-    return f"{place} {label}{mark} {style.paint('bold', flatten(diagnostic.message))}"
+    message = style.paint("bold", flatten(diagnostic.message))
+    return f"{style.paint('bold', f'{place}:')} {label}{mark} {message}"
 
 
 def _format_position(span: Span) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from functools import lru_cache
 
 from worldsize.base import limits
@@ -10,42 +10,41 @@ from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 
 
-def closest(word: str, candidates: Iterable[str], *, but: str | None = None) -> str | None:
-    """Find the known word, except ``but``, that is most similar to ``word``; None if none is similar enough.
+def closest(word: str, candidates: Collection[str]) -> str | None:
+    """Find the known word that is most similar to ``word``; None if none is similar enough.
 
     Case is ignored, and ``-`` equals ``_``. An edit adds, drops or changes one character, or swaps two
     neighbours; a third of the word may be wrong. Among equally close words the first in the alphabet wins, so
     that the answer does not depend on their order.
     """
-    names = candidates if isinstance(candidates, Collection) else list(candidates)
-    if not limits.take_comparisons(len(names)):
+    if not limits.take_comparisons(len(candidates)):
         return None
-    return _closest(word, tuple(sorted([name for name in names if name != but])))
+    near = _rank_similar(word, tuple(sorted(candidates)))
+    return near[0][1] if near else None
 
 
 @lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times
-def _closest(word: str, candidates: tuple[str, ...]) -> str | None:
+def _rank_similar(word: str, candidates: tuple[str, ...]) -> list[tuple[int, str]]:
+    """The known words that are similar enough, each after its distance, the closest first."""
     target = _fold(word)
-    best = None
     limit = max(len(target) // 3, len(target) > 2)
-    for candidate, folded in _near(target, candidates, limit):
-        distance = edit_distance(target, folded, limit)
-        if distance <= limit:
-            best, limit = candidate, distance - 1  # only a closer one is better
-    return best
+    distances = [
+        (edit_distance(target, folded, limit), name) for name, folded in _near(target, candidates, limit)
+    ]
+    return sorted(near for near in distances if near[0] <= limit)
 
 
-def find_meant(word: str, candidates: Iterable[str], *, but: str | None = None) -> str | None:
+def find_meant(word: str, candidates: Collection[str]) -> str | None:
     """The closest word; else the only one that ``word`` shortens or spells out: `lr` is `learning_rate`."""
-    names = candidates if isinstance(candidates, Collection) else list(candidates)
-    near = closest(word, names, but=but)
-    if near is not None or not limits.take_comparisons(len(names)):
+    near = closest(word, candidates)
+    if near is not None or not limits.take_comparisons(len(candidates)):
         return near
     target = _fold(word).strip("_")
-    others = [name for name in names if name != but]
     for is_short in (_begins, _is_initials):
         meant = [
-            other for other in others if is_short(target, other) or is_short(_fold(other).strip("_"), word)
+            other
+            for other in candidates
+            if is_short(target, other) or is_short(_fold(other).strip("_"), word)
         ]
         if len(meant) == 1:
             return meant[0]
@@ -63,46 +62,34 @@ def _is_initials(short: str, long: str) -> bool:
     return len(words) > 1 and short == "".join(part[0] for part in words)
 
 
-def did_you_mean(word: str, candidates: Iterable[str], *, but: str | None = None) -> str | None:
+def did_you_mean(word: str, candidates: Collection[str]) -> str | None:
     """A ``help`` sentence: the word that is meant, else the list of all if it is short, else None."""
-    names = candidates if isinstance(candidates, Collection) else list(candidates)
-    meant = find_meant(word, names, but=but)
+    meant = find_meant(word, candidates)
     if meant is not None:
         return f"did you mean `{meant}`?"
-    listed = sorted(name for name in names if name != but) if len(names) <= 13 else []
-    if 0 < len(listed) <= 12:
-        return ("write one of " if len(listed) > 1 else "there is only ") + ", ".join(
-            f"`{name}`" for name in listed
-        )
-    return None
+    if not 0 < len(candidates) <= 12:
+        return None
+    listed = ", ".join(f"`{name}`" for name in sorted(candidates))
+    return f"{'write one of' if len(candidates) > 1 else 'there is only'} {listed}"
 
 
-def closest_unambiguous(word: str, candidates: Iterable[str]) -> str | None:
-    """Find the only known word that ``word`` can stand for, which a fix may write without asking.
+def fix_unambiguous(span: Span, word: str, candidates: Collection[str]) -> Fix | None:
+    """The fix that writes the only known word that ``word`` can stand for; None if there is no such word.
 
     At most a quarter of the word may be wrong, and no other known word may be as close.
     """
-    names = candidates if isinstance(candidates, Collection) else list(candidates)
-    return _surely(word, tuple(sorted(names))) if limits.take_comparisons(len(names)) else None
+    if not limits.take_comparisons(len(candidates)):
+        return None
+    near = _rank_similar(word, tuple(sorted(candidates)))
+    length = len(_fold(word))
+    if not near or near[0][0] > max(length // 4, length > 2) or (near[1:] and near[1][0] == near[0][0]):
+        return None
+    return fix_word(span, word, near[0][1])
 
 
 def fix_word(span: Span, word: str, meant: str) -> Fix:
     """The fix of a word by one that is similar; it is safe only if the two differ in case and separators."""
     return Fix(span, meant, safe=_fold(word).replace("_", "") == _fold(meant).replace("_", ""))
-
-
-@lru_cache(maxsize=4096)
-def _surely(word: str, candidates: tuple[str, ...]) -> str | None:
-    target = _fold(word)
-    limit = max(len(target) // 4, len(target) > 2)
-    distances = sorted(
-        (distance, candidate)
-        for candidate, folded in _near(target, candidates, limit)
-        if (distance := edit_distance(target, folded, limit)) <= limit
-    )
-    if not distances or (len(distances) > 1 and distances[0][0] == distances[1][0]):
-        return None
-    return distances[0][1]
 
 
 def _near(target: str, candidates: tuple[str, ...], limit: int) -> Iterator[tuple[str, str]]:

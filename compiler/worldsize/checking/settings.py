@@ -21,7 +21,7 @@ from worldsize.azureml.references import classify, exists
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest_unambiguous, did_you_mean, fix_word
+from worldsize.base.suggest import did_you_mean, fix_unambiguous, fix_word
 from worldsize.base.wording import shorten
 from worldsize.checking import discover, exclusion
 from worldsize.checking.selection import describe_unknown_rule, find_prefix
@@ -105,8 +105,7 @@ def _report_unknown_keys(node: Mapping, shape: Shape, where: str) -> Iterator[Pr
     names = sorted(shape["properties"])
     for key in (key for key, _ in node.items() if key.text not in names):
         message = f"unknown key `{shorten(key.text, 60)}` in `{where}`"
-        sure = closest_unambiguous(key.text, [name for name in names if name not in node])
-        fix = fix_word(key.span, key.text, sure) if sure else None
+        fix = fix_unambiguous(key.span, key.text, [name for name in names if name not in node])
         yield Problem("settings-unknown-key", key.span, message, did_you_mean(key.text, names), fix=fix)
 
 
@@ -293,6 +292,5 @@ def _report_wrong(node: Node, name: str, wanted: str, help_: str) -> Problem:
 def _report_choice(node: Node, name: str, words: tuple[str, ...]) -> Problem:
     written = shorten(node.text, 60) if isinstance(node, Scalar) else "what stands here"
     message = f"`{written}` is not a value of `{name}`"
-    sure = closest_unambiguous(written, words) if isinstance(node, Scalar) else None
-    fix = fix_word(node.span, written, sure) if sure else None
+    fix = fix_unambiguous(node.span, written, words) if isinstance(node, Scalar) else None
     return Problem("settings-wrong-value", node.span, message, did_you_mean(written, words), fix=fix)

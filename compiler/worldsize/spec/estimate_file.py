@@ -31,8 +31,7 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     document = yaml.load(path)
     root = document.root
     problems = list(document.problems)
-    if isinstance(root, yaml.Mapping):
-        workload.read_exponents(root)
+    workload.read_exponents(root)
     if root is None or problems:
         return None, problems or [_report_empty(path)], document
     if is_spec(document):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
 from worldsize.documents import yaml
+from worldsize.documents.yaml.nodes import find_node, list_entries
 from worldsize.spec import pipeline_inputs, schedule, sweep, violations, workload
 from worldsize.spec.decode import decode
 from worldsize.spec.model import ComputeProfile, Located, Spec, Step
@@ -37,7 +38,8 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     fixed: list[pipeline_inputs.Fixed] = []
     unbound: list[Problem] = []
     if isinstance(root, yaml.Mapping):
-        _read_exponents(root)
+        for _, step in list_entries(root.get("steps")):
+            workload.read_exponents(find_node(step, "scale"))
         root, fixed, unbound = pipeline_inputs.fill_defaults(root)
     violations_found = violations.check_schema(root)
     if violations_found or unbound or not isinstance(root, yaml.Mapping):
@@ -51,14 +53,6 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
     problems = _sort_problems([*document.problems, *contradictions, *timing])
     return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
-
-
-def _read_exponents(root: yaml.Mapping) -> None:
-    steps = root.get("steps")
-    for _, step in steps.items() if isinstance(steps, yaml.Mapping) else ():
-        scale = step.get("scale") if isinstance(step, yaml.Mapping) else None
-        if isinstance(scale, yaml.Mapping):
-            workload.read_exponents(scale)
 
 
 def is_spec(document: yaml.Document) -> bool:
@@ -105,9 +99,6 @@ def _read_split(entry: tuple[str, Located[Any]]) -> tuple[str, Located[Any]]:
     return _SPLIT_INPUTS[key], replace(located, value=value, node=node)
 
 
-_COUNTS = ("process_count_per_instance", "worker_count", "parameter_server_count")
-
-
 def assign_only_profile(spec: Spec) -> Spec:
     """Assign a compute profile that is the only one to the steps without a profile."""
     if len(spec.compute) != 1:
@@ -144,7 +135,7 @@ def _check_compute(step: Step, spec: Spec) -> Iterator[Problem]:
 
 
 def _check_counts(step: Step) -> Iterator[Problem]:
-    for name in _COUNTS:
+    for name in ("process_count_per_instance", "worker_count", "parameter_server_count"):
         outer: Located[int] | None = getattr(step, name)
         inner: Located[int] | None = getattr(step.distribution, name) if step.distribution else None
         if outer is not None and inner is not None:

@@ -20,7 +20,7 @@ from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
-from worldsize.documents.yaml.nodes import Node, Scalar, Sequence
+from worldsize.documents.yaml.nodes import Node, Scalar, Sequence, list_entries
 from worldsize.spec.model import Located, PipelineInput, Spec, Step
 
 # Parts of a step whose expressions are read elsewhere: they stay bindings, or become inputs of the command.
@@ -93,11 +93,11 @@ def fill_defaults(root: MappingNode) -> tuple[MappingNode, list[Fixed], list[Pro
     Returns:
         The tree, what was replaced, and the problems of expressions that name no input.
     """
-    steps, inputs = root.get("steps"), root.get("inputs")
+    steps = root.get("steps")
     if not isinstance(steps, MappingNode) or "parent.inputs" not in root.source.text:
         return root, [], []
     defaults: dict[str, Any] = {}
-    for key, node in inputs.items() if isinstance(inputs, MappingNode) else ():
+    for key, node in list_entries(root.get("inputs")):
         value = node.get("default") if isinstance(node, MappingNode) else node
         defaults[key.text] = value.value if isinstance(value, Scalar) else None
     filler = _Filler(defaults, [], [])

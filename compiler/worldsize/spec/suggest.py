@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from worldsize.base import suggest
 
@@ -38,8 +38,7 @@ _SYNONYMS: Mapping[str, str] = {
 }
 
 
-def closest(name: str, candidates: Iterable[str]) -> str | None:
+def closest(name: str, candidates: Collection[str]) -> str | None:
     """Find the candidate that a word means, as a synonym or misspelt; None if there is none."""
-    names = list(candidates)
     synonym = _SYNONYMS.get(name.lower())
-    return synonym if synonym in names else suggest.closest(name, names)
+    return synonym if synonym in candidates else suggest.closest(name, candidates)

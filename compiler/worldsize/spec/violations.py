@@ -14,7 +14,7 @@ from msgspec import Struct
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest_unambiguous, fix_word
+from worldsize.base.suggest import fix_unambiguous
 from worldsize.base.wording import quoted_list, shorten
 from worldsize.documents.shape import (
     TYPE_WORDS,
@@ -152,16 +152,14 @@ def _not_allowed(where: NodeLocation, error: Violation) -> Problem:
         return report_unknown_zone(str(error.instance), where.value_span)
     allowed = [str(value) for value in error.argument]
     near = closest(str(error.instance), allowed)
-    sure = closest_unambiguous(str(error.instance), allowed)
+    fix = fix_unambiguous(where.value_span, str(error.instance), allowed)
     choices = f"allowed: {quoted_list(allowed)}"
     return Problem(
         "spec-value-not-allowed",
         where.value_span,
         f"{where.title} cannot be `{show_value(where.node)}`",
         f"did you mean `{near}`? {choices}" if near else choices,
-        fix=fix_word(where.value_span, str(error.instance), sure)
-        if sure is not None and isinstance(where.node, Scalar)
-        else None,
+        fix=fix if isinstance(where.node, Scalar) else None,
     )
 
 
@@ -247,11 +245,10 @@ def _unknown_key(
     help_ = f"did you mean `{near}`?" if near else f"keys that are allowed here: {quoted_list(keys, 24)}"
     if deeper:
         help_, near = "write it under " + " of ".join(f"`{outer}:`" for outer in reversed(deeper)), None
-    sure = closest_unambiguous(key, _free(error))
-    fix = fix_word(span, key, sure) if sure is not None and sure == near else None
-    return Problem(
-        "spec-unknown-key", span, f"unknown key `{shorten(key, 40)}` {_inside(where)}", help_, fix=fix
-    )
+    fix = fix_unambiguous(span, key, _free(error))
+    message = f"unknown key `{shorten(key, 40)}` {_inside(where)}"
+    is_meant = fix is not None and fix.replacement == near
+    return Problem("spec-unknown-key", span, message, help_, fix=fix if is_meant else None)
 
 
 def _find_deeper(schema: Schema, shape: Shape, key: str, levels: int = 2) -> tuple[str, ...]:

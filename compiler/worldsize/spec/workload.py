@@ -12,7 +12,7 @@ from msgspec.structs import fields
 from worldsize.base.problem import Problem
 from worldsize.base.wording import quoted_list
 from worldsize.documents.shape import load_schema
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Node, Scalar, find_node, list_entries
 from worldsize.spec.model import Located, WorkloadKeys
 from worldsize.spec.values import number_with_dot, write_flow
 
@@ -49,14 +49,13 @@ KINDS: dict[str, type[Transformer | Convolutional]] = {
 STAGES = {"fsdp": (2, 3), "deepspeed": (0, 1, 2, 3)}  # of ZeRO; the other strategies have only 0
 
 
-def read_exponents(parent: Mapping) -> None:
+def read_exponents(parent: Node | None) -> None:
     """Read ``6.65e9`` under ``workload:`` as a number.
 
     YAML 1.1 takes it for text, but counts of parameters and operations are written so, and Azure ML never
     reads this part of a file.
     """
-    node = parent.get("workload")
-    for _, value in node.items() if isinstance(node, Mapping) else ():
+    for _, value in list_entries(find_node(parent, "workload")):
         if isinstance(value, Scalar) and not value.style and isinstance(value.value, str):
             number = number_with_dot(value.text)
             if number is not None:

@@ -9,7 +9,7 @@ import re
 from worldsize.azureml.shape.catalog import MappingContext, fits_shape
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.span import Span
-from worldsize.base.suggest import closest, closest_unambiguous, fix_word
+from worldsize.base.suggest import closest, fix_unambiguous
 from worldsize.base.wording import join_words, shorten
 from worldsize.documents.shape import TYPE_WORDS, Shape, fold_case
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
@@ -220,8 +220,7 @@ def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str 
         return Problem("aml-not-allowed", node.span, message, advice, fix=Fix(node.span, same))
     suggestion = closest(node.text, words)
     if suggestion is not None:
-        is_sure = closest_unambiguous(node.text, words) == suggestion
-        fix = fix_word(node.span, node.text, suggestion) if is_sure else None
+        fix = fix_unambiguous(node.span, node.text, words)
         return Problem("aml-not-allowed", node.span, message, f"did you mean `{suggestion}`?", fix=fix)
     listed = join_words([f"`{word}`" for word in words if word != "null"])
     return Problem("aml-not-allowed", node.span, message, f"write {listed}" if len(words) <= 20 else None)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from worldsize.azureml.shape.catalog import MappingContext, fits_shape
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import closest, closest_unambiguous, edit_distance, fix_word
+from worldsize.base.suggest import closest, edit_distance, fix_unambiguous
 from worldsize.base.wording import join_words, shorten
 from worldsize.documents.shape import Schema, Shape
 from worldsize.documents.yaml.nodes import Mapping, Scalar
@@ -226,8 +226,8 @@ def _typo(key: Scalar, tree: MappingContext) -> Problem | None:
 
 def _sure(key: Scalar, suggestion: str, candidates: list[str]) -> Fix | None:
     """The fix that writes ``suggestion``, if no other key of the mapping is as similar."""
-    is_sure = closest_unambiguous(key.text, candidates) == suggestion
-    return fix_word(key.span, key.text, suggestion) if is_sure else None
+    fix = fix_unambiguous(key.span, key.text, candidates)
+    return fix if fix is not None and fix.replacement == suggestion else None
 
 
 def _listing(words: Iterable[str], last: str = "or", taker: str = "") -> str | None:
@@ -272,7 +272,7 @@ def report_selector(tree: MappingContext, discriminator: Shape) -> Problem:
     typo = next((word for word in tree.node if closest(word, [wanted]) is not None), None)
     key = tree.node.key(typo) if typo is not None else None
     if key is not None:
-        fix = fix_word(key.span, key.text, wanted) if closest_unambiguous(key.text, [wanted]) else None
+        fix = fix_unambiguous(key.span, key.text, [wanted])
         return _unknown(key, tree, f"did you mean `{wanted}`?", fix)
     advice = f"write `{wanted}:` with one of {words}"
     return Problem("aml-missing-key", tree.anchor, f"{tree.title} needs `{wanted}`", advice)

@@ -34,7 +34,6 @@ def make_cluster(ranks: int, cores: int, link_bytes_per_s: float | None) -> Clus
         memory_bytes_per_s=share * _CORE_MEMORY,
         link="none",
         link_bytes_per_s=0.0,
-        power_watts=0.0,
         source="nominal rates; the speed is measured",
     )
     return Cluster(process, 1, ranks, None, link_bytes_per_s, rdma=False)

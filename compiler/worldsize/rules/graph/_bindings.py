@@ -191,11 +191,10 @@ def check_binding_unknown_step(context: Context, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
         step = wire.expression.step
         if step is not None and step not in job.steps:
-            step_name = wire.step.name  # a step cannot mean itself
-            span, help_ = wire.part(2), did_you_mean(step, job.steps, but=step_name)
-            help_ = help_ or "write the name of another step under `jobs:`"
-            fix = suggest_fix(span, step, job.steps, but=step_name)
-            yield Finding(span, f"there is no step `{step}`", help_, fix=fix)
+            others = [name for name in job.steps if name != wire.step.name]  # a step cannot mean itself
+            help_ = did_you_mean(step, others) or "write the name of another step under `jobs:`"
+            fix = suggest_fix(wire.part(2), step, others)
+            yield Finding(wire.part(2), f"there is no step `{step}`", help_, fix=fix)
 
 
 def check_binding_unknown_output(context: Context, subject: Job | Component | Step) -> Iterator[Finding]:

@@ -182,9 +182,9 @@ def find_unknown_names(
             yield name, span, suggest_fix(span, name, names)
 
 
-def suggest_fix(span: Span, word: str, names: Collection[str], *, but: str | None = None) -> Fix | None:
+def suggest_fix(span: Span, word: str, names: Collection[str]) -> Fix | None:
     """The fix that replaces a mistyped name by the most similar one."""
-    near = closest(word, names, but=but)
+    near = closest(word, names)
     return None if near is None else Fix(span, near, safe=False)
 
 

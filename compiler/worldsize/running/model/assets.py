@@ -142,7 +142,7 @@ class AssetMap:
                 "run-refused",
                 entry.span,
                 f"the pipeline does not use `{shorten(entry.reference)}`",
-                did_you_mean(entry.reference, map(shorten, texts)) or advice,
+                did_you_mean(entry.reference, [*map(shorten, texts)]) or advice,
             )
             for key, entry in self._tiers[0].items()
             if key not in keys and entry.span not in self._broken

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from worldsize import spec
-from worldsize.documents import yaml
-from worldsize.spec.violations import format_path, locate
 
 GOOD = """\
 name: digits
@@ -350,19 +348,3 @@ def test_a_misspelt_key_offers_a_safe_replacement(tmp_path):
     (problem,) = spec.load(path)[1]
     assert problem.fix is not None
     assert (problem.fix.replacement, problem.fix.span) == ("instance_type", problem.span)
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        (("steps", "train", "with", "model", "name"), "steps.train.with.model"),  # a scalar has no parts
-        (("steps", 0), "steps"),
-        (("hours", 1), "hours[1]"),
-        (("hours", 2), "hours"),
-        (("hours", "first"), "hours"),
-    ],
-)
-def test_a_path_is_followed_as_far_as_it_leads(path: tuple[str | int, ...], found: str) -> None:
-    root = yaml.load("spec.yml", GOOD + "hours: [1, 2]\n").root
-    assert root is not None
-    assert format_path(locate(root, path).path) == found

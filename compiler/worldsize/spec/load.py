@@ -45,13 +45,13 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
     if violations_found or unbound or not isinstance(root, yaml.Mapping):
         at = {(problem.span.line, problem.span.path) for problem in unbound}
         others = [problem for problem in violations_found if (problem.span.line, problem.span.path) not in at]
-        return None, _sort_problems([*document.problems, *unbound, *others])
+        return None, violations.sort_problems([*document.problems, *unbound, *others])
     planned = frozenset(replaced.name for replaced in fixed)
     spec = assign_only_profile(_add_split_inputs(decode(Spec, root, path=path, planned_inputs=planned)))
     contradictions = list(check_references(spec))
     timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
     timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
-    problems = _sort_problems([*document.problems, *contradictions, *timing])
+    problems = violations.sort_problems([*document.problems, *contradictions, *timing])
     return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
 
 
@@ -59,10 +59,6 @@ def is_spec(document: yaml.Document) -> bool:
     """Whether a YAML file is a spec: it has ``steps``, and no ``jobs`` as a native pipeline has."""
     root = document.root
     return isinstance(root, yaml.Mapping) and "steps" in root and "jobs" not in root
-
-
-def _sort_problems(problems: list[Problem]) -> list[Problem]:
-    return sorted(problems, key=lambda problem: (problem.span, problem.slug, problem.message))
 
 
 # Keys of `split:`, and the inputs of `shard_data` that they give.

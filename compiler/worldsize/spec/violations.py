@@ -6,7 +6,7 @@ keyword of a group is reported, and a misspelt key is not reported again as a mi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from msgspec import Struct
@@ -56,6 +56,11 @@ def check_schema(root: Node, name: str = "spec") -> list[Problem]:
         by_path.setdefault(error.path, []).append(error)
     for path, errors in by_path.items():
         problems += _at_one_value(locate(root, path, f"the {name}"), errors)
+    return sort_problems(problems)
+
+
+def sort_problems(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems in the order of their places, each once."""
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.span, problem.slug, problem.message))
 
 
@@ -347,7 +352,7 @@ class NodeLocation(Struct, frozen=True):
     path: Path
     node: Node
     key: Scalar | None
-    document: str = "the spec"  # what the top of the tree is called
+    document: str  # what the top of the tree is called
 
     @property
     def value_span(self) -> Span:
@@ -376,16 +381,15 @@ class NodeLocation(Struct, frozen=True):
         return format_path(self.path[-2:] if in_list else self.path[-1:])
 
 
-def locate(root: Node, path: Path, document: str = "the spec") -> NodeLocation:
-    """Follow a path; if it leads nowhere, return the last existing node on it."""
-    node, key, walked = root, None, 0
+def locate(root: Node, path: Path, document: str) -> NodeLocation:
+    """Follow a path to a node; the items of a list have its key."""
+    node, key = root, None
     for part in path:
-        following = _child(node, part)
-        if following is None:
-            break
-        child, child_key = following
-        node, key, walked = child, child_key or key, walked + 1
-    return NodeLocation(tuple(path[:walked]), node, key, document)
+        if isinstance(node, Sequence) and isinstance(part, int):
+            node = node.items[part]
+        elif isinstance(node, Mapping) and isinstance(part, str):
+            node, key = node.get(part) or node, node.key(part)
+    return NodeLocation(path, node, key, document)
 
 
 def format_path(path: Path) -> str:
@@ -394,12 +398,3 @@ def format_path(path: Path) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{shorten(part, 40)}"
     return text.removeprefix(".")
-
-
-def _child(node: Node, part: str | int) -> tuple[Node, Scalar | None] | None:
-    if isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
-        return node.items[part], None
-    if isinstance(node, Mapping) and isinstance(part, str):
-        value = node.get(part)
-        return None if value is None else (value, node.key(part))
-    return None

@@ -1,1 +1,0 @@
-"""How output looks, whoever shows it: curves and graphs."""

@@ -113,8 +113,8 @@ def test_related_places_in_this_and_other_files() -> None:
 def test_colour_only_when_asked_for() -> None:
     place = Source("job.yml", "a: 3\n")
     found = [diagnostic(place.span(3, 4))]
-    assert "\x1b[" in text.render_text(found, {"job.yml": place}, files=1, colour=True)
-    assert "\x1b[" not in text.render_text(found, {"job.yml": place}, files=1)
+    assert "\x1b[" in text.render_text(found, {"job.yml": place}, colour=True)
+    assert "\x1b[" not in text.render_text(found, {"job.yml": place})
 
 
 def test_the_tally_counts_in_words() -> None:

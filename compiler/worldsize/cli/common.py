@@ -101,9 +101,8 @@ def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
 
         diagnostics, sources = python_places.point_into_python(diagnostics, sources)
     shown = [finding for finding in diagnostics if finding.is_shown_by_default]
-    files = {finding.span.path for finding in shown}
     if shown:
-        text = render_text(shown, sources, files=len(files), colour=wants_colour(sys.stderr))
+        text = render_text(shown, sources, colour=wants_colour(sys.stderr))
         click.echo(text, nl=False, color=True, err=True)
 
 

@@ -31,8 +31,7 @@ class SpecError(Exception):
         """The findings with their source lines, as text."""
         from worldsize.documents.diagnostics import text  # most are caught, not shown
 
-        files = {diagnostic.span.path for diagnostic in self.diagnostics}
-        return text.render_text(self.diagnostics, self.sources, files=len(files), colour=colour)
+        return text.render_text(self.diagnostics, self.sources, colour=colour)
 
 
 class OutputError(HelpfulError):

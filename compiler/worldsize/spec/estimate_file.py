@@ -33,9 +33,11 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     problems = list(document.problems)
     workload.read_exponents(root)
     if root is None or problems:
-        return None, problems or [_report_empty(path)], document
+        return None, problems, document
     if is_spec(document):
-        return None, [_report_spec(root.span)], document
+        message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
+        help_ = "`worldsize plan` shows the time and cost of its steps"
+        return None, [Problem("spec-missing-key", root.span, message, help_)], document
     problems += violations.check_schema(root, "estimate")
     if problems or not isinstance(root, yaml.Mapping):
         return None, problems, document
@@ -43,15 +45,3 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     problems += workload.check_workload(keys.workload)
     problems += workload.check_stage(keys.training)
     return keys, problems, document
-
-
-def _report_spec(span: Span) -> Problem:
-    message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
-    return Problem("spec-missing-key", span, message, "`worldsize plan` shows the time and cost of its steps")
-
-
-def _report_empty(path: Path) -> Problem:
-    span = Span(str(path), 1, 1, 1, 1)
-    return Problem(
-        "spec-missing-key", span, "the estimate is empty", "add `workload`, `training` and `cluster`"
-    )

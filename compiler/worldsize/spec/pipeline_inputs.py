@@ -21,7 +21,7 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node, Scalar, Sequence, list_entries
-from worldsize.spec.model import Located, PipelineInput, Spec, Step
+from worldsize.spec.model import Located, PipelineInput, Spec
 
 # Parts of a step whose expressions are read elsewhere: they stay bindings, or become inputs of the command.
 _KEPT = frozenset({"with", "command", "environment_variables", "environment", "outputs", "uses", "code"})
@@ -202,12 +202,13 @@ def plan_with_defaults(spec: Spec) -> Spec:
     """A spec whose ``with:`` has defaults in place of bindings; the nodes stay those of the bindings."""
     if not spec.inputs:
         return spec
-    return replace(spec, steps={name: _with_defaults(step, spec.inputs) for name, step in spec.steps.items()})
-
-
-def _with_defaults(step: Step, inputs: Mapping[str, PipelineInput]) -> Step:
-    values = {name: _default(located, inputs) for name, located in step.with_.items()}
-    return replace(step, with_=values) if values != step.with_ else step
+    steps = {
+        step.name: replace(
+            step, with_={name: _default(value, spec.inputs) for name, value in step.with_.items()}
+        )
+        for step in spec.steps.values()
+    }
+    return replace(spec, steps=steps)
 
 
 def _default(located: Located[Any], inputs: Mapping[str, PipelineInput]) -> Located[Any]:

@@ -81,8 +81,8 @@ def check_trigger(trigger: Mapping) -> Iterator[Problem]:
         cron=_read_trigger_text(trigger, "expression") if is_cron else None,
         recurrence=None if is_cron else Located({}, trigger.span, trigger.span, trigger),
         time_zone=zone,
-        start_time=_normalise_time(_read_trigger_text(trigger, "start_time")),
-        end_time=_normalise_time(_read_trigger_text(trigger, "end_time")),
+        start_time=_read_time(trigger, "start_time"),
+        end_time=_read_time(trigger, "end_time"),
     )
     yield from check_schedule(schedule)
     # Official examples write `utc`: the service looks a zone up whatever the case of its letters.
@@ -97,12 +97,10 @@ def _read_trigger_text(trigger: Mapping, name: str) -> Located[str] | None:
     return Located(node.value, node.span, key.span, node)
 
 
-def _normalise_time(located: Located[str] | None) -> Located[str] | None:
+def _read_time(trigger: Mapping, name: str) -> Located[str] | None:
     """The time as Azure ML reads it; a time that it cannot read is not changed."""
-    text = normalise_time(located.value) if located is not None else None
-    if located is None or text is None:
-        return located
-    return replace(located, value=text)
+    located = _read_trigger_text(trigger, name)
+    return located and replace(located, value=normalise_time(located.value) or located.value)
 
 
 def report_unknown_zone(name: str, span: Span) -> Problem:

@@ -36,9 +36,10 @@ def check_sweep(step: Step) -> Iterator[Problem]:
         yield from _check_distribution(name, located)
         fixed = step.with_.get(name)
         if fixed is not None:
-            message = (
-                f"`{name}` is given under `with:` and searched over, so no trial would use {_show(fixed)}"
+            unused = (
+                "it" if isinstance(fixed.value, dict) else f"`{literals.render_literal(fixed.value)[:40]}`"
             )
+            message = f"`{name}` is given under `with:` and searched over, so no trial would use {unused}"
             related = (Related(located.key_span, "searched over here"),)
             help_ = "remove one of the two"
             yield Problem("sweep-given-twice", fixed.key_span, message, help_, related)
@@ -150,7 +151,3 @@ def _check_limits(step: Step, sweep: Sweep) -> Iterator[Problem]:
             )
             help_ = f"write {combinations}, or `sampling_algorithm: random`"
             yield Problem("sweep-limits-contradict", total.span, message, help_)
-
-
-def _show(located: Located[Any]) -> str:
-    return f"`{literals.render_literal(located.value)[:40]}`" if not isinstance(located.value, dict) else "it"

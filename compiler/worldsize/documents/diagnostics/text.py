@@ -46,12 +46,11 @@ def wants_colour(stream: TextIO) -> bool:
     return bool(os.environ.get("FORCE_COLOR")) or is_terminal(stream)
 
 
-def render_text(
-    diagnostics: Sequence[Diagnostic], sources: Sources, *, files: int, colour: bool = False
-) -> str:
-    """Render all findings in full; the last line counts them."""
+def render_text(diagnostics: Sequence[Diagnostic], sources: Sources, *, colour: bool = False) -> str:
+    """Render all findings in full; the last line counts them and their files."""
     blocks = [render_diagnostic(diagnostic, sources, colour=colour) for diagnostic in diagnostics]
-    return "\n".join([*blocks, summarise_counts(diagnostics, files), ""])
+    files = {diagnostic.span.path for diagnostic in diagnostics}
+    return "\n".join([*blocks, summarise_counts(diagnostics, len(files)), ""])
 
 
 def render_short(

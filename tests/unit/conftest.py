@@ -28,7 +28,7 @@ class Planner:
 
     def load(self, text: str) -> Spec:
         document = yaml.load(Path("spec.yml"), text)
-        found, problems = spec_layer.from_document(document, Path("spec.yml"))
+        found, problems = spec_layer.from_document(document)
         assert found is not None, problems
         return found
 

@@ -218,7 +218,7 @@ def test_an_unregistered_slug_is_a_fault_of_ours(tree: Path, monkeypatch: pytest
     (tree / "spec.yml").write_text(CLEAN)
     monkeypatch.setattr(
         "worldsize.spec.from_document",
-        lambda document, path: (None, [Problem("no-such-slug", document.root.span, "odd")]),
+        lambda document: (None, [Problem("no-such-slug", document.root.span, "odd")]),
     )
     report = worldsize.check("spec.yml")
     assert report.exit_code == 3
@@ -231,7 +231,7 @@ def test_a_crashing_layer_is_reported_and_the_other_files_are_checked(
     (tree / "a.yml").write_text(CLEAN)
     (tree / "b.yml").write_text("stages: 1\n")
 
-    def crash(document: object, path: object) -> None:
+    def crash(document: object) -> None:
         raise RuntimeError("line\nbreak" + "x" * 500)
 
     monkeypatch.setattr("worldsize.spec.from_document", crash)

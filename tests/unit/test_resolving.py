@@ -12,10 +12,11 @@ from worldsize.base import resources
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
 from worldsize.checking.selection import Choice
+from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.resolve import plan_spec
-from worldsize.spec import load
+from worldsize.spec import from_document
 
 HEAD = """\
 name: s
@@ -267,7 +268,7 @@ def test_two_descriptions_of_one_cluster_must_agree(tmp_path: Path) -> None:
         "steps:", "  more: {target: azureml:cpu-cluster, instance_type: Standard_D4s_v5}\nsteps:"
     )
     (tmp_path / "spec.yml").write_text(twice + SHARD)
-    spec, _, _ = load(tmp_path / "spec.yml")
+    spec, _ = from_document(yaml.load(tmp_path / "spec.yml"))
     assert spec is not None
     problems = plan_spec(spec).problems
     assert [problem.slug for problem in problems] == ["compute-conflict"]

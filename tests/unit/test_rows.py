@@ -34,7 +34,7 @@ steps:
 def rows(folder: Path, given: str) -> int | None:
     path = folder / "spec.yml"
     document = yaml.load(path, SPEC % given)
-    spec, problems = spec_layer.from_document(document, path)
+    spec, problems = spec_layer.from_document(document)
     assert spec is not None, problems
     resolved = plan_spec(spec)
     assert resolved.plan is not None

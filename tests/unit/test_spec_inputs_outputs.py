@@ -11,7 +11,7 @@ import yaml as pyyaml
 import worldsize
 from worldsize.documents import yaml
 from worldsize.running.prepare.overrides import override_spec
-from worldsize.spec.load import load
+from worldsize.spec import from_document
 
 HEAD = """\
 name: digits
@@ -155,7 +155,7 @@ steps:
 """
     document, problems = override_spec(yaml.load(write(tmp_path, text)), {name: value})
     assert not problems
-    spec, _, _ = load(tmp_path / "spec.yml", document.text)
+    spec, _ = from_document(yaml.load(tmp_path / "spec.yml", document.text))
     assert spec is not None
     located = spec.inputs[expected[0]].value
     assert located is not None

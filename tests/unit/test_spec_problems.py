@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from worldsize import spec
+from worldsize.documents import yaml
 
 GOOD = """\
 name: digits
@@ -284,7 +285,8 @@ def problems(tmp_path: Path) -> Callable[[str], list[tuple[str, int, int, str, s
     def load(text: str) -> list[tuple[str, int, int, str, str]]:
         path = tmp_path / "spec.yml"
         path.write_text(text)
-        loaded, found, document = spec.load(path)
+        document = yaml.load(path)
+        loaded, found = spec.from_document(document)
         assert document.path == str(path)
         assert loaded is not None or found
         return [(p.slug, p.span.line, p.span.column, p.message, p.help or "") for p in found]
@@ -345,6 +347,6 @@ def test_yaml_faults_come_through(problems):
 def test_a_misspelt_key_offers_a_safe_replacement(tmp_path):
     path = tmp_path / "spec.yml"
     path.write_text(GOOD.replace("instance_type", "instance_typ"))
-    (problem,) = spec.load(path)[1]
+    _, (problem,) = spec.from_document(yaml.load(path))
     assert problem.fix is not None
     assert (problem.fix.replacement, problem.fix.span) == ("instance_type", problem.span)

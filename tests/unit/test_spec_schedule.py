@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import worldsize
 from worldsize import spec
 from worldsize.azureml import cron
+from worldsize.documents import yaml
 
 HEAD = """\
 name: digits
@@ -97,7 +98,8 @@ def load(tmp_path: Path, schedule: str) -> list[tuple[str, str, str]]:
     """The problems of a schedule as (slug, the text under the caret, message)."""
     path = tmp_path / "spec.yml"
     path.write_text(f"{HEAD}schedule: {schedule}\n")
-    _, problems, document = spec.load(path)
+    document = yaml.load(path)
+    _, problems = spec.from_document(document)
     lines = document.text.splitlines()
     found = []
     for problem in problems:

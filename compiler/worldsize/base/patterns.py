@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-_METHODS = ("match", "fullmatch", "search", "finditer", "findall", "split", "sub", "subn")
-
 
 def compile_later(pattern: str, flags: int = 0) -> re.Pattern[str]:
     """As ``re.compile``, for a pattern that most checks do not use: compiling took a tenth of their time."""
@@ -18,7 +16,6 @@ class _LatePattern:
         self._pattern, self._flags = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        compiled = re.compile(self._pattern, self._flags)
-        for method in _METHODS:  # the next call finds the method without this detour
-            setattr(self, method, getattr(compiled, method))
-        return getattr(compiled, name)
+        value = getattr(re.compile(self._pattern, self._flags), name)
+        setattr(self, name, value)  # the next call finds it without this detour
+        return value

@@ -138,7 +138,7 @@ def _check_spec(run: CheckRun, document: yaml.Document) -> None:
     from worldsize import spec as spec_layer  # only files that are specs need the schema
     from worldsize.resolving.resolve import plan_spec
 
-    spec, problems = spec_layer.from_document(document, Path(document.path))
+    spec, problems = spec_layer.from_document(document)
     run.problems += problems
     if spec is None:
         run.incomplete.add(document.path)

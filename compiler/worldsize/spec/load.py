@@ -1,4 +1,4 @@
-"""Loads a spec: from a file to the typed spec, with every fault as a problem at its position."""
+"""Loads a spec: from a parsed file to the typed spec, with every fault as a problem at its position."""
 
 from __future__ import annotations
 
@@ -18,20 +18,13 @@ from worldsize.spec.model import ComputeProfile, Located, Spec, Step
 from worldsize.spec.suggest import closest
 
 
-def load(path: str | Path, text: str | None = None) -> tuple[Spec | None, list[Problem], yaml.Document]:
-    """Read a spec file; ``text`` is used instead of its content if it is given.
+def from_document(document: yaml.Document) -> tuple[Spec | None, list[Problem]]:
+    """Read a spec from its parsed file.
 
     Returns:
         The spec, or None if it cannot be planned (invalid YAML, a violation of the schema, or a step on a
-        profile that does not exist); the problems in file order, with those of the YAML; and the document.
+        profile that does not exist); and the problems in file order, with those of the YAML.
     """
-    document = yaml.load(Path(path), text)
-    spec, problems = from_document(document, Path(path))
-    return spec, problems, document
-
-
-def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, list[Problem]]:
-    """As :func:`load`, for a document that is already parsed."""
     root = document.root
     if root is None:
         return None, list(document.problems)
@@ -47,7 +40,8 @@ def from_document(document: yaml.Document, path: Path) -> tuple[Spec | None, lis
         others = [problem for problem in violations_found if (problem.span.line, problem.span.path) not in at]
         return None, violations.sort_problems([*document.problems, *unbound, *others])
     planned = frozenset(replaced.name for replaced in fixed)
-    spec = assign_only_profile(_add_split_inputs(decode(Spec, root, path=path, planned_inputs=planned)))
+    spec = decode(Spec, root, path=Path(document.path), planned_inputs=planned)
+    spec = assign_only_profile(_add_split_inputs(spec))
     contradictions = list(check_references(spec))
     timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
     timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])

@@ -79,15 +79,15 @@ def _cut(line: str, start: int, end: int) -> tuple[str, int, int]:
 Sources = Mapping[str, Source]
 
 
-def show_path(path: str, folder: str | None = None) -> str:
-    """``path`` relative to ``folder`` (default: the working folder), with forward slashes.
+def show_path(path: str) -> str:
+    """``path`` relative to the working folder, with forward slashes.
 
     A path on another drive stays absolute, and a command-line option such as ``--kill`` is not changed.
     """
     if path.startswith("--"):
         return path
     try:
-        relative = os.path.relpath(path, folder)
+        relative = os.path.relpath(path)
     except ValueError:
         relative = path
     return relative.replace(os.sep, "/")

@@ -9,7 +9,9 @@ only under its own name and in the command that takes it.
 from __future__ import annotations
 
 import base64
+import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
@@ -117,9 +119,6 @@ def _is_sought(value: str) -> bool:
 
 def _spell(value: str) -> Iterator[str]:
     """Yield a value, and each of its long lines, as JSON, Python, a shell, a URL and Base64 spell it."""
-    import json  # only a text that may hold the value needs them
-    import shlex
-
     stripped = value.strip()
     for text in {value, stripped, *(line.strip() for line in value.splitlines())}:
         if not _is_sought(text):

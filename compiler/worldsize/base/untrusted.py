@@ -61,7 +61,7 @@ def open_file(path: str | os.PathLike[str]) -> BufferedReader:
         UnreadableError: It is a pipe, a device, a socket or a folder, or there is no permission.
     """
     with _explain(path):
-        check_regular(os.fspath(path))  # what is none is not even opened, unless it takes a file's place now
+        check_regular(os.fspath(path))  # nothing else is opened, unless it replaces the file just now
         return open_regular(os.fspath(path))
 
 

@@ -78,7 +78,7 @@ class Schema:
         return {key: self.complete(part) for key, part in shape.get("properties", {}).items()}
 
     def list_alternatives(self, shape: Shape) -> list[Shape]:
-        """The resolved shapes of which a value must have one."""
+        """The resolved alternatives of a shape; a value must fit one of them."""
         parts = self._alternatives.get(id(shape))
         if parts is None:
             whole = self.resolve(shape)

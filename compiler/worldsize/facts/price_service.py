@@ -1,4 +1,4 @@
-"""Reads prices from the Azure Retail Prices API, which asks for no account.
+"""Reads prices from the Azure Retail Prices API, which needs no account.
 
 The API and its fields are described under "Azure Retail Prices overview" on Microsoft Learn. It answers at
 most 1,000 meters a page and, to many requests, 429 with the seconds to wait.

@@ -1,6 +1,6 @@
-"""Reads a YAML tree that passed the schema as a class of the model, of which each field is a key.
+"""Reads a YAML tree that passed the schema as a class of the model, whose fields are its keys.
 
-The key is the field's name or what ``field(name=…)`` gives: ``limits.timeout`` leads into a mapping, and the
+A key is the name of a field or what ``field(name=…)`` gives: ``limits.timeout`` leads into a mapping, and the
 empty name stands for the mapping itself. The annotation tells how to read the value. It stays text, because
 evaluating all annotations takes longer than reading a spec.
 """

@@ -63,7 +63,7 @@ def render_short(
 ) -> str:
     """Render what fits a reader: the first findings of each rule in a file, and a table of many.
 
-    ``diagnostics`` are all findings, of which those that are not ``shown`` are only counted.
+    ``diagnostics`` are all findings; those that are not ``shown`` are only counted.
     """
     counts = Counter((diagnostic.span.path, diagnostic.code) for diagnostic in shown)
     met: Counter[tuple[str, str]] = Counter()

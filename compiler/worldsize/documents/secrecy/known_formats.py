@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-# Each form is from its provider's documentation: texts of which one is in every such secret, and its pattern.
+# Forms from the providers' documentation: texts, one of which is in every such secret, and the pattern.
 # The group is the secret.
 _FORMS: dict[str, tuple[tuple[str, ...], str]] = {
     "a storage account key": (("AccountKey=",), r"AccountKey=([A-Za-z0-9+/]{86}==)"),

@@ -13,7 +13,7 @@ from worldsize.base import resources
 from worldsize.cli.main import main
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.resolving.workloads import resolve_case
-from worldsize.spec.estimate_file import read_estimate_file
+from worldsize.spec.load import read_estimate_file
 
 SCHEMA = json.loads((resources.schemas() / "estimate.schema.json").read_text(encoding="utf-8"))
 SPEC_SCHEMA = json.loads((resources.schemas() / "spec.schema.json").read_text(encoding="utf-8"))

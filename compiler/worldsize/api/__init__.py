@@ -39,7 +39,7 @@ from worldsize.resolving import imported_model, rows
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import cost_step, estimate_steps, find_checkpoint_seconds
 from worldsize.resolving.workloads import explain_unknown, resolve_case
-from worldsize.spec.estimate_file import read_estimate_file
+from worldsize.spec.load import read_estimate_file
 
 if TYPE_CHECKING:
     from worldsize.api.layout import Layout

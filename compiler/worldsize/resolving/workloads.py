@@ -17,8 +17,7 @@ from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize, explain_unkno
 from worldsize.planning.estimates.clusters import describe_cluster
 from worldsize.planning.estimates.memory import describe_shortage, find_fitting, fits
 from worldsize.planning.estimates.model import Case, Cluster, Recomputation, Training
-from worldsize.spec.estimate_file import EstimateKeys
-from worldsize.spec.model import Located, WorkloadKeys
+from worldsize.spec.model import EstimateKeys, Located, WorkloadKeys
 from worldsize.spec.workload import KINDS, Transformer, Workload
 
 Values = Mapping[str, Located[Any]]

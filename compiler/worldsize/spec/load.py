@@ -1,4 +1,4 @@
-"""Loads a spec: from a parsed file to the typed spec, with every fault as a problem at its position."""
+"""Loads specs and estimate files as typed values, with every fault as a problem at its position."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import find_node, list_entries
 from worldsize.spec import pipeline_inputs, schedule, sweep, violations, workload
 from worldsize.spec.decode import decode
-from worldsize.spec.model import ComputeProfile, Located, Spec, Step
+from worldsize.spec.model import ComputeProfile, EstimateKeys, Located, Spec, Step
 from worldsize.spec.suggest import closest
 
 
@@ -149,3 +149,24 @@ def _check_instance_bounds(profile: ComputeProfile) -> Iterator[Problem]:
             f"write `min_instances: 0`, or raise `max_instances` to at least {low.value}",
             (Related(high.span, "the maximum"),),
         )
+
+
+def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], yaml.Document]:
+    """The content of an estimate file, None if it violates the schema; its problems; and the document."""
+    document = yaml.load(path)
+    root = document.root
+    problems = list(document.problems)
+    workload.read_exponents(root)
+    if root is None or problems:
+        return None, problems, document
+    if is_spec(document):
+        message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
+        help_ = "`worldsize plan` shows the time and cost of its steps"
+        return None, [Problem("spec-missing-key", root.span, message, help_)], document
+    problems += violations.check_schema(root, "estimate")
+    if problems or not isinstance(root, yaml.Mapping):
+        return None, problems, document
+    keys = decode(EstimateKeys, root, spans={key.text: key.span for key, _ in root.items()})
+    problems += workload.check_workload(keys.workload)
+    problems += workload.check_stage(keys.training)
+    return keys, problems, document

@@ -88,6 +88,15 @@ class WorkloadKeys(Struct, frozen=True):
         return str(self.values["kind"].value)
 
 
+class EstimateKeys(Struct, frozen=True):
+    """An estimate file as it is written. ``spans`` are those of its sections' keys."""
+
+    workload: WorkloadKeys
+    training: Mapping[str, Located[Any]]
+    cluster: Mapping[str, Located[Any]]
+    spans: Mapping[str, Span]
+
+
 class Distribution(Struct, frozen=True):
     """``distribution:`` of a step with its own command: Azure ML's block, counts optional."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import cache
 
 from msgspec import Struct, field
 
@@ -38,7 +37,6 @@ def parse_suppressions(
     ``is_known`` says whether a word is a code or slug; ``names`` lists them all for the suggestion.
     """
     below = _find_lines_below(comments)
-    usable = cache(lambda: [name for name in names() if name not in UNSUPPRESSABLE])
     suppressions: list[Suppression] = []
     problems: list[Problem] = []
     for comment in comments:
@@ -61,7 +59,7 @@ def parse_suppressions(
             span = _subspan(comment, offset + word.start(), offset + word.end())
             if len(problems) >= limits.FOUND and not is_known(word.group()):
                 continue
-            problem = _report_unusable(word.group(), span, is_known, usable)
+            problem = _report_unusable(word.group(), span, is_known, names)
             if problem is None:
                 suppressions.append(Suppression(word.group(), span, line))
             else:
@@ -127,6 +125,7 @@ def _report_unusable(
         return Problem("suppression-unknown", span, message, "remove the comment and report the error")
     if is_known(word):
         return None
-    near = None if word[-1:].isdigit() else did_you_mean(word, names())  # a code is not guessed
+    usable = [name for name in names() if name not in UNSUPPRESSABLE]
+    near = None if word[-1:].isdigit() else did_you_mean(word, usable)  # a code is not guessed
     help_ = near or "`worldsize explain` lists all codes"
     return Problem("suppression-unknown", span, f"`{word}` is not the code of a rule", help_)

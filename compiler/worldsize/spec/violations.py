@@ -388,7 +388,8 @@ def locate(root: Node, path: Path, document: str) -> NodeLocation:
         if isinstance(node, Sequence) and isinstance(part, int):
             node = node.items[part]
         elif isinstance(node, Mapping) and isinstance(part, str):
-            node, key = node.get(part) or node, node.key(part)
+            key = node.key(part)
+            node = node.get(part) or node
     return NodeLocation(path, node, key, document)
 
 

@@ -13,6 +13,7 @@ import pytest
 # A module may import from its own layer and from any earlier one.
 ORDER = [
     {"base"},
+    {"showing"},
     {"documents", "facts", "tracking"},
     {"spec", "azureml"},
     {"scripts", "data"},

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worldsize.base.curves import Curve
+from worldsize.showing.curves import Curve
 
 WIDTH, HEIGHT = 4.6, 2.4  # inches
 POINTS = 72  # an inch, in the coordinates of the SVG

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from worldsize.base import untrusted
-from worldsize.base.curves import Curve, is_finite, prepare_curves
 from worldsize.reporting.model import RankSample
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.details import LocalDetails, name_values
 from worldsize.running.record.history import RunRecord
 from worldsize.running.record.json_files import is_file_name
 from worldsize.running.reuse.store import read_original
+from worldsize.showing.curves import Curve, is_finite, prepare_curves
 from worldsize.tracking.runs import find_steps, read_latest_metrics
 
 Value = TypeVar("Value")

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from worldsize.base.curves import Curve
 from worldsize.base.wording import format_duration, format_seconds, format_size, show_digits, show_number
 from worldsize.planning.estimates.calibration import SPEED
 from worldsize.planning.estimates.measured_case import describe_other_hardware
@@ -15,6 +14,7 @@ from worldsize.planning.estimates.prediction import read_number, read_prediction
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.quantities import label_quantity
 from worldsize.reporting.model import Attempt, Quantity, read_mapping
+from worldsize.showing.curves import Curve
 
 PREDICTED_SPEED = "predicted_samples_per_second"
 MEMORY = "memory_peak_bytes"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from worldsize.base.curves import Curve
 from worldsize.running.record.history import RunRecord, StepRecord
+from worldsize.showing.curves import Curve
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from worldsize.base.graph_layout import HEIGHT, WIDTH, place_steps
 from worldsize.base.shown_text import escape, mark_code
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import format_duration, plural, show_number
@@ -18,6 +17,7 @@ from worldsize.reporting.read_run import read_run
 from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_path
+from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 from wsmetrics.names import choose_headline, describe_constant
 
 FILE = "report.html"

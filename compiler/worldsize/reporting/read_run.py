@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.base import limits, untrusted
-from worldsize.base.curves import Curve, is_finite, join_curves
 from worldsize.base.wording import plural
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.yaml.load import load, to_python
@@ -36,6 +35,7 @@ from worldsize.running.record.details import LocalDetails, TrackedDetails
 from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
+from worldsize.showing.curves import Curve, is_finite, join_curves
 from worldsize.tracking import runs
 
 LAST_LINES = 20

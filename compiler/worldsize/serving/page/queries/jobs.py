@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worldsize.base.curves import Curve, prepare_curves
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.reuse.store import read_original
 from worldsize.serving.database import Database, use_each
 from worldsize.serving.jobs.records import JobRecord, child_name, descendants, get_job, read_job_row
 from worldsize.serving.page.queries.files import run_folder
 from worldsize.serving.workspace import Workspace
+from worldsize.showing.curves import Curve, prepare_curves
 from worldsize.tracking import runs
 
 PAGE_SIZE = 25

@@ -9,7 +9,6 @@ from typing import Any
 
 from nicegui import ui
 
-from worldsize.base.graph_layout import HEIGHT, WIDTH, place_steps
 from worldsize.base.wording import format_size, plural
 from worldsize.running.record.history import load_run
 from worldsize.serving.control.call import user_name
@@ -66,6 +65,7 @@ from worldsize.serving.page.views.frame import (
 )
 from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.workspace import Workspace
+from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 from wsmetrics.names import choose_headline
 
 View = Callable[[Workspace, JobRecord], Awaitable[None]]

@@ -9,13 +9,13 @@ from typing import Any
 
 from nicegui import ui
 
-from worldsize.base.curves import Curve
 from worldsize.base.wording import plural
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import Tracked, jobs_below, read_curves, read_runs, tracked_ids
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.frame import Column, Row, number_words, set_rows, show_table, text_row
 from worldsize.serving.workspace import Workspace
+from worldsize.showing.curves import Curve
 from wsmetrics.names import choose_headline
 
 MAX_CHARTS = 12  # of metrics that are plotted before one chooses others

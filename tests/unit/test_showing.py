@@ -1,4 +1,4 @@
-"""Curves and graphs: what every face of a run draws alike."""
+"""`worldsize.showing`: what every face of a run draws and writes alike."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worldsize.base.curves import is_finite, join_curves, prepare_curves
-from worldsize.base.graph_layout import HEIGHT, WIDTH, place_steps
+from worldsize.showing.curves import is_finite, join_curves, prepare_curves
+from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 
 GRAPHS = st.integers(1, 12).flatmap(
     lambda size: st.dictionaries(

@@ -22,11 +22,14 @@ from worldsize.adopting.project.files import (
 )
 from worldsize.adopting.project.inputs import find_data
 from worldsize.adopting.project.spec import (
+    MOST_GROWTH,
     TIMEOUT_SECONDS,
     ProjectRequest,
     Target,
     choose_size,
+    count_processes,
     find_size,
+    limit_batch,
     most_instances,
 )
 from worldsize.adopting.starting import files
@@ -55,7 +58,6 @@ from worldsize.checking import check_spec
 from worldsize.data.tables import Table, read_table
 from worldsize.documents import yaml
 from worldsize.documents.errors import OutputError, SpecError
-from worldsize.facts import vm_sizes
 from wsleaks.columns import TellingColumn
 from wsshards.errors import UserError
 from wsshards.regular_files import list_files
@@ -435,16 +437,12 @@ def _choose_batch(rows: int | None, world_size: int) -> int:
     return batch
 
 
-MOST_GROWTH = 8  # of the batch: with Adam the √ rule holds below 10 (Malladi et al. 2022)
-
-
-def _choose_scale(batch: int, world_size: int) -> Flow:
+def _choose_scale(batch: int, target: Target) -> Flow:
     """The reference on one GPU; on many the global batch is pinned where the √ rule still holds."""
-    if world_size <= MOST_GROWTH:
-        return Flow(reference=Flow(batch_size=batch, learning_rate=0.001))
-    batch = max(batch, -(-world_size // MOST_GROWTH))
-    whole = batch * MOST_GROWTH // world_size * world_size
-    return Flow(reference=Flow(batch_size=batch, learning_rate=0.001), global_batch_size=whole)
+    batch = max(batch, -(-count_processes(target) // MOST_GROWTH))
+    limit = limit_batch(batch, target)
+    pinned = {"global_batch_size": limit} if limit is not None else {}
+    return Flow(reference=Flow(batch_size=batch, learning_rate=0.001), **pinned)
 
 
 def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
@@ -457,11 +455,9 @@ def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
     timeout = Field(TIMEOUT_SECONDS, comment="seconds")
     count = {"instance_count": instance_count, "timeout": timeout} if instance_count > 1 else {}
     train = Flow(model=start.model, epochs=start.epochs, optimizer="adamw", **start.train)
-    size = vm_sizes.lookup(instance_type)
-    world_size = max(1, size.devices if size is not None else 1) * instance_count
     why = ", ".join(["better than a guess", "not too good to be true"][: len(start.gate)])
     gate = {"when": Flow(**start.gate)} if start.gate else {}
-    scale = _choose_scale(_choose_batch(start.rows, world_size), world_size)
+    scale = _choose_scale(_choose_batch(start.rows, count_processes(target)), target)
     return {
         "name": name,
         "compute": {"gpu": gpu, "cpu": cpu},

@@ -93,8 +93,9 @@ def _servers(settings: Settings) -> None:
     if not topology.parameter_server_count:
         pinned = pinned_count(settings.step, "parameter_server_count")
         message = f"`strategy` is `{_SERVER}`, but `parameter_server_count` is 0"
-        more = f"`parameter_server_count: 1` and `instance_count: {topology.instance_count + 1}`"
-        help_ = f"write {more} in the step, or `strategy: multi_worker_mirrored`"
+        workers = topology.instance_count
+        counts = f"`worker_count: {workers}`, `instance_count: {workers + 1}`"
+        help_ = f"write `parameter_server_count: 1`, {counts} in the step, or `strategy: multi_worker_mirrored`"
         related = relate(pinned.span if pinned else None, "no parameter server")
         settings.notes.report(
             "parameter-servers-missing", settings.span_of("strategy"), message, help_, *related

@@ -95,7 +95,8 @@ def _servers(settings: Settings) -> None:
         message = f"`strategy` is `{_SERVER}`, but `parameter_server_count` is 0"
         workers = topology.instance_count
         counts = f"`worker_count: {workers}`, `instance_count: {workers + 1}`"
-        help_ = f"write `parameter_server_count: 1`, {counts} in the step, or `strategy: multi_worker_mirrored`"
+        ours = f"`parameter_server_count: 1`, {counts} in the step"
+        help_ = f"write {ours}, or `strategy: multi_worker_mirrored`"
         related = relate(pinned.span if pinned else None, "no parameter server")
         settings.notes.report(
             "parameter-servers-missing", settings.span_of("strategy"), message, help_, *related

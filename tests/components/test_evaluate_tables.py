@@ -158,3 +158,29 @@ def test_answers_with_names(
         return
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["r2"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("leaks", [True, False])
+def test_a_perfect_score_is_doubted(component: Run, tmp_path: Path, leaks: bool) -> None:
+    """Also where no single column is the reason."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(600, 2)).astype(np.float32)
+    labels = (rows[:, 0] > 0) if leaks else (rows[:, 0] > 0) ^ (rows[:, 1] > 0)
+    splits = {"train": (rows[:300], labels[:300] * 1), "test": (rows[300:], labels[300:] * 1)}
+    features = m.Features("features", "float32", (2,), columns=(m.Column("paid"), m.Column("age")))
+    label = m.Label(("late",), ("no", "yes"))
+    write_shards(tmp_path / "s", terms.CLASSIFICATION, splits, label=label, features=features)
+
+    def predict(values: Any) -> Any:
+        paid, age = np.asarray(values).T > 0
+        return (paid if leaks else paid ^ age).astype(np.int64)
+
+    model = _save(tmp_path, "m", predict)
+    done = component("evaluate", model=model, shards=tmp_path / "s", metrics=tmp_path / "out")
+
+    assert done.returncode == 0, done.stderr
+    assert "warning: accuracy is 1: hardly any model is always right on data that is honest" in done.stderr
+    assert ("column `paid` alone tells `late`" in done.stderr) == leaks
+    assert ("look for values that are known only after the label" in done.stderr) != leaks

@@ -350,3 +350,24 @@ def test_rows_behind_the_first_are_held_to_them(shard: Run, tmp_path: Path, name
     assert done.returncode == 2, done.stdout
     assert message in done.stderr.splitlines()[0]
     assert not (tmp_path / "s" / "manifest.json").exists()
+
+
+def test_columns_that_alone_tell_the_label_are_named(shard: Run, tmp_path: Path) -> None:
+    draw = random.Random(1)
+    lines = ["age,city,closed_on,left"]
+    for _ in range(600):
+        left = draw.random() < 0.3
+        closed = f"2026-01-{draw.randint(1, 28):02}" if left else ""
+        lines.append(f"{draw.randint(18, 80)},{draw.choice(CITIES)},{closed},{'yes' if left else 'no'}")
+    (tmp_path / "d.csv").write_text("\n".join(lines) + "\n")
+    values = {"data": tmp_path / "d.csv", "label": "left", "missing": "fill"}
+
+    done = shard(shards=tmp_path / "all", **values)
+    assert done.returncode == 0, done.stderr
+    assert "warning: whether column `closed_on` has a value tells `left`: it is right in 100 %" in done.stderr
+    assert "`age`" not in done.stderr
+    assert "`city`" not in done.stderr
+
+    done = shard(shards=tmp_path / "some", features="age,city", **values)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr

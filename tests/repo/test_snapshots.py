@@ -115,9 +115,9 @@ def test_frameworks_keep_to_themselves() -> None:
     for trainer in TRAINERS:
         others = {f"wstrain_{name.removeprefix('train_')}" for name in TRAINERS - {trainer}}
         assert not carried[trainer] & {*others, "wsmodels", "wssources"}
-    assert carried["shard_data"] & SHARED == {"wsshards", "wssources"}
+    assert carried["shard_data"] & SHARED == {"wsleaks", "wsshards", "wssources"}
     for name in ("evaluate", "register"):
-        measures = {"wsmetrics"} if name == "evaluate" else set()
+        measures = {"wsleaks", "wsmetrics"} if name == "evaluate" else set()
         assert carried[name] & SHARED == {"wsmlflow", "wsmodels", "wsshards"} | measures
 
 

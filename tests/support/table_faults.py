@@ -113,7 +113,7 @@ CANCER: dict[str, Edit] = {
     "empty cells are not expected": spec(", missing: fill", ""),
     "the label is misspelt": spec("label: diagnosis", "label: Diagnosis"),
     "a label of numbers with fractions": both(
-        spec("label: diagnosis", "label: mean_radius"), spec(', auroc: ">= 0.95"', "")
+        spec("label: diagnosis", "label: mean_symmetry"), spec(', auroc: ">= 0.95"', "")
     ),
     "a label of numbers, said to be classes": spec(
         "label: diagnosis", "label: mean_radius, task: classification"

@@ -18,10 +18,14 @@ from worldsize.cli.main import main
 
 SCRIPT = Path(__file__).parents[1] / "adopt" / "scripts" / "argparse_digits.py"
 CASES = [
-    ("price,rooms,area\n" + "".join(f"{n}.5,{n % 3},{n * 2}\n" for n in range(60)), ["--label", "price"], {}),
+    (
+        "price,rooms,area\n" + "".join(f"{n}.5,{n % 3},{n * 37 % 61}\n" for n in range(60)),
+        ["--label", "price"],
+        {},
+    ),
     ("rooms,area,label\n" + "".join(f"{n},{n * 2},{'ab'[n % 2]}\n" for n in range(60)), [], {}),
     (
-        "rooms,area,progression\n" + "".join(f"{n},{n * 2},{n * 3}\n" for n in range(60)),
+        "rooms,area,progression\n" + "".join(f"{n * 11 % 61},{n * 37 % 61},{n * 3}\n" for n in range(60)),
         [],
         {"task": "regression"},
     ),

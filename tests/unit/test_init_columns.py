@@ -236,3 +236,61 @@ def test_other_labels_get_no_weights(folder: Path, label: list[object]) -> None:
     done = table(folder, {"visits": [n % 7 for n in range(len(label))], "label": label})
     assert "class_weights" not in train(folder)
     assert "class_weights" not in done["said"]
+
+
+def _write_loans(folder: Path, *columns: str) -> None:
+    """A table whose last column is the label, with two columns that are filled in after the event."""
+    values = {
+        "age": lambda n, _: 20 + n * 37 % 61,
+        "paid_back": lambda n, late: 0 if late else 200 + n * 53 % 89,
+        "collected_on": lambda n, late: f"2026-01-{1 + n % 28:02}" if late else "",
+        "late": lambda _, late: "yes" if late else "no",
+    }
+    rows = [[values[name](n, n * 7 % 10 < 4) for name in columns] for n in range(200)]
+    with (folder / "data.csv").open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([columns, *rows])
+
+
+def test_columns_that_alone_tell_the_label_are_left_out(folder: Path) -> None:
+    _write_loans(folder, "age", "paid_back", "collected_on", "late")
+
+    done = init("--from", "data.csv")
+
+    assert done.exit_code == 0, done.output
+    assert "left out, because column `paid_back` alone tells `late`: it is right in 100 %" in done.output
+    assert "left out, because whether column `collected_on` has a value tells `late`" in done.output
+    assert "features: age  # without columns that alone tell the label" in (folder / "data.yml").read_text()
+    assert checking.check(["."]).diagnostics == ()
+
+
+def test_a_table_of_nothing_else_keeps_them_and_the_check_says_so(folder: Path) -> None:
+    _write_loans(folder, "paid_back", "late")
+
+    done = init("--from", "data.csv")
+
+    assert done.exit_code == 0, done.output
+    assert "features" not in (folder / "data.yml").read_text()
+    assert [found.code for found in checking.check(["."]).diagnostics] == ["WS547"]
+
+
+@pytest.mark.parametrize(
+    ("label", "rows", "when"),
+    [
+        ("'ab'[n * 7 % 10 < 4]", 60, {"balanced_accuracy": "> 0.55"}),
+        ("'abc'[n * 7 % 3]", 2_000, {"balanced_accuracy": "> 0.37", "accuracy": "< 0.9995"}),
+        ("n * 31 % 997 + 0.5", 60, {"r2": "> 0.05"}),
+        ("n * 31 % 997 + 0.5", 1_000, {"r2": "> 0.05", "loss": "> 0.0005"}),
+        ("'a;b' if n % 3 else 'b;c'", 60, None),
+    ],
+)
+def test_neither_a_guess_nor_a_model_that_is_always_right_is_registered(
+    folder: Path, label: str, rows: int, when: dict[str, str] | None
+) -> None:
+    lines = [f"{n * 37 % 61},{eval(label, {'n': n})}" for n in range(rows)]
+    (folder / "data.csv").write_text("\n".join(["size,label", *lines]))
+
+    done = init("--from", "data.csv")
+
+    assert done.exit_code == 0, done.output
+    steps = yaml.safe_load((folder / "data.yml").read_text())["steps"]
+    assert steps["register"].get("when") == when

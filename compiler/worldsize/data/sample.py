@@ -10,9 +10,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from wsleaks.columns import TellingColumn, find_telling_columns
 from wsshards.errors import UserError
 from wsshards.regular_files import check_regular
-from wsshards.terms import CLASSIFICATION
+from wsshards.terms import CATEGORY, CLASSIFICATION, NUMBER, REGRESSION
+from wssources.column_kinds import compare_as
 from wssources.input_error import blame_input
 from wssources.part_counts import PartCounts
 from wssources.planned_rows import divide_rows
@@ -41,6 +43,7 @@ class Sample(Struct):
     task: str = CLASSIFICATION
     tally: Tally | None = None  # of a table
     parts: PartCounts | None = None  # of pictures and texts
+    table: list[Mapping[str, Any]] = field(default_factory=list)  # its rows, with what is learned from
 
     @property
     def full(self) -> bool:
@@ -58,10 +61,26 @@ class Sample(Struct):
         """Take in a row of a table; None is one that is dropped."""
         assert self.tally is not None
         self.tally.add(file, row)
+        if row is not None:
+            self.table.append(row)
         if row is not None and self.task == CLASSIFICATION:
             self.add(row[self.tally.plan.labels[0]])
         elif row is not None:
             self.rows += 1
+
+    def find_telling(self) -> list[TellingColumn]:
+        """The columns that alone tell the class or the one number that is to be predicted."""
+        plan = self.tally.plan if self.tally is not None else None
+        if plan is None or self.task not in (CLASSIFICATION, REGRESSION) or len(plan.labels) > 1:
+            return []
+        classes = self.task == CLASSIFICATION
+        columns = {
+            name: compare_as((row[name] for row in self.table), kind, plan.date_forms.get(name, ""))
+            for name, kind in plan.features.items()
+        }
+        label_kind = CATEGORY if classes else NUMBER
+        labels = compare_as((row[plan.labels[0]] for row in self.table), label_kind)
+        return find_telling_columns(columns, labels, classes=classes)
 
     def divide(self, request: Request) -> int:
         """The training rows of completely read data; raises UserError if a part is empty."""

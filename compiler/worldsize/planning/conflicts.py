@@ -93,7 +93,10 @@ def _servers(settings: Settings) -> None:
     if not topology.parameter_server_count:
         pinned = pinned_count(settings.step, "parameter_server_count")
         message = f"`strategy` is `{_SERVER}`, but `parameter_server_count` is 0"
-        help_ = "write `parameter_server_count: 1` in the step, or `strategy: multi_worker_mirrored`"
+        workers = topology.instance_count
+        counts = f"`worker_count: {workers}`, `instance_count: {workers + 1}`"
+        ours = f"`parameter_server_count: 1`, {counts} in the step"
+        help_ = f"write {ours}, or `strategy: multi_worker_mirrored`"
         related = relate(pinned.span if pinned else None, "no parameter server")
         settings.notes.report(
             "parameter-servers-missing", settings.span_of("strategy"), message, help_, *related

@@ -28,9 +28,7 @@ MAX_TRIALS = 200
 MAX_METRICS = 200  # of one step
 MAX_METRICS_OF_RUN = 3000
 NO_PICTURES = "matplotlib is not installed, so there are no curves: pip install 'worldsize[run]'"
-NO_CURVE = (
-    "No curve: fewer than two training steps were logged to MLflow or to the file of WORLDSIZE_PROGRESS."
-)
+NO_CURVE = "No curve: fewer than two steps are in MLflow, in WORLDSIZE_PROGRESS or in TensorBoard's files."
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 

@@ -27,10 +27,11 @@ from worldsize.reporting.curves import (
     read_tracked_values,
     reported_curves,
 )
+from worldsize.reporting.event_files import read_event_files
 from worldsize.reporting.measures import compare_with_plan, measure_training
 from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunFacts, StepFacts, read_mapping
 from worldsize.reporting.sweeps import read_sweeps
-from worldsize.running.model.folder import HOME, show_path
+from worldsize.running.model.folder import HOME, StepFolder, show_path
 from worldsize.running.record.details import LocalDetails, TrackedDetails
 from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
@@ -175,6 +176,9 @@ class _Reader:
             self._tracked[run] = read_tracked(runs.find_steps, self.home, run)
         tracked = self._tracked[run].get(name)
         curves = reported_curves([*read_earlier_reports(folder), *reports])
+        if not curves:  # the built-in trainers report; a script of one's own may write for TensorBoard
+            step_folder = StepFolder(folder)
+            curves = make_curves(read_event_files(step_folder.code, step_folder.outputs))
         if tracked is None:
             return _Trained(reports, curves, logged, {})
         return _Trained(

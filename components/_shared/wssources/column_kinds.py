@@ -237,3 +237,13 @@ def to_order(value: Any, kind: str, form: str = "") -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
+
+
+def compare_as(values: Iterable[Any], kind: str, form: str = "") -> list[float | str | None]:
+    """Return the values of a column as what can be compared: numbers and dates in order, all else as texts.
+
+    What is missing, or not of the kind, is None.
+    """
+    if kind in (NUMBER, DATE):
+        return [None if value is None else to_order(value, kind, form) for value in values]
+    return [None if value is None or value == "" else str(value) for value in values]

@@ -9,12 +9,16 @@ from pathlib import Path
 
 from scores import ClassifierScores, make_scores
 
+from wsleaks.shards import find_in_shards
 from wsmetrics.names import AT_THRESHOLD, CONSTANT, choose_headline, describe_constant
-from wsshards.errors import UserError, describe_error, run_main
+from wsshards.errors import UserError, describe_error, print_warning, run_main
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
 from wsshards.terms import SPLITS
 from wsshards.whole_file import write_whole
+
+PERFECT = 0.9995  # an accuracy or R² from which on the data is doubted
+FEW_ROWS = 200  # of which an honest model may get all right
 
 
 def main() -> None:
@@ -40,6 +44,7 @@ def main() -> None:
     log(summary, details, pictures)
     for line in describe(summary, details):
         print(line)
+    doubt_perfect(summary, manifest, Path(options.shards), split)
 
 
 def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[str]:
@@ -55,6 +60,18 @@ def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[s
             f"{name} {details[name + AT_THRESHOLD]:.6g}" for name in ("precision", "recall", "f1")
         )
         yield f"from the decision threshold {details['decision_threshold']:.6g} on: {shares}"
+
+
+def doubt_perfect(summary: dict[str, float], manifest: Manifest, shards: Path, split: str) -> None:
+    """Warn of a score that leaves nothing to learn, and name the column that tells the label, if one does."""
+    name = next((name for name in ("accuracy", "r2") if summary.get(name, 0.0) >= PERFECT), None)
+    if name is None or summary["rows"] < FEW_ROWS or manifest.label is None:
+        return
+    what = f"{name} is {summary[name]:.6g}: hardly any model is always right on data that is honest"
+    hint = "look for values that are known only after the label, and for copies of training rows"
+    for column in find_in_shards(shards, split)[:1]:
+        hint = f"{column.describe(', '.join(manifest.label.names))}; {column.help}"
+    print_warning(f"{what}; {hint}")
 
 
 def choose_split(manifest: Manifest, name: str) -> str:

@@ -22,9 +22,10 @@ from sources import open_source
 from sources.common import Source, ahead
 from spill import Rows, Spill
 
+from wsleaks.shards import find_in_shards
 from wsshards import manifest as contents
 from wsshards import terms
-from wsshards.errors import NO_ROOM, UserError, describe_error, run_main
+from wsshards.errors import NO_ROOM, UserError, describe_error, print_warning, run_main
 from wsshards.whole_file import write_whole
 from wssources.column_kinds import parse_column_types
 from wssources.name_lists import split_names
@@ -33,6 +34,7 @@ from wssources.source_urls import mask_address
 from wssources.split import hash_rows, shuffle_keys
 from wssources.split_settings import TEST, TRAIN, VALIDATION, make_split
 
+MAX_WARNINGS = 5  # columns that are named because they alone tell the label
 Piece = tuple[npt.NDArray[Any], npt.NDArray[Any], list[npt.NDArray[np.int64]]]
 
 
@@ -86,6 +88,8 @@ def _shard(options: argparse.Namespace, folder: Path, scratch: Path) -> None:
         clear(folder)
         raise
     _report(manifest)
+    for column in find_in_shards(folder, terms.SPLITS[TRAIN])[:MAX_WARNINGS]:
+        print_warning(f"{column.describe(options.label)}; {column.help}")
 
 
 def write(

@@ -24,6 +24,7 @@ TIMEOUT_SECONDS = 86_400  # of the job: what hangs does not cost more than a day
 INSTANCE_TYPE = "Standard_NC64as_T4_v3"
 CONNECTED_INSTANCE_TYPE = "Standard_ND96asr_v4"  # and the cheapest whose instances InfiniBand connects.
 MOST_INSTANCES = 4  # of a new cluster, so that it can grow; idle instances are released, and cost nothing
+MOST_GROWTH = 8  # of the batch: with Adam the √ rule holds below 10 (Malladi et al. 2022)
 STEP = "train"
 _ACCUMULATION = "${{plan.gradient_accumulation_steps}}"
 
@@ -59,6 +60,22 @@ def choose_size(instance_count: int) -> str:
 def most_instances(instance_count: int) -> int:
     """``max_instances`` of a new cluster."""
     return max(instance_count, MOST_INSTANCES)
+
+
+def count_processes(target: Target) -> int:
+    """The processes of a job with one for each GPU, or for each instance without any."""
+    size = vm_sizes.lookup(target.instance_type)
+    return max(1, size.devices if size is not None else 1) * target.instance_count
+
+
+def limit_batch(batch: int, target: Target) -> int | None:
+    """The global batch up to which the √ rule holds, where each GPU of the job would train on ``batch``.
+
+    None where the rule holds for that, or no whole number of samples for each GPU is below.
+    """
+    world_size = count_processes(target)
+    whole = batch * MOST_GROWTH // world_size * world_size
+    return whole if world_size > MOST_GROWTH and whole else None
 
 
 class SpecInput(Struct, frozen=True):
@@ -199,13 +216,16 @@ def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
             Flow(batch_size=batch * steps, learning_rate=rate), comment="what worked on one GPU"
         )
     }
-    if steps > 1:
+    optimizer = optimizers.lookup(profile.optimizer or "")
+    limit = limit_batch(batch * steps, request.target) if optimizer and optimizer.rule == "sqrt" else None
+    if limit is not None:
+        scale["global_batch_size"] = Field(limit, comment="on more GPUs the √ rule would not hold")
+    elif steps > 1:
         scale |= {"batch_size_per_device": batch, "gradient_accumulation_steps": steps}
     if profile.optimizer is not None:
         scale["optimizer"] = profile.optimizer
     if epochs := _epochs(profile, arguments):
         scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
-    optimizer = optimizers.lookup(profile.optimizer or "")
     if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
         warm_up = "of the plan; the script has its own" if profile.warms_up else "the script has none"
         scale["warmup_epochs"] = Field(0, comment=warm_up)

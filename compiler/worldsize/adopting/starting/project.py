@@ -22,11 +22,14 @@ from worldsize.adopting.project.files import (
 )
 from worldsize.adopting.project.inputs import find_data
 from worldsize.adopting.project.spec import (
+    MOST_GROWTH,
     TIMEOUT_SECONDS,
     ProjectRequest,
     Target,
     choose_size,
+    count_processes,
     find_size,
+    limit_batch,
     most_instances,
 )
 from worldsize.adopting.starting import files
@@ -37,7 +40,14 @@ from worldsize.adopting.starting.pipeline import (
     find_clusters,
     find_code,
 )
-from worldsize.adopting.starting.table import Label, find_imbalance, find_labels, find_settings
+from worldsize.adopting.starting.table import (
+    Label,
+    count_classes,
+    find_imbalance,
+    find_labels,
+    find_settings,
+    find_telling,
+)
 from worldsize.azureml import yaml_dump
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
@@ -48,7 +58,7 @@ from worldsize.checking import check_spec
 from worldsize.data.tables import Table, read_table
 from worldsize.documents import yaml
 from worldsize.documents.errors import OutputError, SpecError
-from worldsize.facts import vm_sizes
+from wsleaks.columns import TellingColumn
 from wsshards.errors import UserError
 from wsshards.regular_files import list_files
 from wssources.formats import PICTURES, TABLES
@@ -342,6 +352,7 @@ class Start(Struct, frozen=True):
     epochs: int = 20
     path: str = ""  # of the data, from the spec
     rows: int | None = None  # of the data, where they are known
+    gate: Mapping[str, str] = {}  # what a model must reach to be registered
     notes: tuple[str, ...] = ()  # about the data, that is not in the spec
 
 
@@ -353,18 +364,44 @@ def _find_start(kind: Kind, folder: Path, source: Path | None, label: str | None
     """
     if source is None:
         why = "1,797 handwritten digits; for a table of your own: `worldsize init --from data.csv`"
-        return Start({"source": Field("builtin:digits", comment=why)}, "cnn")
+        return Start({"source": Field("builtin:digits", comment=why)}, "cnn", gate=_choose_gate(10, None))
     path = relative_path(source.absolute(), folder.absolute())
     if kind == "pictures":
         data = Field(Flow(type="uri_folder", path=path), comment=f"a folder for each class; {_SPLIT}")
-        rows = len(_list_pictures(source))
-        return Start({"data": data}, "cnn", {"augmentation": "light"}, epochs=10, path=path, rows=rows)
+        pictures = _list_pictures(source)
+        rows, classes = len(pictures), len({Path(picture).parts[0] for picture in pictures})
+        return Start(
+            {"data": data},
+            "cnn",
+            {"augmentation": "light"},
+            epochs=10,
+            path=path,
+            rows=rows,
+            gate=_choose_gate(classes, rows),
+        )
     table = read_table(source)
-    return _start_from_table(table, path, _choose_label(table, label, ask))
+    chosen = _choose_label(table, label, ask)
+    return _start_from_table(table, path, chosen, _doubt(find_telling(table, chosen.name), chosen.name, ask))
 
 
-def _start_from_table(table: Table, path: str, label: Label) -> Start:
-    settings, imbalance = find_settings(table, label.name), find_imbalance(table, label.name)
+def _doubt(telling: Sequence[TellingColumn], label: str, ask: Ask) -> list[TellingColumn]:
+    """The columns that are left out because they alone tell the label: all, unless the user knows better."""
+
+    def read(text: str) -> bool:
+        if text.strip().lower() not in ("y", "yes", "n", "no"):
+            raise StartError(f"`{text}` is neither yes nor no")
+        return text.strip().lower().startswith("y")
+
+    text = "{}. Is its value known before `{}` is (yes, no)"
+    questions = [
+        (column, Question(text.format(column.describe(label), label), "no", read)) for column in telling
+    ]
+    return [column for column, question in questions if ask is None or not ask(question)]
+
+
+def _start_from_table(table: Table, path: str, label: Label, telling: Sequence[TellingColumn]) -> Start:
+    settings = find_settings(table, label.name, telling)
+    imbalance = find_imbalance(table, label.name)
     data = Field(Flow(type="uri_file", path=path), comment=_SPLIT)
     shard = {"data": data, "label": Field(label.name, comment=label.reason), **settings.inputs}
     is_text = "text" in settings.inputs
@@ -374,7 +411,22 @@ def _start_from_table(table: Table, path: str, label: Label) -> Start:
     if label.reason not in ("as given", "as chosen"):
         notes.insert(0, f"the label is `{label.name}`, {label.reason}: `--label` chooses another column")
     model, rows = "gpt" if is_text else "mlp", len(table.head.rows)
-    return Start(shard, model, train, path=path, rows=rows, notes=tuple(notes))
+    gate = _choose_gate(count_classes(table, label.name), rows)
+    return Start(shard, model, train, path=path, rows=rows, gate=gate, notes=tuple(notes))
+
+
+_FEW_ROWS = 1000  # of which an honest model may get all held-out ones right
+
+
+def _choose_gate(classes: int | None, rows: int | None) -> dict[str, str]:
+    """The conditions that neither a guess passes nor a model whose data holds the answer."""
+    if classes is None:
+        return {}
+    ceiling = rows is not None and rows >= _FEW_ROWS
+    if classes:
+        guess = {"balanced_accuracy": f"> {1.1 / classes:.2g}"}
+        return {**guess, "accuracy": "< 0.9995"} if ceiling else guess
+    return {"r2": "> 0.05", "loss": "> 0.0005"} if ceiling else {"r2": "> 0.05"}
 
 
 def _choose_batch(rows: int | None, world_size: int) -> int:
@@ -385,16 +437,12 @@ def _choose_batch(rows: int | None, world_size: int) -> int:
     return batch
 
 
-MOST_GROWTH = 8  # of the batch: with Adam the √ rule holds below 10 (Malladi et al. 2022)
-
-
-def _choose_scale(batch: int, world_size: int) -> Flow:
+def _choose_scale(batch: int, target: Target) -> Flow:
     """The reference on one GPU; on many the global batch is pinned where the √ rule still holds."""
-    if world_size <= MOST_GROWTH:
-        return Flow(reference=Flow(batch_size=batch, learning_rate=0.001))
-    batch = max(batch, -(-world_size // MOST_GROWTH))
-    whole = batch * MOST_GROWTH // world_size * world_size
-    return Flow(reference=Flow(batch_size=batch, learning_rate=0.001), global_batch_size=whole)
+    batch = max(batch, -(-count_processes(target) // MOST_GROWTH))
+    limit = limit_batch(batch, target)
+    pinned = {"global_batch_size": limit} if limit is not None else {}
+    return Flow(reference=Flow(batch_size=batch, learning_rate=0.001), **pinned)
 
 
 def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
@@ -407,9 +455,9 @@ def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
     timeout = Field(TIMEOUT_SECONDS, comment="seconds")
     count = {"instance_count": instance_count, "timeout": timeout} if instance_count > 1 else {}
     train = Flow(model=start.model, epochs=start.epochs, optimizer="adamw", **start.train)
-    size = vm_sizes.lookup(instance_type)
-    world_size = max(1, size.devices if size is not None else 1) * instance_count
-    scale = _choose_scale(_choose_batch(start.rows, world_size), world_size)
+    why = ", ".join(["better than a guess", "not too good to be true"][: len(start.gate)])
+    gate = {"when": Flow(**start.gate)} if start.gate else {}
+    scale = _choose_scale(_choose_batch(start.rows, count_processes(target)), target)
     return {
         "name": name,
         "compute": {"gpu": gpu, "cpu": cpu},
@@ -427,6 +475,8 @@ def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
                 "scale": Field(scale, comment="what works on one GPU"),
             },
             "evaluate": Flow(uses="evaluate", compute="cpu"),
-            "register": Flow(uses="register", compute="cpu", **{"with": Flow(model_name=name)}),
+            "register": Field(
+                Flow(uses="register", compute="cpu", **{"with": Flow(model_name=name)}, **gate), comment=why
+            ),
         },
     }

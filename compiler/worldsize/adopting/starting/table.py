@@ -9,16 +9,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml.model import Field
 from worldsize.base.wording import quoted_list
 from worldsize.data.tables import Table
+from wsleaks.columns import TellingColumn, find_telling_columns
 from wsmetrics.names import LARGE_SHARE
 from wsshards.errors import UserError, clip_text
-from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER
+from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER, REGRESSION
 from wssources.column_kinds import (
     MISSING_NUMBERS,
     check_categories,
+    compare_as,
     find_kind,
     is_number,
     kind_of,
@@ -27,7 +30,7 @@ from wssources.column_kinds import (
 from wssources.head_faults import check_has_values, check_notation
 from wssources.name_lists import join_names
 from wssources.table_plan import Head
-from wssources.tasks import FEW_VALUES, LabelValues, name_class
+from wssources.tasks import AUTO, FEW_VALUES, LabelValues, decide_task, name_class
 
 LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "outcome", "response")
 
@@ -67,14 +70,52 @@ def _may_be_label(table: Table, name: str) -> bool:
     return plain and kind != DATE and len({str(value) for value in values if not is_empty(value)}) > 1
 
 
-def find_settings(table: Table, label: str) -> Settings:
+def find_telling(table: Table, label: str) -> list[TellingColumn]:
+    """The columns that alone tell the label, of those that would be learned from."""
+    kind, _, _ = _read_labels(table, label)
+    count = count_classes(table, label)
+    if count is None:
+        return []
+    classes = count > 0
+    labels = compare_as(table.head.values(label), CATEGORY if classes else kind)
+    columns = {}
+    for name in table.columns:
+        if name != label and (feature := judge_column(table.head, name, table.path.name)).kept:
+            column = table.head.values(name)
+            settled = (CATEGORY, "") if feature.fault else settle_kind(column, cells=table.head.cells)
+            columns[name] = compare_as(column, *settled)
+    telling = find_telling_columns(columns, labels, classes=classes)
+    return telling if len(telling) < len(columns) else []  # else nothing is left to learn from
+
+
+def count_classes(table: Table, label: str) -> int | None:
+    """The classes among the labels; 0 for numbers to predict, None where a row may have several."""
+    _, _, values = _read_labels(table, label)
+    chosen, sampled = _find_task(table, label).get("task"), not table.head.complete
+    task = decide_task(
+        chosen.value if chosen else AUTO, [values], sampled=sampled, called=label, cells=table.head.cells
+    ).task
+    return {CLASSIFICATION: len(values.distinct), REGRESSION: 0}.get(task)
+
+
+def find_settings(table: Table, label: str, telling: Sequence[TellingColumn] = ()) -> Settings:
     """The inputs of ``shard_data`` that the values of the table ask for.
+
+    Args:
+        table: What is to be learned from.
+        label: The column that is to be predicted.
+        telling: Columns that alone tell the label, and are left out for it.
 
     Raises:
         UserError: Nothing is left to learn from.
     """
     others = (column for column in table.columns if column != label)
     judged = [judge_column(table.head, column, table.path.name) for column in others]
+    reasons = {column.name: column.describe(label) for column in telling}
+    judged = [
+        replace(feature, kept=False, telling=reasons[feature.name]) if feature.name in reasons else feature
+        for feature in judged
+    ]
     chosen, text = _choose(judged)
     if not chosen:
         names = quoted_list([feature.name or "(no name)" for feature in judged])
@@ -158,21 +199,24 @@ def _find_missing(table: Table, label: str, chosen: Sequence[Feature]) -> str:
 
 
 def _why_not(judged: Sequence[Feature]) -> str:
-    names = any(not feature.kept and not feature.fault for feature in judged)
+    names = any(feature.names_row for feature in judged)
+    telling = any(feature.telling for feature in judged)
     others = any((not feature.kept and feature.fault) or feature.is_text for feature in judged)
-    reasons = ["only name the row"] * names + ["are not read"] * others
+    reasons = ["only name the row"] * names + ["alone tell the label"] * telling + ["are not read"] * others
     return f"without columns that {' or '.join(reasons)}"
 
 
 def _say_choices(judged: Sequence[Feature], chosen: Sequence[Feature]) -> Iterator[str]:
     """What a reader of the spec may want to correct, as sentences."""
-    names = [feature.name for feature in judged if feature.name and not feature.kept and not feature.fault]
+    names = [feature.name for feature in judged if feature.name and feature.names_row]
     if names:
         what = "it only names" if len(names) == 1 else "they only name"
         yield f"left out, because {what} the row: {quoted_list(names)}"
     for feature in judged:
         if feature.is_text and feature not in chosen:
             yield f"left out, because a long text is read alone, not beside columns: `{feature.name}`"
+        elif feature.telling:
+            yield f"left out, because {feature.telling}; add it to `features` if it is known before the label"
         elif feature.fault:
             yield f"{feature.fault}: it is {'read as a category' if feature.kept else 'left out'}"
 
@@ -191,6 +235,7 @@ class Feature(Struct, frozen=True):
         fault: why it cannot be read as what it is, as a part of a sentence; kept, it is a category.
         is_text: whether it is a long text, which is read alone or not at all.
         incomplete: whether some rows have no value.
+        telling: that it alone tells the label, and how well, as a sentence.
     """
 
     name: str
@@ -198,6 +243,12 @@ class Feature(Struct, frozen=True):
     fault: str = ""
     is_text: bool = False
     incomplete: bool = False
+    telling: str = ""
+
+    @property
+    def names_row(self) -> bool:
+        """Whether it is left out as the name of a row."""
+        return not (self.kept or self.fault or self.telling)
 
 
 def judge_column(head: Head, name: str, called: str) -> Feature:

@@ -68,4 +68,6 @@ RULES = (
          on=("Job",), checked_in="_shard_steps", since="0.2.0"),
     _late_argument_rule("WS546", "class-doubtful", "warning", "a class that is probably misspelt",
                         confidence="likely"),
+    _late_argument_rule("WS547", "column-tells-label", "warning", "a column that alone tells the label",
+                        confidence="likely"),
 )

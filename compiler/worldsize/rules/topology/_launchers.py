@@ -37,7 +37,8 @@ def check_launcher_inside_launcher(context: Context, launch: Launch) -> Iterator
         processes = plural(inner.starts, "process") if inner.starts else "processes"
         total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""
         message = f"`{inner.name}` starts {processes} in each of the {outer} that Azure ML starts{total}"
-        help_ = f"set `process_count_per_instance: 1`, or write `python` instead of `{inner.name}`"
+        python = f"write `python` instead of `{inner.name}` and its options"
+        help_ = f"{python}, or set `process_count_per_instance: 1`"
         yield Finding(span, message, help_, relate(launch.processes.span, "started by Azure ML"))
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PROGRESS_SECONDS = 5.0
+HINT_SECONDS = 30.0  # a step that is shorter needs no hint
 
 
 def wants_table(stream: TextIO) -> bool:
@@ -89,7 +90,7 @@ class PlainView(AbstractContextManager["PlainView"]):
                 self._write(f"{status.name}: {format_progress(status.progress)}")
 
     def _say_hint(self, name: str, now: float) -> None:
-        if self._hint is not None and now - self._said.get(name, (now, None))[0] >= PROGRESS_SECONDS:
+        if self._hint is not None and now - self._said.get(name, (now, None))[0] >= HINT_SECONDS:
             self._write(f"{name}: {self._hint(name)}")
             self._hint = None
 

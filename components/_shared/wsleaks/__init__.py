@@ -1,0 +1,1 @@
+"""Leaks: columns that alone tell the label, as what is known only after the event does."""

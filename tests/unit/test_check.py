@@ -217,7 +217,7 @@ def test_a_crashing_rule_is_named_and_stops_nobody(tree: Path) -> None:
 def test_an_unregistered_slug_is_a_fault_of_ours(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "spec.yml").write_text(CLEAN)
     monkeypatch.setattr(
-        "worldsize.spec.from_document",
+        "worldsize.resolving.resolve.from_document",
         lambda document, path: (None, [Problem("no-such-slug", document.root.span, "odd")]),
     )
     report = worldsize.check("spec.yml")
@@ -234,7 +234,7 @@ def test_a_crashing_layer_is_reported_and_the_other_files_are_checked(
     def crash(document: object, path: object) -> None:
         raise RuntimeError("line\nbreak" + "x" * 500)
 
-    monkeypatch.setattr("worldsize.spec.from_document", crash)
+    monkeypatch.setattr("worldsize.resolving.resolve.from_document", crash)
     assert codes("a.yml", "b.yml") == ["WS000", "WS009"]
 
 

@@ -37,7 +37,13 @@ from worldsize.planning.model import Plan
 from worldsize.planning.plan_file import FORMAT, describe_step
 from worldsize.resolving import imported_model, rows
 from worldsize.resolving.planned import Planned
-from worldsize.resolving.step_estimates import cost_step, estimate_steps, find_checkpoint_seconds
+from worldsize.resolving.step_estimates import (
+    cost_step,
+    estimate_steps,
+    find_checkpoint_seconds,
+    find_saving,
+    read_tier,
+)
 from worldsize.resolving.workloads import explain_unknown, resolve_case
 from worldsize.spec.estimate_file import read_estimate_file
 
@@ -149,11 +155,12 @@ def forecast_steps(
     with in_budget(path, checked.report.sources):
         for name, time in estimate_steps(planned, rows.read_tables_of(planned), runs).items():
             cost = None
+            step, node = checked.plan.steps[name], planned.job.steps[name]
             if time.case is not None:
-                saving = find_checkpoint_seconds(checked.plan.steps[name], planned.job.steps[name])
                 seconds = time.total_seconds.expected if time.total_seconds is not None else None
-                cost = cost_step(time.case, seconds, saving, prices)
-            forecasts[name] = StepForecast(time, cost, prices.region)
+                cost = cost_step(time.case, seconds, find_checkpoint_seconds(step, node), prices)
+            saving = find_saving(step, node, read_tier(planned.spec, name))
+            forecasts[name] = StepForecast(time, cost, prices.region, saving)
     return forecasts
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,17 +134,14 @@ def _soften(problem: Problem) -> Problem:
 
 
 def _check_spec(run: CheckRun, document: yaml.Document) -> None:
-    from worldsize import spec as spec_layer  # only files that are specs need the schema
-    from worldsize.resolving.resolve import plan_spec
+    from worldsize.resolving.resolve import plan_document  # only files that are specs need it
 
-    spec, problems = spec_layer.from_document(document, Path(document.path))
+    planned, problems = plan_document(document, run.context.files, run.context.vm_sizes)
     run.problems += problems
-    if spec is None:
+    if planned is None:
         run.incomplete.add(document.path)
         return
-    if spec.schedule is not None:
-        run.feed(spec.schedule, spec.schedule.span)
-    planned = plan_spec(spec, run.context.files, run.context.vm_sizes)
+    spec = planned.spec
     run.planned[document.path], run.jobs[document.path] = planned, planned.job
     run.problems += planned.problems
     if planned.plan is None:
@@ -188,25 +184,25 @@ def _check_native(run: CheckRun, document: yaml.Document, kind: str) -> None:
 
 def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """Check when a monitor or an import of data runs, and the file that the import names."""
-    from worldsize.azureml import job, shape  # few trees have such files
+    from worldsize.azureml import job, schedule_times, shape  # few trees have such files
 
     if "create_monitor" not in root and "import_data" not in root:
         run.passed_over.add(str(path))
     else:
         schedule, _ = job.read_schedule(root, path, run.context.files, lambda _: False)
         run.problems += shape.check_member(root, "schedule", "trigger")
-        run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
+        run.problems += schedule_times.check_trigger(schedule.trigger)
         run.feed(schedule, root.span)
 
 
 def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
-    from worldsize.azureml import job  # few trees have such files
+    from worldsize.azureml import job, schedule_times  # few trees have such files
 
     schedules = root.get("schedules")
     actions = schedules.get("compute_start_stop") if isinstance(schedules, yaml.Mapping) else None
     for action in actions.items if isinstance(actions, yaml.Sequence) else ():
         trigger = action.get("trigger") if isinstance(action, yaml.Mapping) else None
-        run.problems += _check_times(trigger) if isinstance(trigger, yaml.Mapping) else ()
+        run.problems += schedule_times.check_trigger(trigger)
     cluster = job.read_compute(root, path)
     if cluster is not None:
         run.context.describe(cluster)
@@ -227,11 +223,11 @@ def _environment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
 
 def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """Check a schedule and, even if only the schedule was named, the job that it starts."""
-    from worldsize.azureml import job
+    from worldsize.azureml import job, schedule_times
 
     schedule, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
-    run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
+    run.problems += schedule_times.check_trigger(schedule.trigger)
     run.feed(schedule, root.span)
     if schedule.job is not None and schedule.target is not None:
         run.referred.append((str(schedule.target), ""))
@@ -289,13 +285,6 @@ _STAGES = {
     "schedule": _schedule,
     "other": _other,
 }
-
-
-def _check_times(trigger: yaml.Mapping) -> Iterator[Problem]:
-    """What is wrong with the times of a trigger, by the rules for the schedule of a spec."""
-    from worldsize.spec import schedule  # few trees have schedules
-
-    yield from schedule.check_trigger(trigger)
 
 
 def _feed_job(run: CheckRun, job: Job, place: Span) -> None:

@@ -6,6 +6,7 @@ The order is: find the components, bind what ``with:`` and names bind, count the
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Por
 from worldsize.base import limits, resources
 from worldsize.base.problem import Problem
 from worldsize.base.wording import join_words, shorten
+from worldsize.documents.yaml import Document
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning import derive
 from worldsize.resolving import (
@@ -35,7 +37,16 @@ from worldsize.resolving.own_command import OPEN
 from worldsize.resolving.plan_values import plan_expressions
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.state import ResolveState, as_field
+from worldsize.spec import from_document
 from worldsize.spec.model import Located, Spec
+
+
+def plan_document(
+    document: Document, files: Files, vm_sizes: Learned
+) -> tuple[Planned | None, list[Problem]]:
+    """Plan the spec of a parsed file; None if it cannot be planned. The problems are those of reading it."""
+    spec, problems = from_document(document, Path(document.path))
+    return (None if spec is None else plan_spec(spec, files, vm_sizes)), problems
 
 
 def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LEARNED) -> Planned:

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from worldsize.azureml.schedule_times import report_unknown_zone
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
@@ -20,7 +21,6 @@ from worldsize.base.suggest import closest_unambiguous, fix_word
 from worldsize.base.wording import quoted_list, shorten
 from worldsize.documents.shape import TYPE_WORDS, Path, Schema, Shape, Violation, fits_shape, load_schema
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.spec.schedule import report_unknown_zone
 from worldsize.spec.suggest import closest
 from worldsize.spec.values import describe_type, number_with_dot, show_value, to_plain, write_flow
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from worldsize.azureml.tree import Tree
     from worldsize.documents.diagnostics.diagnostic import Diagnostic
     from worldsize.documents.yaml import Document
-    from worldsize.planning.model import Plan
     from worldsize.resolving.planned import Planned
 
 
@@ -37,7 +36,6 @@ class CheckedSpec(Struct, frozen=True):
     """A spec without errors, as it is planned, and what its check reports."""
 
     planned: Planned
-    plan: Plan
     report: Report
 
 
@@ -65,7 +63,7 @@ def check_spec(
     if planned is None or planned.plan is None:
         silenced = [problem for run in runs for problem in run.problems]
         raise make_spec_error([*silenced, *(planned.consequences if planned else ())], report.sources)
-    return CheckedSpec(planned, planned.plan, report)
+    return CheckedSpec(planned, report)
 
 
 class CheckedJob(Struct, frozen=True):

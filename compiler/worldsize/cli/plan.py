@@ -82,14 +82,14 @@ def command(
     if plot_file is not None:
         _draw(forecasts, plot_file)
     if as_json:
-        document = api.plan_document(checked.plan, needs, forecasts)
+        document = api.plan_document(checked.planned.complete_plan, needs, forecasts)
         common.say(json.dumps(document, indent=2, ensure_ascii=False))
         return
 
     if wants_colour(sys.stdout):
-        _show_plan(checked.plan)
+        _show_plan(checked.planned.complete_plan)
     else:
-        common.say(str(checked.plan), nl=False)
+        common.say(str(checked.planned.complete_plan), nl=False)
     if forecasts:
         common.say(f"\n{estimate_view.render_forecasts(forecasts)}", nl=False)
     if needs is not None:
@@ -170,7 +170,7 @@ def _render_memory(checked: CheckedSpec, needs: Mapping[str, Need], *, imported:
     ``imported`` says whether users' models were imported.
     """
     blocks = [_memory_block(name, need) for name, need in needs.items()]
-    for name, step in checked.plan.steps.items():
+    for name, step in checked.planned.step_plans.items():
         if step.training is not None and name not in needs:
             reason = explain_unknown(checked.planned.job, name, imported=imported)
             blocks.append(f"{name}  memory unknown: {reason}\n")

@@ -12,7 +12,7 @@ from worldsize.azureml.model import Job
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
-from worldsize.planning.model import Plan
+from worldsize.planning.model import Plan, StepPlan
 from worldsize.spec.model import Spec
 
 
@@ -33,3 +33,14 @@ class Planned(Struct, frozen=True, eq=False):
     problems: tuple[Problem, ...] = ()
     consequences: tuple[Problem, ...] = ()  # of a count that a rule reports: said only if that is silenced
     vm_sizes: Learned = NOT_LEARNED  # those that the project describes
+
+    @property
+    def complete_plan(self) -> Plan:
+        """The plan of a spec without errors."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def step_plans(self) -> Mapping[str, StepPlan]:
+        """The plans of the steps; none where planning failed."""
+        return self.plan.steps if self.plan is not None else {}

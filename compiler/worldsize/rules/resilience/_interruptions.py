@@ -74,7 +74,7 @@ def _compare_costs(context: Context, launch: Launch, planned: Planned | None) ->
     None where the length of the training or a price is not known, and where an hour of low priority
     is no cheaper.
     """
-    plan = planned.plan.steps.get(launch.step.name) if planned is not None and planned.plan else None
+    plan = planned.step_plans.get(launch.step.name) if planned is not None else None
     if planned is None or plan is None or plan.training is None or launch.size is None:
         return None
     size = launch.size.name

@@ -32,7 +32,6 @@ from worldsize.scripts.words import Argument, read_arguments
 _PLAIN = (
     "low_memory", "nrows", "dtype", "na_values", "encoding", "memory_map", "engine", "filepath_or_buffer",
 )  # fmt: skip
-_KEEPS = ("len", "print", "train_test_split", "display")  # functions that add no column to a table
 _COLUMNS = 1_000  # that a message could name; wider tables are not looked at
 
 
@@ -131,7 +130,7 @@ def _find_columns(module: Module, name: str) -> list[ast.expr]:
     if len(made) != 1:
         return []
     columns: list[ast.expr] = []
-    keeps = list_last_names("keeps_columns")
+    keeps, functions = list_last_names("keeps_columns"), list_last_names("keeps_table")
     for use in uses:
         above = module.parents.get(use)
         if isinstance(use.ctx, ast.Store):
@@ -140,7 +139,7 @@ def _find_columns(module: Module, name: str) -> list[ast.expr]:
             columns += _list_names(above.slice)
         elif isinstance(above, ast.Attribute) and above.attr in keeps and isinstance(above.ctx, ast.Load):
             columns += _list_of_call(module.parents.get(above), above)
-        elif not (isinstance(above, ast.Call) and module.name_of(above.func).rpartition(".")[2] in _KEEPS):
+        elif not (isinstance(above, ast.Call) and module.name_of(above.func).rpartition(".")[2] in functions):
             return []
     scope = find_scope(module, made[0])
     return [

@@ -12,7 +12,7 @@ from worldsize.azureml.command_launchers import MPI
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_gpu_launcher, read_inner_launchers
 from worldsize.base.problem import Finding, Related, relate
 from worldsize.base.span import Span
-from worldsize.facts.library_calls import list_last_names, list_variables
+from worldsize.facts.library_calls import find_setter, list_last_names, list_variables
 from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.edits import HOROVOD
@@ -204,9 +204,7 @@ def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:
             yield _Fixed(span, name, value)
 
 
-_PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _HOROVOD = ("hvd.init", *(f"{package}.init" for package in HOROVOD))
-_SLURM = re.compile(r"SLURM_(?:PROCID|LOCALID|NTASKS|NNODES|NODEID|STEP_NODELIST|JOB_NODELIST|NODELIST)$")
 _SET_BY_HAND = {"mpi": "HOROVOD_RANK", "tensorflow": "TF_CONFIG"}
 _OTHER_WAYS = ("MASTER_ADDR", "file://", "tcp://", "TCPStore", "FileStore", "HashStore")
 _SETS_ALL = ("update", "setdefault", "putenv", "load_dotenv")
@@ -367,10 +365,5 @@ def _is_read_before(module: Module, name: str, statement: ast.stmt) -> bool:
 
 
 def _kind_of(name: str) -> str | None:
-    if name in _PYTORCH:
-        return "pytorch"
-    if name.startswith(("OMPI_COMM_WORLD_", "PMI_")):
-        return "mpi"
-    if _SLURM.match(name):
-        return "slurm"
-    return "tensorflow" if name == "TF_CONFIG" else None
+    setter = find_setter(name)
+    return setter if setter in ("pytorch", "mpi", "slurm", "tensorflow") else None

@@ -105,7 +105,7 @@ def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dic
             planned.job,
             checked.planned.complete_plan,
             import_model,
-            rows.read_tables_of(planned),
+            planned.read_table,
             planned.vm_sizes,
         )
 
@@ -157,7 +157,7 @@ def forecast_steps(
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, checked.report.sources):
-        for name, time in estimate_steps(planned, rows.read_tables_of(planned), runs).items():
+        for name, time in estimate_steps(planned, planned.read_table, runs).items():
             cost = None
             step, node = planned.step_plans[name], planned.job.steps[name]
             if time.case is not None:

@@ -12,6 +12,7 @@ from worldsize.data import TableCount
 from worldsize.data.rows import read_sample
 from worldsize.data.sample import Limits, Sample
 from wsshards.regular_files import check_regular
+from wsshards.terms import CLASSIFICATION
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import choose_files, find_files
 from wssources.media_options import MediaOptions
@@ -21,7 +22,7 @@ from wssources.planned_rows import divide_rows
 from wssources.request import REFUSE, Files, Request, is_packed
 from wssources.split_settings import GIVEN, SplitSettings, make_split
 from wssources.table_rows import Tally
-from wssources.tasks import AUTO, CLASSIFICATION, FEW_VALUES
+from wssources.tasks import AUTO, FEW_VALUES
 from wssources.unpack import is_described, unpack
 
 MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
@@ -74,6 +75,8 @@ def _count_files(root: Path, values: Mapping[str, Any]) -> TableCount | None:
 
         tally = parquet_rows.tally_files(request, MAX_BYTES)
         return None if tally is None else _count_table(tally)
+    if (kind == "images" and label_file is None) or (kind == "text" and request.task != CLASSIFICATION):
+        request = request._replace(task=AUTO)  # the data alone decides: another task is reported elsewhere
     limits = Limits(_ALL, _ALL, _ALL, MAX_FILES, pictures=0, numbers=MAX_BYTES)
     sample = read_sample(request, kind, limits=limits)
     if sample.fault is not None or not sample.complete:

@@ -76,6 +76,7 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         computes,
         added,
         state.templates,
+        state.samples,
         tuple(state.problems),
         tuple(consequences),
         vm_sizes,

@@ -157,7 +157,7 @@ def _folders_around(file: str, context: Context) -> Iterator[str]:
 def _search(context: Context, folders: Iterable[str], name: str) -> Iterator[str]:
     """The lines of the scripts in the folders that have a name, as a whole word."""
     for folder in dict.fromkeys(map(context.files.real_paths.resolve, folders)):
-        for text in _read_scripts(context, folder) if context.inside(folder) else ():
+        for text in context.once_for(_read_scripts, folder) if context.inside(folder) else ():
             at = text.find(name)
             while at >= 0:
                 end = at + len(name)
@@ -171,19 +171,15 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or character in ("_", "-")
 
 
-def _read_scripts(context: Context, folder: str) -> list[str]:
-    """The texts of a folder's scripts, read once."""
-    question = ("scripts", folder)
-    if question not in context.files.known:
-        listed = list_names(Path(folder))
-        likely = [name for name in listed if name.lower().endswith(_SCRIPTS)][:_FILES]
-        others = [name for name in listed if name.endswith(_WORKFLOWS) or "." not in name][:_FILES]
-        texts = [_read(os.path.join(folder, name)) for name in likely]
-        for text in (_read(os.path.join(folder, name)) for name in others):
-            texts += [text] if text is not None and (text.startswith("#!") or "az ml " in text) else []
-        context.files.known[question] = [_CONTINUED.sub("  ", text) for text in texts if text is not None]
-    answer: list[str] = context.files.known[question]  # type: ignore[assignment]
-    return answer
+def _read_scripts(_context: Context, folder: str) -> list[str]:
+    """The texts of a folder's scripts."""
+    listed = list_names(Path(folder))
+    likely = [name for name in listed if name.lower().endswith(_SCRIPTS)][:_FILES]
+    others = [name for name in listed if name.endswith(_WORKFLOWS) or "." not in name][:_FILES]
+    texts = [_read(os.path.join(folder, name)) for name in likely]
+    for text in (_read(os.path.join(folder, name)) for name in others):
+        texts += [text] if text is not None and (text.startswith("#!") or "az ml " in text) else []
+    return [_CONTINUED.sub("  ", text) for text in texts if text is not None]
 
 
 def _read(path: str) -> str | None:

@@ -38,7 +38,7 @@ class CheckRun(Struct):
     jobs: dict[str, Job] = field(default_factory=dict)  # the graphs of specs and job files, by path
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     passed_over: set[str] = field(default_factory=set)  # Azure ML's, of kinds whose keys are not known here
-    _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
+    components: set[Component] = field(default_factory=set)  # those that were fed
 
     def check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Check one file. A crash is reported, and the other files are still checked."""
@@ -74,12 +74,6 @@ class CheckRun(Struct):
     def feed(self, subject: Any, span: Span) -> None:
         """Give something to the rules that are registered for its type."""
         self.subjects.setdefault(type(subject).__name__, []).append((subject, span))
-
-    def first_time(self, subject: object) -> bool:
-        """Whether this is the first call for an object."""
-        new = id(subject) not in self._met
-        self._met[id(subject)] = subject
-        return new
 
     def _add_incomplete(self, path: str, problem: Problem) -> None:
         self.incomplete.add(path)
@@ -308,8 +302,9 @@ def _is_checked(run: CheckRun, component: Component) -> bool:
 
 def _feed_component(run: CheckRun, component: Component, place: Span) -> None:
     """Feed a component once, however many steps use it, with the graph inside a pipeline component."""
-    if not run.first_time(component):
+    if component in run.components:
         return
+    run.components.add(component)
     if component.path is not None:
         place = _start_of(component.path)
         run.referred.append((str(component.path), _kind(component)))

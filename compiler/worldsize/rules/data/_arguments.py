@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from worldsize.azureml.model import Data, Field, Job, Literal
 from worldsize.azureml.references import describe_missing, exists, folder_of, is_file, is_folder, local_path
 from worldsize.base.problem import Problem, Related
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries, list_items
 from worldsize.rules.context import Context
@@ -24,7 +24,6 @@ from wssources import mltable
 from wssources.find_files import is_lfs_pointer
 from wssources.formats import PICTURES, TABLES
 
-NOWHERE = Span("", 1, 1, 1, 1)
 _DATA_TYPES = frozenset({"uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"})
 _NOT_FETCHED = "is a pointer of Git LFS, not the data"
 _WITHOUT_VERSION = re.compile(r"azureml:[\w.-]+")
@@ -104,15 +103,12 @@ def _check_argument(context: Context, data: DataArgument) -> Iterator[Problem]:
         yield Problem("data-without-version", data.span, message, help_)
     elif data.local is not None and context.inside(data.local):
         if is_file(data.local) or is_folder(data.local):
-            yield from _check_type(context, data, data.local) or _check_contents(context, data, data.local)
+            wrong_type = _check_type(context, data, data.local)
+            yield from wrong_type or _judge_contents(context, data.local, data.text, data.span)
+            if data.type == "mltable" and not wrong_type:
+                yield from _judge_table(context, data.local, data.span)
         else:
             yield describe_missing(data.what, data.text, data.local, data.span).under("data-missing")
-
-
-def _check_contents(context: Context, data: DataArgument, path: Path) -> list[Problem]:
-
-    table = _judge_table(context, path, data.span) if data.type == "mltable" else ()
-    return [*_judge_contents(context, path, data.text, data.span), *table]
 
 
 def _check_type(context: Context, data: DataArgument, path: Path) -> list[Problem]:

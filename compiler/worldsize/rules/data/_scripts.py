@@ -106,14 +106,10 @@ def _base(path: str, name: str) -> str:
     return path.removesuffix(name).rstrip("/") or "."
 
 
-def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
-    """Whether a code folder has a script, and the ignore file that excludes it; cached."""
-    question = ("script", str(code), name)
-    if question not in context.files.known:
-        file = next((path for path in _forms(name) if is_file(code / path)), None)
-        context.files.known[question] = (file is not None, _ignore_file(code, file) if file else None)
-    answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
-    return answer
+def _look(_context: Context, code: Path, name: str) -> tuple[bool, str | None]:
+    """Whether a code folder has a script, and the ignore file that excludes it."""
+    file = next((path for path in _forms(name) if is_file(code / path)), None)
+    return file is not None, _ignore_file(code, file) if file else None
 
 
 def _forms(name: str) -> Iterator[str]:
@@ -134,12 +130,8 @@ def _ignore_file(code: Path, name: str) -> str | None:
 
 
 def _kind(context: Context, path: Path) -> str:
-    """``folder``, ``file``, or nothing for a path outside the tree; cached."""
-    question = ("code", str(path))
-    if question not in context.files.known:
-        kind_ = "folder" if is_folder(path) else "file" if exists(path) else ""
-        context.files.known[question] = kind_ if context.inside(path) else ""
-    return str(context.files.known[question])
+    """``folder``, ``file``, or nothing for a path outside the tree."""
+    return "" if not context.inside(path) else "folder" if is_folder(path) else "file" if exists(path) else ""
 
 
 def _search_scripts(context: Context, component: Component) -> Iterator[ScriptSearch]:
@@ -165,11 +157,11 @@ def _search(
         yield ScriptSearch(script, None, included, "", found=False, ignored_by=None)
         return
     path = local_path(code.value, folder) if isinstance(code.value, str) else None
-    kind_of_code = _kind(context, path) if path is not None else ""
+    kind_of_code = context.once_for(_kind, path) if path is not None else ""
     if path is None or not kind_of_code:
         return
     if kind_of_code == "folder":
-        yield ScriptSearch(script, path, included, code.text, *_look(context, path, script.name))
+        yield ScriptSearch(script, path, included, code.text, *context.once_for(_look, path, script.name))
     else:  # a single file is the whole snapshot
         yield ScriptSearch(script, None, (*included, path), code.text, found=False, ignored_by=None)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.graph import follow_binding
-from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
+from worldsize.azureml.model import Data, Field, Job, Literal, Step
 from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.base.problem import Problem
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.planning.memory.workload import is_sharding, literal_inputs
+from worldsize.planning.memory.workload import find_sharding, literal_inputs
 from worldsize.rules.context import Context
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE
 
@@ -58,12 +58,9 @@ _INPUTS = ("source", "format", "task", "text", "labels")
 
 def check_model_not_for_data(context: Context, job: Job) -> Iterator[Problem]:
     for step in job.steps.values():
-        model, shards = step.inputs.get("model"), step.inputs.get("shards")
-        if model is None or shards is None or not isinstance(shards.value, Binding) or model.span is None:
-            continue
-        name = model.value.value if isinstance(model.value, Literal) else None
-        source = job.steps.get(shards.value.expression.step or "")
-        if name not in _LEARNS or source is None or not is_sharding(source.component):
+        model, source = step.inputs.get("model"), find_sharding(job, step)
+        name = model.value.value if model is not None and isinstance(model.value, Literal) else None
+        if name not in _LEARNS or model is None or model.span is None or source is None:
             continue
         kind = _find_kind(context, job, source)
         if kind and kind not in _LEARNS[name]:

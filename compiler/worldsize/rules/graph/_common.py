@@ -17,13 +17,12 @@ from worldsize.azureml import graph, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
 from worldsize.base.problem import Fix
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries, list_items
 from worldsize.rules.context import Context
 
 LITERAL_TYPES = frozenset(literals.PRIMITIVES)
-NOWHERE = Span("", 1, 1, 1, 1)
 
 
 class Wire(Struct, frozen=True):

@@ -11,7 +11,7 @@ from worldsize.azureml import literals
 from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.model import Component, Data, Field, Job, Literal, Port, Step
 from worldsize.base.problem import Finding, Problem, Related
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import closest, did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
@@ -19,7 +19,6 @@ from worldsize.resolving import components
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
     LITERAL_TYPES,
-    NOWHERE,
     declared_component,
     find_arguments,
     find_unknown_names,

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job, Literal, Step
 from worldsize.base.problem import Finding, Fix, Problem, Related, relate
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar, find_node, list_scalars
 from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
-    NOWHERE,
     declared_component,
     find_wires,
     known_ports,

@@ -9,9 +9,10 @@ from worldsize.azureml import literals
 from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Component, Port
 from worldsize.base.problem import Fix, Problem, relate
+from worldsize.base.span import NOWHERE
 from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import NOWHERE, span_of
+from worldsize.rules.graph._common import span_of
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)

@@ -10,9 +10,9 @@ from worldsize.azureml.graph import is_inline
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.base.problem import Finding, Fix, Problem
+from worldsize.base.span import NOWHERE
 from worldsize.documents.yaml.nodes import Mapping, Scalar
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import NOWHERE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 _NEW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # what a compute can be created with

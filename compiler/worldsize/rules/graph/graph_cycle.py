@@ -9,9 +9,9 @@ from typing import Any
 from worldsize.azureml import graph
 from worldsize.azureml.model import Binding, Field, Job
 from worldsize.base.problem import Finding, Related
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.rules.context import Context
-from worldsize.rules.graph._common import NOWHERE, text_node
+from worldsize.rules.graph._common import text_node
 
 _SHOWN = 12  # steps that a message can hold
 _Reads = dict[str, dict[str, tuple[str, Field[Any]]]]  # step -> the steps it reads from, with input and field

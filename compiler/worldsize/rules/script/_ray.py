@@ -50,11 +50,10 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
 
 def _report_repeated(program: Program, module: Module, trainer: ast.Call) -> Iterator[Problem]:
     launch = program.launch
-    count = launch.processes.value or 1
-    who = plural(count, "process")
+    who = plural(launch.processes.value or 1, "process")
     message = f"{who} of each instance run this, and each starts a Ray cluster and all its workers"
     help_ = "remove `distribution`: one process starts the workers"
-    related = (*relate(launch.processes.span or launch.kind_span, plural(count, "process")), *program.related)
+    related = (*relate(launch.processes.span or launch.kind_span, who), *program.related)
     yield Problem("ray-workers-disagree", module.span(trainer.func), message, help_, related=related)
 
 

@@ -47,21 +47,18 @@ def check_document(context: Context, document: Document) -> Iterator[Problem]:
 
 
 def check_upload(context: Context, upload: Upload) -> Iterator[Problem]:
-    for text in _uploads.find_texts(context, upload):
-        yield from context.all_of(_find_in_code, text)
+    for source, language in _uploads.find_texts(context, upload):
+        yield from context.once_for(_find_in_code, source, language)
 
 
 def check_component(context: Context, component: Component) -> Iterator[Problem]:
-    for text in _uploads.find_conda_files(context, component):
-        yield from context.all_of(_find_in_code, text)
+    for source in _uploads.find_conda_files(context, component):
+        yield from context.once_for(_find_in_code, source, "command")
 
 
-def _find_in_code(_context: Context, text: tuple[Source, str]) -> Iterator[Problem]:
-    source, language = text
-    yield from _find_by_form(source, is_code=True)
-    yield from _find_by_name(
-        source, {*filter(_is_real_in_code, find_code_assignments(source.text, language))}
-    )
+def _find_in_code(_context: Context, source: Source, language: str) -> list[Problem]:
+    written = {*filter(_is_real_in_code, find_code_assignments(source.text, language))}
+    return [*_find_by_form(source, is_code=True), *_find_by_name(source, written)]
 
 
 def _find_by_form(source: Source, *, is_code: bool = False) -> Iterator[Problem]:

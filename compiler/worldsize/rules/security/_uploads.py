@@ -261,9 +261,8 @@ def find_texts(context: Context, upload: Upload) -> list[tuple[Source, str]]:
     return context.all_of(_find_texts, upload.part)
 
 
-def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
-    listing = part.listing  # type: ignore[attr-defined]
-    read = 0
+def _find_texts(context: Context, part: Part) -> Iterator[tuple[Source, str]]:
+    listing, read = part.listing, 0
     for place, path in listing.files.items():
         language = _find_language(place)
         if language is None or not 0 < listing.sizes[place] <= _LARGEST or _OF_TESTS.search(place):
@@ -273,15 +272,11 @@ def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
         )
         if source is not None:
             read += 1
-            yield context.once(_start_texts, source).setdefault(language, (source, language))
+            yield source, language
 
 
-def find_conda_files(context: Context, component: Component) -> list[tuple[Source, str]]:
-    """The texts of the conda files that an environment names, which may lie outside the code."""
-    return context.all_of(_find_conda_files, component)
-
-
-def _find_conda_files(context: Context, component: Component) -> Iterator[tuple[Source, str]]:
+def find_conda_files(context: Context, component: Component) -> Iterator[Source]:
+    """The conda files that an environment names, which may lie outside the code."""
     field = component.environment
     if field is None or field.node is None:
         return
@@ -289,12 +284,7 @@ def _find_conda_files(context: Context, component: Component) -> Iterator[tuple[
         is_conda = reference.key == "conda_file" and not context.is_folder(reference.path)
         source = context.text(os.path.relpath(reference.path)) if is_conda else None
         if source is not None:
-            yield context.once(_start_texts, source).setdefault("command", (source, "command"))
-
-
-def _start_texts(_context: Context, _source: Source) -> dict[str, tuple[Source, str]]:
-    """A file with its language: one subject, however many uploads contain it."""
-    return {}
+            yield source
 
 
 def _find_language(place: str) -> str | None:

@@ -8,7 +8,7 @@ from worldsize.azureml import literals
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job
 from worldsize.base.problem import Finding, Related
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.context import Context
 
@@ -46,4 +46,4 @@ def check_step_needs_compute(context: Context, job: Job) -> Iterator[Finding]:
         if step.type in _RUN_ON_COMPUTE and step.compute is None and is_read:
             message = f"step `{step.name}` has no `compute`, and there is no default"
             help_ = f"add `compute:` to the step, or {job.keys.default_compute}"
-            yield Finding(step.span or Span("", 1, 1, 1, 1), message, help_)
+            yield Finding(step.span or NOWHERE, message, help_)

@@ -29,15 +29,7 @@ if TYPE_CHECKING:
 _SHAPE = compile_later(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
-    yield from _judge(context, job)
-
-
-def check_compute(context: Context, compute: Compute) -> Iterator[Problem]:
-    yield from _judge(context, compute)
-
-
-def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
+def check_job(context: Context, subject: Job | Compute) -> Iterator[Problem]:
     for name, span in _find_size_names(subject):
         size = context.vm_size(name)
         if size is None:
@@ -51,6 +43,9 @@ def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
         elif size.status == "retiring":
             message = f"`{name}` retires on {size.retirement_date}"
             yield Problem("vm-size-retiring", span, message, "move to a current size before that day")
+
+
+check_compute = check_job
 
 
 def _unknown(context: Context, name: str, span: Span) -> Problem:

@@ -195,7 +195,7 @@ def _read_excluded(project: discover.Project, files: Files) -> Iterator[tuple[st
         return
     from worldsize.checking import settings  # as above
 
-    for path in discover.list_settings_above(project.settings, project.tree):
+    for path in discover.list_settings_above(str(Path(project.settings).parent), project.tree):
         document = files.document(Path(os.path.relpath(path)))
         yield str(Path(path).parent), settings.read_settings(document).exclude
 

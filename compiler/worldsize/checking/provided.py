@@ -69,14 +69,8 @@ _AROUND = 300  # characters of a long line that are looked at before and after t
 _SHORTEST = 3  # the shortest name that is searched for
 
 
-def leave_out_provided(
-    problems: Iterable[Problem], sources: Mapping[str, Source], context: Context
-) -> list[Problem]:
-    """The problems without those of files that a script provides, or of values that code sets."""
-    return [problem for problem in problems if not _is_provided(problem, sources, context)]
-
-
-def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
+def is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
+    """Whether a problem is that of a file which a script provides, or of a value that code sets."""
     span = problem.span
     if problem.slug in _FILLED_IN:
         return "template" in os.path.basename(span.path).lower()

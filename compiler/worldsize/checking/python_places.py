@@ -72,7 +72,7 @@ def point_into_python(
     files = {path: file for path in paths if (file := _open_python(path)) is not None}
     if not files:
         return list(diagnostics), sources
-    roots = {path: _read_tree(path, sources) for path in files}
+    roots = {path: yaml.load(path, sources[path].text).root for path in files if path in sources}
     moved = sort_unique(_move(diagnostic, files, roots) for diagnostic in diagnostics)
     marked = {file.source.path: file for file in files.values() if "worldsize" in file.source.text}
     suppressions = {path: read_suppressions(file.list_comments())[0] for path, file in marked.items()}
@@ -99,10 +99,6 @@ def _open_python(path: str) -> PythonFile | None:
     return None if module is None else PythonFile(module, function)
 
 
-def _read_tree(path: str, sources: Sources) -> Node | None:
-    return yaml.load(path, sources[path].text).root if path in sources else None
-
-
 def _move(
     finding: Diagnostic, files: Mapping[str, PythonFile], roots: Mapping[str, Node | None]
 ) -> Diagnostic:
@@ -115,7 +111,7 @@ def _move(
     file = files.get(finding.span.path)
     if file is None:
         return replace(finding, related=tuple(related))
-    keys = _find_keys(roots[finding.span.path], finding.span)
+    keys = _find_keys(roots.get(finding.span.path), finding.span)
     step = keys[1] if len(keys) > 1 and keys[0] in _STEPS else None
     span = file.find_value(_strip(keys))
     message = finding.message

@@ -114,17 +114,17 @@ class CheckRun(Struct):
             self.files.append(document.path)
             self.incomplete.add(document.path)
             # What is too large may be anyone's.
-            problems = document.problems if named else [_soften(problem) for problem in document.problems]
-            self.problems += problems
+            self.problems += [
+                replace(problem, slug="file-not-read")
+                if problem.slug == "yaml-too-large" and not named
+                else problem
+                for problem in document.problems
+            ]
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
                 help_ = "a spec has `compute:` and `steps:`, a job has `$schema:` or `type:`"
                 at_start = _start_of(document.path)
                 self.problems.append(Problem("file-not-recognised", at_start, message, help_))
-
-
-def _soften(problem: Problem) -> Problem:
-    return replace(problem, slug="file-not-read") if problem.slug == "yaml-too-large" else problem
 
 
 def _check_spec(run: CheckRun, document: yaml.Document) -> None:

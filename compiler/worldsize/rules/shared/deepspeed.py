@@ -21,7 +21,7 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
 from worldsize.rules.context import Context
 from worldsize.rules.shared.replicas import count_replicas
 from worldsize.scripts.module import Module, keyword_argument
-from worldsize.scripts.program import Program, find_programs
+from worldsize.scripts.program import Program, find_programs, list_started
 from worldsize.scripts.settings import read_value
 from worldsize.scripts.values import open_variable
 from wstrain_deepspeed.config import Known
@@ -73,7 +73,7 @@ def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, S
 def _uses(context: Context, job: Job) -> list[ConfigUse]:
     uses = []
     for launch in read_launches(context, job):
-        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, job, launch))):
+        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, launch))):
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
@@ -107,12 +107,12 @@ def _paths(launch: Launch) -> Iterator[Path]:
         yield path
 
 
-def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Path]:
+def _named_in_script(context: Context, launch: Launch) -> Iterator[Path]:
     """The files that a script names itself, as in ``deepspeed.initialize(config="ds_config.json")``."""
     if not any(_STARTS_PYTHON.search(command.words[0].text) for command in launch.commands if command.words):
         return
-    for program in find_programs(context, job):
-        if launch not in program.launches or not program.says("deepspeed"):
+    for program in list_started(context, launch):
+        if not program.says("deepspeed"):
             continue
         for module in program.modules:
             for option, call in [

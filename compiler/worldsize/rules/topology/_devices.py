@@ -47,24 +47,10 @@ _ANY_GPU = compile_later(
 
 def _find_programs(context: Context, launch: Launch) -> list[Program]:
     """The programs of a step; none if one of them is not read completely."""
-    programs = list_programs(context, launch)
+    from worldsize.scripts.program import list_started  # parses Python
+
+    programs = list_started(context, launch)
     return programs if all(program.complete for program in programs) else []
-
-
-def list_programs(context: Context, launch: Launch) -> list[Program]:
-    """The programs of a step, as far as they can be read."""
-    return context.once(_index_programs, launch.job).get(launch, [])
-
-
-def _index_programs(context: Context, job: Job) -> dict[Launch, list[Program]]:
-    """The programs of a job by the launch that starts them."""
-    from worldsize.scripts.program import find_programs  # parses Python
-
-    by_launch: dict[Launch, list[Program]] = {}
-    for program in find_programs(context, job):
-        for launch in program.launches:
-            by_launch.setdefault(launch, []).append(program)
-    return by_launch
 
 
 def drives_one_device(context: Context, launch: Launch) -> bool:
@@ -82,9 +68,10 @@ def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int
     """`Trainer(devices=1)` of Lightning: how many GPUs a process uses, and where that is written."""
     from worldsize.scripts.interface.read import read_reached
     from worldsize.scripts.module import keyword_argument
+    from worldsize.scripts.program import list_started
     from worldsize.scripts.settings import find_place, read_setting, read_value
 
-    for program in list_programs(context, launch):
+    for program in list_started(context, launch):
         is_used = program.imports("lightning", "pytorch_lightning")
         calls = program.called(*_TRAINERS) if is_used else []
         for module, call in calls if len(calls) == 1 else ():

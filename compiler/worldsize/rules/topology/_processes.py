@@ -251,7 +251,9 @@ def _trains_on_one(context: Context, launch: Launch) -> bool:
     component = launch.step.component
     if component is None or context.is_built_in(component):
         return False
-    programs = _devices.list_programs(context, launch)
+    from worldsize.scripts.program import list_started  # parses Python
+
+    programs = list_started(context, launch)
     texts = [module.text for program in programs for module in program.modules]
     if not all(program.complete for program in programs) or _DRIVES_MORE.search(read_command(component)):
         return False

@@ -7,7 +7,7 @@ folder, and no link in its code may lead there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,10 +117,15 @@ def find_not_copied(problems: Iterable[Problem], allowed: Allowed | None) -> lis
 
 def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
     """All findings, with those of code outside of the project as errors; none if nothing lies outside."""
-    if allowed is None or all(finding.slug not in _OUTSIDE for finding in diagnostics):
+    return [] if allowed is None else make_errors(diagnostics, _OUTSIDE)
+
+
+def make_errors(diagnostics: Sequence[Diagnostic], slugs: Collection[str]) -> list[Diagnostic]:
+    """All findings, with those of some slugs as errors; none if there are none of these."""
+    if all(finding.slug not in slugs for finding in diagnostics):
         return []
     return [
-        replace(finding, severity="error") if finding.slug in _OUTSIDE else finding for finding in diagnostics
+        replace(finding, severity="error") if finding.slug in slugs else finding for finding in diagnostics
     ]
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from worldsize.azureml.files import allow_anything
 from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
@@ -123,15 +122,8 @@ def refuse_incomplete(report: Report) -> None:
     Raises:
         SpecError: A file took too long to check.
     """
-    if any(finding.slug == OVER_BUDGET for finding in report.diagnostics):
-        raised = [
-            _raise(finding) if finding.slug == OVER_BUDGET else finding for finding in report.diagnostics
-        ]
-        raise SpecError(raised, report.sources)
-
-
-def _raise(diagnostic: Diagnostic) -> Diagnostic:
-    return replace(diagnostic, severity="error")
+    if errors := boundary.make_errors(report.diagnostics, (OVER_BUDGET,)):
+        raise SpecError(errors, report.sources)
 
 
 @contextmanager
@@ -145,8 +137,8 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
         with Budgets().charge(str(path)):
             yield
     except OverBudgetError:
-        diagnostics = engine.diagnose([report_over_budget(str(path))])
-        raise SpecError([*map(_raise, diagnostics)], sources) from None
+        diagnostics = [*engine.diagnose([report_over_budget(str(path))])]
+        raise SpecError(boundary.make_errors(diagnostics, (OVER_BUDGET,)), sources) from None
 
 
 def _explain_other_kind(runs: list[CheckRun]) -> Problem | None:

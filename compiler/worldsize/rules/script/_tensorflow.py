@@ -42,9 +42,8 @@ def _too_late(module: Module) -> tuple[ast.Call, ast.Call] | None:
     strategies = module.called("MultiWorkerMirroredStrategy")
     starting = {call for name, call in module.calls if _starts(name)} if strategies else set()
     holding = module.around(starting)
-    early: dict[
-        ast.AST, dict[ast.AST, ast.stmt]
-    ] = {}  # by a block's owner and statement, the first before it
+    # By a block's owner and statement, the first call before it.
+    early: dict[ast.AST, dict[ast.AST, ast.stmt]] = {}
     for strategy in strategies if starting else ():
         for above, child in module.ancestors(strategy):
             if above not in early:

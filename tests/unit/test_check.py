@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 import worldsize
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
 from worldsize.cli import main
 from worldsize.documents.yaml import Document
 from worldsize.rules import engine, registry
-from worldsize.rules.context import Context
 from worldsize.rules.engine import CONDITIONS
 from worldsize.rules.registry import Rule
 
@@ -181,7 +181,7 @@ def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that raises, in the place of an ordinary one."""
     rule = Rule("WS005", "yaml-empty", "error", "raises", on=("Document",))
 
-    def check_document(context: Context, document: Document) -> Iterator[Finding]:
+    def check_document(context: Tree, document: Document) -> Iterator[Finding]:
         raise KeyError("oh")
         yield
 

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from worldsize.azureml.copying import Archive, CopyAccess, allow_everything
 from worldsize.azureml.files import Files
 from worldsize.azureml.snapshot import report_outside_project
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.documents.yaml import Document
@@ -44,7 +44,7 @@ def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | N
     settings_file = discover.find_settings(
         folder if Path(folder).is_dir() else str(Path(folder).parent), tree
     )
-    return Context(Path(tree), _allowed(settings_file, read or {})).readable
+    return Tree(Path(tree), _allowed(settings_file, read or {})).readable
 
 
 def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[Path, ...]:
@@ -77,7 +77,7 @@ def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: 
 
 def _allow_below(path: Path) -> Allowed:
     """Allow a folder, or the folder of a file."""
-    return Context(path if path.is_dir() else path.parent).inside
+    return Tree(path if path.is_dir() else path.parent).inside
 
 
 def report_refused(

@@ -19,13 +19,13 @@ from pathlib import Path, PurePosixPath
 
 from worldsize.azureml import ignore
 from worldsize.azureml.references import list_names
+from worldsize.azureml.tree import Tree
 from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules import registry
-from worldsize.rules.context import Context
 
 UNNAMED = "-"  # standard input that stands for no file, so that nobody knows what its paths are relative to
 _MISSING = frozenset(
@@ -69,7 +69,7 @@ _AROUND = 300  # characters of a long line that are looked at before and after t
 _SHORTEST = 3  # the shortest name that is searched for
 
 
-def is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
+def is_provided(problem: Problem, sources: Mapping[str, Source], context: Tree) -> bool:
     """Whether a problem is that of a file which a script provides, or of a value that code sets."""
     span = problem.span
     if problem.slug in _FILLED_IN:
@@ -88,7 +88,7 @@ def is_provided(problem: Problem, sources: Mapping[str, Source], context: Contex
     return bool(text) and _is_fetched(text, span.path, context)
 
 
-def _is_fetched(text: str, file: str, context: Context) -> bool:
+def _is_fetched(text: str, file: str, context: Tree) -> bool:
     path = os.path.join(os.path.dirname(file), text)
     present, missing = _split_missing(path)
     if not context.inside(present) or untrusted.find_fault(path) is not None:  # what is there is no file
@@ -117,7 +117,7 @@ def _split_missing(path: str) -> tuple[str, list[str]]:
     return present or ".", missing
 
 
-def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
+def _is_left_out(present: str, missing: list[str], context: Tree) -> bool:
     """Whether git ignores the path, or it is in a submodule that is not checked out, an empty folder."""
     beside = list_names(Path(present))
     if not beside:
@@ -140,7 +140,7 @@ def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
     return False
 
 
-def _folders_around(file: str, context: Context) -> Iterator[str]:
+def _folders_around(file: str, context: Tree) -> Iterator[str]:
     folder = os.path.dirname(os.path.abspath(file))
     for _ in range(3):
         yield folder
@@ -148,7 +148,7 @@ def _folders_around(file: str, context: Context) -> Iterator[str]:
     yield from (os.path.join(context.root, place) for place in _OF_REPOSITORIES)
 
 
-def _search(context: Context, folders: Iterable[str], name: str) -> Iterator[str]:
+def _search(context: Tree, folders: Iterable[str], name: str) -> Iterator[str]:
     """The lines of the scripts in the folders that have a name, as a whole word."""
     for folder in dict.fromkeys(map(context.files.real_paths.resolve, folders)):
         for text in context.once_for(_read_scripts, folder) if context.inside(folder) else ():
@@ -165,7 +165,7 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or character in ("_", "-")
 
 
-def _read_scripts(_context: Context, folder: str) -> list[str]:
+def _read_scripts(_context: Tree, folder: str) -> list[str]:
     """The texts of a folder's scripts."""
     listed = list_names(Path(folder))
     likely = [name for name in listed if name.lower().endswith(_SCRIPTS)][:_FILES]

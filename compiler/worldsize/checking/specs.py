@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from worldsize.azureml.files import allow_anything
+from worldsize.azureml.tree import Tree
 from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -21,11 +22,9 @@ from worldsize.documents.diagnostics.diagnostic import sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError
 from worldsize.rules import engine, registry
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Job
-    from worldsize.azureml.tree import Tree
     from worldsize.documents.diagnostics.diagnostic import Diagnostic
     from worldsize.documents.yaml import Document
     from worldsize.resolving.planned import Planned
@@ -99,7 +98,7 @@ def check_job(
 
 def check_by_rules(jobs: Iterable[Job], slugs: Iterable[str], root: Path) -> list[Diagnostic]:
     """The findings of the rules for jobs that have these slugs, whatever else is wrong with the jobs."""
-    context = Context(root)
+    context = Tree(root)
     rules = [rule for slug in slugs if (rule := registry.find(slug)) is not None]
     checks = [(rule, check) for rule in rules for name, check in registry.load_checks(rule) if name == "Job"]
     problems = (

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.limits import OverBudgetError
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.documents import yaml
 from worldsize.rules import engine
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Component, Job
@@ -27,7 +27,7 @@ UNREADABLE = ("yaml-unreadable", "yaml-too-large")  # said of a file, whatever i
 class CheckRun(Struct):
     """What one call collects on its way through the files."""
 
-    context: Context
+    context: Tree
     problems: list[Problem] = field(default_factory=list)
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)

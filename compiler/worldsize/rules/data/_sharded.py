@@ -13,13 +13,13 @@ from msgspec import Struct
 from worldsize.azureml.literals import parse_number
 from worldsize.azureml.model import Job, Literal, Step
 from worldsize.azureml.references import exists, is_folder
+from worldsize.azureml.tree import Tree
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.data.rows import read_sample
 from worldsize.data.sample import SAMPLED
 from worldsize.planning.memory.workload import literal_inputs
-from worldsize.rules.context import Context
 from worldsize.rules.data._shard_steps import MAX_FILES, find_data_path, find_local_data
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import CLASSIFICATION
@@ -73,7 +73,7 @@ class _Source(Struct):
         return self.span
 
 
-def check_source(context: Context, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
+def check_source(context: Tree, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
     """The first fault for which the step would refuse local data, unless its path is reported already."""
     if _find_address(step):
         yield from _check_address(step)
@@ -149,7 +149,7 @@ def _report(slug: str, span: Span, error: UserError) -> Problem:
     return Problem(slug, span, error.message, error.help)
 
 
-def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
+def _find_source(context: Tree, job: Job, step: Step) -> _Source | None:
     """The local data that a step reads; None if it is built in, elsewhere, or unknown."""
     component = step.component
     if component is None or not component.inputs.keys() >= {*_TEXTS, *_OPTIONAL, *_NUMBERS, "data"}:

@@ -14,12 +14,12 @@ from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Data
 from worldsize.azureml.references import folder_of, is_file, local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.model import Option
@@ -44,7 +44,7 @@ class _Table(Struct):
     below: str  # the file, if the option gives its folder
 
 
-def check_program(context: Context, program: Program) -> Iterator[Finding]:
+def check_program(context: Tree, program: Program) -> Iterator[Finding]:
     module = program.entry
     if "read_csv" not in module.callers or len(program.launches) != 1:
         return
@@ -191,7 +191,7 @@ def _read_value(
     return (value, span) if isinstance(value, str) else ("", None)
 
 
-def _find_data(context: Context, launch: Launch, written: str, below: str) -> tuple[Path, str, Span] | None:
+def _find_data(context: Tree, launch: Launch, written: str, below: str) -> tuple[Path, str, Span] | None:
     """The local table that a word of the command stands for, how messages call it, and its place."""
     expressions = binding.find_expressions(written)
     rest = written.rpartition("}}")[2].strip("/")

@@ -7,18 +7,18 @@ from typing import Any
 
 from worldsize.azureml.literals import parse_number
 from worldsize.azureml.model import Job, Literal, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import show_number
 from worldsize.planning.memory.workload import SOURCE_TASKS, find_sharding, literal_inputs
-from worldsize.rules.context import Context
 
 _INTERVALS = ("validate_every_epochs", "validate_every_steps")
 _INPUTS = (*_INTERVALS, "early_stopping_patience", "best_metric", "export", "epochs")
 
 
-def check_job(_context: Context, job: Job) -> Iterator[Problem]:
+def check_job(_context: Tree, job: Job) -> Iterator[Problem]:
     for step in job.steps.values():
         if step.component is not None and step.component.inputs.keys() >= {*_INPUTS}:
             yield from _check_step(job, step, literal_inputs(step, _INPUTS))

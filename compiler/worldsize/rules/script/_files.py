@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.facts.library_calls import find_call
-from worldsize.rules.context import Context
 from worldsize.rules.script._group import is_without_group
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.edits import add_argument, guard_by_rank
@@ -22,7 +22,7 @@ from worldsize.scripts.values import evaluate
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
 
 
-def check_saves_on_every_rank(context: Context, program: Program) -> Iterator[Finding]:
+def check_saves_on_every_rank(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDED):
         return
     if is_without_group(program):
@@ -58,7 +58,7 @@ def _apart(module: Module, name: str, call: ast.Call) -> bool:
     return any(mentions_rank(module, part) for part in parts)
 
 
-def check_load_without_map_location(context: Context, program: Program) -> Iterator[Finding]:
+def check_load_without_map_location(context: Tree, program: Program) -> Iterator[Finding]:
     if program.kind != "pytorch" or program.per_instance < 2 or not program.is_own_loop:
         return
     # A default device, copies on the CPU, and weights of another script may lie anywhere.
@@ -100,7 +100,7 @@ _TAKES = re.compile(
 )
 
 
-def check_saved_outside_outputs(context: Context, program: Program) -> Iterator[Finding]:
+def check_saved_outside_outputs(context: Tree, program: Program) -> Iterator[Finding]:
     if any(_TAKES.search(module.text) for module in program.modules):
         return
     saves = [(module, call, path) for module in program.modules for call, path in module.once(_list_saves)]
@@ -132,7 +132,7 @@ def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
     ]
 
 
-def check_working_folder_changed(context: Context, program: Program) -> Iterator[Finding]:
+def check_working_folder_changed(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2:
         return
     for module, call in program.called("os.chdir"):

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Confidence, Finding, Fix, Problem, Related
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import (
     counts_passes,
@@ -38,7 +38,7 @@ _LIBRARIES = {
 }
 
 
-def check_backward_past_library(context: Context, program: Program) -> Iterator[Finding]:
+def check_backward_past_library(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.imports("accelerate", "deepspeed"):
         return
     if any(call.args for module in program.modules for _, call in module.callers.get("backward", ())):
@@ -72,7 +72,7 @@ _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _HALF = ("torch.float16", "torch.half")
 
 
-def check_loss_scaling_incomplete(context: Context, program: Program) -> Iterator[Finding]:
+def check_loss_scaling_incomplete(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.complete:
         return
     has_scaler = program.refers("GradScaler", "ShardedGradScaler")
@@ -179,7 +179,7 @@ _OWN_GRADIENTS = re.compile(r"\.grad\b|[\"']sum[\"']")
 _ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     runs = read_reached(program).runs
     for module in program.modules:
         faults = [*module.once(_judge_loops)]

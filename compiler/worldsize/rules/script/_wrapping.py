@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem, Related
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_block
@@ -22,7 +22,7 @@ _MOVES = ("cuda", "to", "to_empty")
 _Fault = tuple[Problem, ast.AST]
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     if program.processes < 2:
         return
     runs = read_reached(program).runs

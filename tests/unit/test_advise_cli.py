@@ -220,7 +220,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
         assert option is not None
         wanted = [Setting(*each) for each in list_settings(spec, subject, option)]
         planned = checking.check_spec(path, yaml.load(path, set_values(yaml.load(path), wanted)))
-        ((edited,), _) = read_steps(planned.planned, planned.plan)
+        ((edited,), _) = read_steps(planned.planned)
         assert is_as_advised(edited.case, subject, option)
         other = replace(option, training=replace(training, recomputation="selective"))
         assert not is_as_advised(edited.case, subject, other)

@@ -35,7 +35,7 @@ PLACES = {
     "keys",
 }
 ONCE = {
-    "read": "worldsize.spec.from_document",
+    "read": "worldsize.resolving.resolve.from_document",
     "validated": "worldsize.spec.violations.check_schema",
     "planned": "worldsize.planning.derive.derive",
     "wired": "worldsize.resolving.wiring.wire_by_name",

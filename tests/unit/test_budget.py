@@ -12,10 +12,10 @@ import pytest
 
 import worldsize
 from worldsize.azureml.model import Job
+from worldsize.azureml.tree import Tree
 from worldsize.base import limits
 from worldsize.base.problem import Finding
 from worldsize.cli.main import main
-from worldsize.rules.context import Context
 
 PIPELINE = """\
 $schema: https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json
@@ -40,7 +40,7 @@ def test_a_slow_rule_ends_with_its_file_and_no_other(tmp_path: Path, monkeypatch
         Path(name).write_text(PIPELINE, encoding="utf-8")
     usual = found(worldsize.check("."))
 
-    def check_slowly(_context: Context, job: Job) -> Iterator[Finding]:
+    def check_slowly(_context: Tree, job: Job) -> Iterator[Finding]:
         while job.path is not None and job.path.name == "slow.yml":
             limits.check_time()
         yield from ()

@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 import worldsize
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.checking.checker import check_files
 from worldsize.cli import main
 from worldsize.documents.yaml import Document
 from worldsize.rules import engine, registry
-from worldsize.rules.context import Context
 from worldsize.rules.engine import CONDITIONS
 from worldsize.rules.registry import Rule
 
@@ -181,7 +181,7 @@ def broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that raises, in the place of an ordinary one."""
     rule = Rule("WS005", "yaml-empty", "error", "raises", on=("Document",))
 
-    def check_document(context: Context, document: Document) -> Iterator[Finding]:
+    def check_document(context: Tree, document: Document) -> Iterator[Finding]:
         raise KeyError("oh")
         yield
 
@@ -217,7 +217,7 @@ def test_a_crashing_rule_is_named_and_stops_nobody(tree: Path) -> None:
 def test_an_unregistered_slug_is_a_fault_of_ours(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "spec.yml").write_text(CLEAN)
     monkeypatch.setattr(
-        "worldsize.spec.from_document",
+        "worldsize.resolving.resolve.from_document",
         lambda document: (None, [Problem("no-such-slug", document.root.span, "odd")]),
     )
     report = worldsize.check("spec.yml")
@@ -234,7 +234,7 @@ def test_a_crashing_layer_is_reported_and_the_other_files_are_checked(
     def crash(document: object) -> None:
         raise RuntimeError("line\nbreak" + "x" * 500)
 
-    monkeypatch.setattr("worldsize.spec.from_document", crash)
+    monkeypatch.setattr("worldsize.resolving.resolve.from_document", crash)
     assert codes("a.yml", "b.yml") == ["WS000", "WS009"]
 
 

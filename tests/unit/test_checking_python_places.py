@@ -13,6 +13,7 @@ from worldsize.base.span import Span
 from worldsize.checking.python_places import PythonFile, point_into_python
 from worldsize.cli.main import main
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
+from worldsize.scripts.module import parse_module
 
 PYTHON = '''\
 from azure.ai.ml import command, dsl
@@ -59,6 +60,11 @@ def text_at(span: Span, text: str = PYTHON) -> str:
     return text[source.offset(span.line, span.column) : source.offset(span.end_line, span.end_column)]
 
 
+MODULE = parse_module(Source("p.py", PYTHON))
+assert MODULE is not None
+FILE = PythonFile(MODULE, "digits")
+
+
 @pytest.mark.parametrize(
     ("keys", "value"),
     [
@@ -78,7 +84,7 @@ def text_at(span: Span, text: str = PYTHON) -> str:
     ],
 )
 def test_values_are_found_where_a_step_gets_them(keys: list[str], value: str) -> None:
-    span = PythonFile(Source("p.py", PYTHON), "digits").find_value(keys)
+    span = FILE.find_value(keys)
     assert span is not None
     assert text_at(span) == value
 
@@ -87,7 +93,7 @@ def test_values_are_found_where_a_step_gets_them(keys: list[str], value: str) ->
     "keys", [[], ["train"], ["train", "outputs", "model"], ["none", "inputs", "epochs"], ["compute", "cpu"]]
 )
 def test_what_is_written_nowhere_is_not_found(keys: list[str]) -> None:
-    assert PythonFile(Source("p.py", PYTHON), "digits").find_value(keys) is None
+    assert FILE.find_value(keys) is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +101,7 @@ def test_what_is_written_nowhere_is_not_found(keys: list[str]) -> None:
     [("train", 14, "fit"), ("shard", 13, "shards.load"), ("evaluate_1", 20, "evaluate")],
 )
 def test_the_call_of_a_step(step: str, line: int, text: str) -> None:
-    span = PythonFile(Source("p.py", PYTHON), "digits").find_call(step)
+    span = FILE.find_call(step)
     assert span is not None
     assert (text_at(span), span.line) == (text, line)
 

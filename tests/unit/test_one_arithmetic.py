@@ -138,7 +138,7 @@ def compare(spec: Mapping[str, Any], asked: Mapping[str, Any], folder: Path, pri
     assert forecast.time.estimate == estimated.estimate
     assert forecast.cost is not None
     assert forecast.cost.dedicated_price == estimated.cost.dedicated_price
-    (subject,), _ = read_steps(checked.planned, checked.plan)
+    (subject,), _ = read_steps(checked.planned)
     assert subject.case == estimated.case
     assert subject.samples is not None
     question = Question(

@@ -120,9 +120,13 @@ def test_npz_without_numpy(tmp_path: Path) -> None:
         + struct.pack("<5i", 1, 1, 2, 2, 2)
     )
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
-        archive.writestr("x.npy", b"")
+        archive.writestr("x.npy", array)
         archive.writestr("y.npy", array)
     assert count(tmp_path / "a.npz") == 5
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", b"")
+        archive.writestr("y.npy", array)
+    assert count(tmp_path / "a.npz") is None  # no step can read it
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint8", ">i2"])

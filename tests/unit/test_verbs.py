@@ -58,7 +58,7 @@ def test_adopting_shows_the_adoption_and_writes_a_project(script: Path) -> None:
     assert adopted.proof is None
     assert not adopted.failed
     assert adopted.checked is not None
-    assert adopted.checked.plan.steps["train"].topology.instance_count == 2
+    assert adopted.checked.planned.step_plans["train"].topology.instance_count == 2
     assert sorted(adopted.written) == [
         Path("job/argparse_digits.yml"),
         Path("job/conda.yml"),

@@ -37,7 +37,13 @@ from worldsize.planning.model import Plan
 from worldsize.planning.plan_file import FORMAT, describe_step
 from worldsize.resolving import imported_model, rows
 from worldsize.resolving.planned import Planned
-from worldsize.resolving.step_estimates import cost_step, estimate_steps, find_checkpoint_seconds
+from worldsize.resolving.step_estimates import (
+    cost_step,
+    estimate_steps,
+    find_checkpoint_seconds,
+    find_saving,
+    read_tier,
+)
 from worldsize.resolving.workloads import explain_unknown, resolve_case
 from worldsize.spec.load import read_estimate_file
 
@@ -79,7 +85,7 @@ def plan(spec: str | os.PathLike[str]) -> Plan:
     Raises:
         SpecError: The spec has errors.
     """
-    return check_spec(Path(spec)).plan
+    return check_spec(Path(spec)).planned.complete_plan
 
 
 def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dict[str, Need]:
@@ -96,7 +102,11 @@ def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dic
     import_model = partial(imported_model.import_model, path.parent) if import_models else None
     with in_budget(path, checked.report.sources):
         return step_memory.estimate_steps(
-            planned.job, checked.plan, import_model, rows.read_tables_of(planned), planned.vm_sizes
+            planned.job,
+            checked.planned.complete_plan,
+            import_model,
+            planned.read_table,
+            planned.vm_sizes,
         )
 
 
@@ -147,13 +157,14 @@ def forecast_steps(
     prices = read_price_list(region or project.region, project.prices_file)
     forecasts: dict[str, StepForecast] = {}
     with in_budget(path, checked.report.sources):
-        for name, time in estimate_steps(planned, rows.read_tables_of(planned), runs).items():
+        for name, time in estimate_steps(planned, planned.read_table, runs).items():
             cost = None
+            step, node = planned.step_plans[name], planned.job.steps[name]
             if time.case is not None:
-                saving = find_checkpoint_seconds(checked.plan.steps[name], planned.job.steps[name])
                 seconds = time.total_seconds.expected if time.total_seconds is not None else None
-                cost = cost_step(time.case, seconds, saving, prices)
-            forecasts[name] = StepForecast(time, cost, prices.region)
+                cost = cost_step(time.case, seconds, find_checkpoint_seconds(step, node), prices)
+            saving = find_saving(step, node, read_tier(planned.spec, name))
+            forecasts[name] = StepForecast(time, cost, prices.region, saving)
     return forecasts
 
 
@@ -214,7 +225,9 @@ def compile_document(
         layout = _lay_out(checked, folder, allowed, runs)
     output_folder.write_folder(layout.files, folder)
     files, planned = tuple(layout.files), checked.planned
-    return Compiled(folder, files, checked.plan, report.diagnostics, report.sources, layout.job, planned)
+    return Compiled(
+        folder, files, checked.planned.complete_plan, report.diagnostics, report.sources, layout.job, planned
+    )
 
 
 def read_graph(compiled: Compiled, files: Files) -> Job:
@@ -240,7 +253,7 @@ def _lay_out(
     planned, sources = checked.planned, checked.report.sources
     if outside := boundary.find_not_copied(planned.problems, allowed):
         raise make_spec_error(outside, sources)
-    layout = lay_out_files(planned, checked.plan, folder, runs)
+    layout = lay_out_files(planned, planned.complete_plan, folder, runs)
     problems = layout.problems or boundary.report_refused(layout.files, allowed, planned.spec.span)
     if problems:
         raise make_spec_error(problems, sources)

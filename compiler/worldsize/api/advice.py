@@ -181,7 +181,7 @@ def read_asked(file: Path, request: Request, step: str | None) -> Asked:
     document, checked, unknown = yaml.load(file), None, dict[str, str]()
     if is_spec(document):
         checked = check_spec(file, document)
-        subjects, unknown = read_steps(checked.planned, checked.plan)
+        subjects, unknown = read_steps(checked.planned)
     else:
         subjects = (describe_file(file.stem, api.estimate(file).case),)
     trainings = (*(subject.name for subject in subjects), *unknown)
@@ -337,14 +337,14 @@ def _edit(document: yaml.Document, checked: CheckedSpec, subject: Subject, optio
 def _plan(document: yaml.Document, chosen: list[tuple[Subject, Option]], before: CheckedSpec) -> CheckedSpec:
     """The plan of the edited spec, which must be what was advised, and leave other steps as they were."""
     checked = check_spec(Path(document.path), document)
-    subjects, _ = read_steps(checked.planned, checked.plan)
+    subjects, _ = read_steps(checked.planned)
     cases = {subject.name: subject.case for subject in subjects}
     for subject, option in chosen:
         if not is_as_advised(cases.get(subject.name), subject, option):
             raise NotExpressibleError("its plan is another one than was advised", subject, option, [])
     advised = {subject.name for subject, _ in chosen}
-    for name, step in before.plan.steps.items():
-        if name not in advised and checked.plan.steps[name].topology != step.topology:
+    for name, step in before.planned.step_plans.items():
+        if name not in advised and checked.planned.step_plans[name].topology != step.topology:
             message = f"step `{name}` would change too; the spec is unchanged"
             raise AdviceError(message, "separate the two steps")
     return checked

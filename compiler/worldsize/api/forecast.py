@@ -9,6 +9,7 @@ from msgspec import Struct, to_builtins
 from worldsize.facts.prices import TIERS, Price
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.model import Case, Estimate
+from worldsize.planning.resilience import Saving
 from worldsize.resolving.step_estimates import StepCost, StepEstimate
 
 _DIGITS = 5
@@ -31,6 +32,7 @@ class StepForecast(Struct, frozen=True):
     time: StepEstimate
     cost: StepCost | None  # None where the time is unknown
     region: str
+    saving: Saving | None  # how it writes checkpoints against interruptions, if it does
 
 
 def describe_estimated(estimated: Estimated) -> dict[str, Any]:

@@ -38,7 +38,7 @@ from worldsize.planning.estimates.measured_case import MeasuredRun, choose_runs
 from worldsize.planning.memory import step_memory
 from worldsize.planning.memory.workload import PREDICTION, literal_inputs
 from worldsize.planning.model import Plan, StepPlan
-from worldsize.resolving import rows, step_settings
+from worldsize.resolving import step_settings
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import StepEstimate, estimate_step
 from worldsize.spec.model import ComputeProfile
@@ -250,8 +250,9 @@ def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = 
     Raises:
         UnusableRunError: A run tells nothing of the step that it trained.
     """
-    read_table = rows.read_tables_of(planned)
-    needs = step_memory.estimate_steps(planned.job, plan, read_table=read_table, learned=planned.vm_sizes)
+    needs = step_memory.estimate_steps(
+        planned.job, plan, read_table=planned.read_table, learned=planned.vm_sizes
+    )
     trainings = [name for name, step in plan.steps.items() if step.training is not None]
     steps = {}
     for name, step in planned.job.steps.items():
@@ -262,7 +263,7 @@ def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = 
             inputs[PREDICTION] = Field(Literal(needs[name].breakdown.total), comment=comment)
         if prediction.SPEED in ports and plan.steps[name].training is not None:
             its_runs = choose_runs(runs, name, trainings)
-            speed = estimate_step(planned, name, plan.steps[name], its_runs, read_table)
+            speed = estimate_step(planned, name, plan.steps[name], its_runs, planned.read_table)
             inputs |= {key: value for key, value in _predict_speed(speed).items() if key in ports}
         steps[name] = replace(step, inputs={**step.inputs, **inputs, **step.inputs}) if inputs else step
     return steps

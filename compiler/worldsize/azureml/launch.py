@@ -19,7 +19,7 @@ from worldsize.azureml.command_launchers import MPI, count_processes, read_launc
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.documents.yaml.nodes import Scalar
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ class Launch(Struct, frozen=True, eq=False):
     @property
     def fallback_span(self) -> Span:
         """Where to point when there is nothing better."""
-        return (
-            self.step.span or self.kind_span or (self.job.raw.span if self.job.raw else Span("", 1, 1, 1, 1))
-        )
+        return self.step.span or self.kind_span or (self.job.raw.span if self.job.raw else NOWHERE)
 
     @property
     def compute_span(self) -> Span | None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from worldsize.azureml.environment import Installed
     from worldsize.azureml.job import Compute
     from worldsize.facts.prices import PriceList
     from worldsize.facts.vm_sizes import Learned, VmSize
@@ -170,6 +171,21 @@ class Tree(Struct):
             return prices.read_price_list(self.region, file)
         except prices.PriceFileError:
             return prices.PriceList(self.region or prices.DEFAULT_REGION, self.region is not None)
+
+    def list_frameworks(self, component: Component) -> list[Installed]:
+        """The versions of torch and TensorFlow that the environment of a component installs."""
+        from worldsize.azureml import environment  # few rules ask
+
+        def document(path: Path) -> yaml.Node | None:
+            return self.document(path).root if self.readable(path) and path.is_file() else None
+
+        def text(path: Path) -> str | None:
+            source = self.text(path)
+            return source.text if source is not None else None
+
+        if component.environment is None or component.folder is None:
+            return []
+        return environment.read_installed(component.environment, component.folder, document, text)
 
     def describe(self, compute: Compute) -> None:
         """Remember what a file says of a cluster. Files that differ count for nothing."""

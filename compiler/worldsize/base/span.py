@@ -21,3 +21,6 @@ class Span(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}:{self.column}"
+
+
+NOWHERE = Span("", 1, 1, 1, 1)  # of what no file says

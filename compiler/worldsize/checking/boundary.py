@@ -7,7 +7,7 @@ folder, and no link in its code may lead there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from worldsize.azureml.copying import Archive, CopyAccess, allow_everything
 from worldsize.azureml.files import Files
 from worldsize.azureml.snapshot import report_outside_project
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.documents.yaml import Document
@@ -44,7 +44,7 @@ def find_allowed(path: str | os.PathLike[str], read: Mapping[Path, Document] | N
     settings_file = discover.find_settings(
         folder if Path(folder).is_dir() else str(Path(folder).parent), tree
     )
-    return Context(Path(tree), _allowed(settings_file, read or {})).readable
+    return Tree(Path(tree), _allowed(settings_file, read or {})).readable
 
 
 def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[Path, ...]:
@@ -77,7 +77,7 @@ def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: 
 
 def _allow_below(path: Path) -> Allowed:
     """Allow a folder, or the folder of a file."""
-    return Context(path if path.is_dir() else path.parent).inside
+    return Tree(path if path.is_dir() else path.parent).inside
 
 
 def report_refused(
@@ -117,10 +117,15 @@ def find_not_copied(problems: Iterable[Problem], allowed: Allowed | None) -> lis
 
 def raise_to_errors(diagnostics: tuple[Diagnostic, ...], allowed: Allowed | None) -> list[Diagnostic]:
     """All findings, with those of code outside of the project as errors; none if nothing lies outside."""
-    if allowed is None or all(finding.slug not in _OUTSIDE for finding in diagnostics):
+    return [] if allowed is None else make_errors(diagnostics, _OUTSIDE)
+
+
+def make_errors(diagnostics: Sequence[Diagnostic], slugs: Collection[str]) -> list[Diagnostic]:
+    """All findings, with those of some slugs as errors; none if there are none of these."""
+    if all(finding.slug not in slugs for finding in diagnostics):
         return []
     return [
-        replace(finding, severity="error") if finding.slug in _OUTSIDE else finding for finding in diagnostics
+        replace(finding, severity="error") if finding.slug in slugs else finding for finding in diagnostics
     ]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from worldsize.azureml.copying import CopyAccess
 from worldsize.azureml.files import Files, allow_anything, allow_nothing
-from worldsize.azureml.tree import read_cluster
+from worldsize.azureml.tree import Tree, read_cluster
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence
 from worldsize.base.source import Source
@@ -30,7 +30,6 @@ from worldsize.documents.diagnostics.diagnostic import Diagnostic, Severity, sor
 from worldsize.documents.diagnostics.text import wants_colour
 from worldsize.documents.secrecy import masking
 from worldsize.rules import engine
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.azureml.job import Compute
@@ -130,7 +129,7 @@ def _read_project(
     files.readable = files.readable_data = allow_anything
     budgets = Budgets()
     chosen = _read_settings(project, files, budgets)
-    context = Context(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
+    context = Tree(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)
     files.readable = files.readable_data = readable or context.readable
     if project.files:
         allowed = boundary.find_allowed(project.files[0].path, files.documents)
@@ -195,7 +194,7 @@ def _read_excluded(project: discover.Project, files: Files) -> Iterator[tuple[st
         return
     from worldsize.checking import settings  # as above
 
-    for path in discover.list_settings_above(project.settings, project.tree):
+    for path in discover.list_settings_above(str(Path(project.settings).parent), project.tree):
         document = files.document(Path(os.path.relpath(path)))
         yield str(Path(path).parent), settings.read_settings(document).exclude
 

@@ -121,12 +121,12 @@ def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Collection[
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
     find_tree_once = cache(find_tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
-    known_settings: dict[str, dict[str, str | None]] = {}
+    find_settings_once = cache(find_settings)
     real_paths = RealPaths()
     for file in list_files(paths, exclude):
         tree = find_tree_once(file.folder or file.path)
         folder = real_paths.resolve(os.path.dirname(file.path))
-        settings = _settings_above(folder, tree, known_settings.setdefault(tree, {}))
+        settings = find_settings_once(folder, tree)
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
 
@@ -195,12 +195,12 @@ def find_project(path: str | os.PathLike[str]) -> str | None:
 
 def find_settings(folder: str, tree: str) -> str | None:
     """The nearest ``worldsize.yml`` at or above a folder of the tree."""
-    return _settings_above(folder, tree, {})
+    return next(list_settings_above(folder, tree), None)
 
 
-def list_settings_above(settings: str, tree: str) -> Iterator[str]:
-    """A ``worldsize.yml`` of a tree and those in the folders above it, the nearest first."""
-    for folder in _above(os.path.dirname(settings)):
+def list_settings_above(start: str, tree: str) -> Iterator[str]:
+    """The ``worldsize.yml`` of a folder of a tree and of the folders above it, the nearest first."""
+    for folder in _above(start):
         path = _settings_in(folder)
         if path is not None:
             yield path
@@ -245,17 +245,6 @@ def _is_workflow(path: str) -> bool:
 def is_settings(path: str) -> bool:
     """Whether a file is the settings of a project."""
     return os.path.basename(path) in SETTINGS and not _is_workflow(path)
-
-
-def _settings_above(folder: str, tree: str, by_folder: dict[str, str | None]) -> str | None:
-    """The nearest ``worldsize.yml`` at or above a folder of the tree."""
-    if folder not in by_folder:
-        settings = _settings_in(folder)
-        parent = os.path.dirname(folder)
-        if settings is None and folder not in (tree, parent):
-            settings = _settings_above(parent, tree, by_folder)
-        by_folder[folder] = settings
-    return by_folder[folder]
 
 
 def recognise_kind(document: Document, *, named: bool) -> str | None:

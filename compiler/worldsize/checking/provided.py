@@ -19,13 +19,13 @@ from pathlib import Path, PurePosixPath
 
 from worldsize.azureml import ignore
 from worldsize.azureml.references import list_names
+from worldsize.azureml.tree import Tree
 from worldsize.base import untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.rules import registry
-from worldsize.rules.context import Context
 
 UNNAMED = "-"  # standard input that stands for no file, so that nobody knows what its paths are relative to
 _MISSING = frozenset(
@@ -69,14 +69,8 @@ _AROUND = 300  # characters of a long line that are looked at before and after t
 _SHORTEST = 3  # the shortest name that is searched for
 
 
-def leave_out_provided(
-    problems: Iterable[Problem], sources: Mapping[str, Source], context: Context
-) -> list[Problem]:
-    """The problems without those of files that a script provides, or of values that code sets."""
-    return [problem for problem in problems if not _is_provided(problem, sources, context)]
-
-
-def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Context) -> bool:
+def is_provided(problem: Problem, sources: Mapping[str, Source], context: Tree) -> bool:
+    """Whether a problem is that of a file which a script provides, or of a value that code sets."""
     span = problem.span
     if problem.slug in _FILLED_IN:
         return "template" in os.path.basename(span.path).lower()
@@ -94,7 +88,7 @@ def _is_provided(problem: Problem, sources: Mapping[str, Source], context: Conte
     return bool(text) and _is_fetched(text, span.path, context)
 
 
-def _is_fetched(text: str, file: str, context: Context) -> bool:
+def _is_fetched(text: str, file: str, context: Tree) -> bool:
     path = os.path.join(os.path.dirname(file), text)
     present, missing = _split_missing(path)
     if not context.inside(present) or untrusted.find_fault(path) is not None:  # what is there is no file
@@ -123,7 +117,7 @@ def _split_missing(path: str) -> tuple[str, list[str]]:
     return present or ".", missing
 
 
-def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
+def _is_left_out(present: str, missing: list[str], context: Tree) -> bool:
     """Whether git ignores the path, or it is in a submodule that is not checked out, an empty folder."""
     beside = list_names(Path(present))
     if not beside:
@@ -146,7 +140,7 @@ def _is_left_out(present: str, missing: list[str], context: Context) -> bool:
     return False
 
 
-def _folders_around(file: str, context: Context) -> Iterator[str]:
+def _folders_around(file: str, context: Tree) -> Iterator[str]:
     folder = os.path.dirname(os.path.abspath(file))
     for _ in range(3):
         yield folder
@@ -154,10 +148,10 @@ def _folders_around(file: str, context: Context) -> Iterator[str]:
     yield from (os.path.join(context.root, place) for place in _OF_REPOSITORIES)
 
 
-def _search(context: Context, folders: Iterable[str], name: str) -> Iterator[str]:
+def _search(context: Tree, folders: Iterable[str], name: str) -> Iterator[str]:
     """The lines of the scripts in the folders that have a name, as a whole word."""
     for folder in dict.fromkeys(map(context.files.real_paths.resolve, folders)):
-        for text in _read_scripts(context, folder) if context.inside(folder) else ():
+        for text in context.once_for(_read_scripts, folder) if context.inside(folder) else ():
             at = text.find(name)
             while at >= 0:
                 end = at + len(name)
@@ -171,19 +165,15 @@ def _is_of_word(character: str) -> bool:
     return character.isalnum() or character in ("_", "-")
 
 
-def _read_scripts(context: Context, folder: str) -> list[str]:
-    """The texts of a folder's scripts, read once."""
-    question = ("scripts", folder)
-    if question not in context.files.known:
-        listed = list_names(Path(folder))
-        likely = [name for name in listed if name.lower().endswith(_SCRIPTS)][:_FILES]
-        others = [name for name in listed if name.endswith(_WORKFLOWS) or "." not in name][:_FILES]
-        texts = [_read(os.path.join(folder, name)) for name in likely]
-        for text in (_read(os.path.join(folder, name)) for name in others):
-            texts += [text] if text is not None and (text.startswith("#!") or "az ml " in text) else []
-        context.files.known[question] = [_CONTINUED.sub("  ", text) for text in texts if text is not None]
-    answer: list[str] = context.files.known[question]  # type: ignore[assignment]
-    return answer
+def _read_scripts(_context: Tree, folder: str) -> list[str]:
+    """The texts of a folder's scripts."""
+    listed = list_names(Path(folder))
+    likely = [name for name in listed if name.lower().endswith(_SCRIPTS)][:_FILES]
+    others = [name for name in listed if name.endswith(_WORKFLOWS) or "." not in name][:_FILES]
+    texts = [_read(os.path.join(folder, name)) for name in likely]
+    for text in (_read(os.path.join(folder, name)) for name in others):
+        texts += [text] if text is not None and (text.startswith("#!") or "az ml " in text) else []
+    return [_CONTINUED.sub("  ", text) for text in texts if text is not None]
 
 
 def _read(path: str) -> str | None:

@@ -7,8 +7,8 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -26,7 +26,7 @@ from worldsize.documents.secrecy.masking import mask_findings
 from worldsize.documents.yaml.load import Comment
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node
-from worldsize.scripts.module import parse_text
+from worldsize.scripts.module import Module, last_name, name_variable, parse_module
 
 PYTHON = "python.txt"  # beside a pipeline that was written as a file: its Python file and function
 _STEPS = ("jobs", "steps")  # of a pipeline, and of the spec that it was planned as
@@ -47,7 +47,7 @@ def point_report_into_python(report: Report) -> Report:
     ]
     diagnostics, sources = point_into_python(kept, report.sources, suppress_errors=True)
     written = {path: _open_python(path) for path in report.files}
-    files = dict.fromkeys(path if file is None else file.path for path, file in written.items())
+    files = dict.fromkeys(path if file is None else file.source.path for path, file in written.items())
     return replace(report, diagnostics=tuple(diagnostics), sources=sources, files=tuple(files))
 
 
@@ -72,14 +72,14 @@ def point_into_python(
     files = {path: file for path in paths if (file := _open_python(path)) is not None}
     if not files:
         return list(diagnostics), sources
-    roots = {path: _read_tree(path, sources) for path in files}
+    roots = {path: yaml.load(path, sources[path].text).root for path in files if path in sources}
     moved = sort_unique(_move(diagnostic, files, roots) for diagnostic in diagnostics)
-    marked = {file.path: file for file in files.values() if "worldsize" in file.source.text}
+    marked = {file.source.path: file for file in files.values() if "worldsize" in file.source.text}
     suppressions = {path: read_suppressions(file.list_comments())[0] for path, file in marked.items()}
     kept = apply_suppressions(moved, suppressions)
     if not suppress_errors:
         kept = [diagnostic for diagnostic in moved if diagnostic in kept or diagnostic.severity == "error"]
-    return mask_findings(kept, {**sources, **{file.path: file.source for file in files.values()}})
+    return mask_findings(kept, {**sources, **{file.source.path: file.source for file in files.values()}})
 
 
 def _spans(finding: Diagnostic) -> Iterator[Span]:
@@ -93,13 +93,10 @@ def _open_python(path: str) -> PythonFile | None:
         return None
     try:
         file, _, function = untrusted.read_text(Path(path).with_name(PYTHON)).strip().rpartition(":")
-        return PythonFile(Source(file, untrusted.read_text(file)), function)
-    except (OSError, ValueError, SyntaxError, RecursionError):
+        module = parse_module(Source(file, untrusted.read_text(file)))
+    except (OSError, ValueError):
         return None
-
-
-def _read_tree(path: str, sources: Sources) -> Node | None:
-    return yaml.load(path, sources[path].text).root if path in sources else None
+    return None if module is None else PythonFile(module, function)
 
 
 def _move(
@@ -114,7 +111,7 @@ def _move(
     file = files.get(finding.span.path)
     if file is None:
         return replace(finding, related=tuple(related))
-    keys = _find_keys(roots[finding.span.path], finding.span)
+    keys = _find_keys(roots.get(finding.span.path), finding.span)
     step = keys[1] if len(keys) > 1 and keys[0] in _STEPS else None
     span = file.find_value(_strip(keys))
     message = finding.message
@@ -154,40 +151,43 @@ _NUMBERED = re.compile(r"_\d+$")  # what azure-ai-ml adds to the name of a compo
 _CONTAINERS = frozenset({"inputs", "outputs", "with", "component"})
 
 
-class PythonFile:
+class PythonFile(NamedTuple):
     """The file of a pipeline, and the name of its function."""
 
-    def __init__(self, source: Source, function: str) -> None:
-        self.source, self.path = source, source.path
-        self._function = function
-        self._tree = parse_text(source.text)
+    module: Module
+    function: str
 
-    @cached_property
-    def _functions(self) -> list[ast.FunctionDef]:
+    @property
+    def source(self) -> Source:
+        """The text of the file."""
+        return self.module.source
+
+    def _list_functions(self) -> list[ast.FunctionDef]:
         """All functions, that of the pipeline first."""
-        functions = [node for node in ast.walk(self._tree) if isinstance(node, ast.FunctionDef)]
-        return sorted(functions, key=lambda node: node.name != self._function)
+        functions = self.module.kinds.get(ast.FunctionDef, [])
+        return sorted(functions, key=lambda node: node.name != self.function)
 
     def list_comments(self) -> Iterator[Comment]:
         """The comments of the file."""
         for token in tokenize.generate_tokens(io.StringIO(self.source.text).readline):
             if token.type == tokenize.COMMENT:
                 line, start = token.start
-                span = Span(self.path, line, start + 1, line, token.end[1] + 1)
+                span = Span(self.source.path, line, start + 1, line, token.end[1] + 1)
                 yield Comment(span, token.string, not token.line[:start].strip())
 
     def find_function(self) -> Span:
         """The name of the pipeline's function; the beginning of the file if it has none."""
-        for function in self._functions:
-            if function.name == self._function:
-                start = function.col_offset + len("def ")
-                return self._make_span(function.lineno, start, function.lineno, start + len(function.name))
-        return Span(self.path, 1, 1, 1, 1)
+        for function in self._list_functions()[:1]:
+            if function.name == self.function:
+                place = self.module.full_span(function)
+                start = place.column + len("def ")
+                return Span(place.path, place.line, start, place.line, start + len(function.name))
+        return Span(self.source.path, 1, 1, 1, 1)
 
     def find_call(self, step: str) -> Span | None:
         """The function that is called for a step."""
         call = self._find_step(step)
-        return None if call is None else self._span(call[1].func)
+        return None if call is None else self.module.full_span(call[1].func)
 
     def find_value(self, keys: Sequence[str]) -> Span | None:
         """The expression that sets a key of a step, ``("train", "inputs", "epochs")``; None without one."""
@@ -205,16 +205,16 @@ class PythonFile:
         for key in reversed([key for key in rest if key not in _CONTAINERS]):
             for name, value in self._list_settings(function, call, variable):
                 if name == key:
-                    return self._span(value)
+                    return self.module.full_span(value)
         return None
 
     def _find_step(self, step: str) -> tuple[ast.FunctionDef, ast.Call, str] | None:
         """The function, the call and the variable of a step; the variable is empty if it has none."""
-        for function in self._functions:
+        for function in self._list_functions():
             calls = [
                 (call, variable)
                 for call, variable in _list_calls(function)
-                if (variable or _NUMBERED.sub("", step)) == (step if variable else _name_called(call))
+                if (variable or _NUMBERED.sub("", step)) == (step if variable else last_name(call))
             ]
             if calls:
                 return function, *calls[0]
@@ -225,14 +225,13 @@ class PythonFile:
     ) -> Iterator[tuple[str, ast.expr]]:
         """Names and values that a step gets: arguments and attributes of its own, and of what it calls."""
         for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and _starts_with(node.targets[0], variable):
-                assert isinstance(node.targets[0], ast.Attribute)
-                yield node.targets[0].attr, node.value
-            elif isinstance(node, ast.Call) and _starts_with(node.func, variable):
+            if isinstance(node, ast.Assign) and _is_of(node.targets[0], variable):
+                yield last_name(node.targets[0]), node.value
+            elif isinstance(node, ast.Call) and _is_of(node.func, variable):
                 yield from _list_arguments(node)
         yield from _list_arguments(call)
-        called = _name_called(call)
-        for node in self._tree.body:
+        called = last_name(call)
+        for node in self.module.tree.body:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
                 target = node.targets[0]
                 if isinstance(target, ast.Name) and target.id == called:
@@ -240,24 +239,12 @@ class PythonFile:
 
     def _find_planned(self, argument: str, keys: Sequence[str]) -> Span | None:
         """A value in a dictionary that `worldsize.plan` takes; the innermost that is written there."""
-        for node in ast.walk(self._tree):
-            for name, value in _list_arguments(node) if isinstance(node, ast.Call) else ():
+        for _, call in self.module.calls:
+            for name, value in _list_arguments(call):
                 inner = _descend(value, keys) if name == argument else None
                 if inner is not None:
-                    return self._span(inner)
+                    return self.module.full_span(inner)
         return None
-
-    def _span(self, node: ast.expr) -> Span:
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return self._make_span(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-
-    def _make_span(self, line: int, start: int, end_line: int, end: int) -> Span:
-        return Span(self.path, line, self._column(line, start), end_line, self._column(end_line, end))
-
-    def _column(self, line: int, offset: int) -> int:
-        """The column of an offset in bytes, as `ast` counts."""
-        return len(self.source.line(line).encode()[:offset].decode(errors="replace")) + 1
 
 
 def _list_calls(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str]]:
@@ -269,21 +256,13 @@ def _list_calls(function: ast.FunctionDef) -> Iterator[tuple[ast.Call, str]]:
                 yield node.value, target.id if isinstance(target, ast.Name) else ""
 
 
-def _name_called(call: ast.Call) -> str:
-    function = call.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-
-
 def _list_arguments(call: ast.Call) -> list[tuple[str, ast.expr]]:
     return [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg is not None]
 
 
-def _starts_with(node: ast.expr, variable: str) -> bool:
+def _is_of(node: ast.expr, variable: str) -> bool:
     """Whether this is an attribute of a variable, such as `train.resources.instance_count`."""
-    inner = node
-    while isinstance(inner, ast.Attribute):
-        inner = inner.value
-    return inner is not node and isinstance(inner, ast.Name) and inner.id == variable
+    return isinstance(node, ast.Attribute) and name_variable(node).startswith(f"{variable}.")
 
 
 def _descend(node: ast.expr, keys: Sequence[str]) -> ast.expr | None:

@@ -17,7 +17,7 @@ from worldsize.base import limits
 from worldsize.base.problem import CONFIDENCES, Confidence, Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.checking.provided import leave_out_provided, leave_out_unfilled
+from worldsize.checking.provided import is_provided, leave_out_unfilled
 from worldsize.documents.diagnostics.diagnostic import INTERNAL, SEVERITIES, Diagnostic, Severity, sort_unique
 from worldsize.rules import engine, registry
 
@@ -146,7 +146,8 @@ class Selection(Struct):
         context = self.run.context
         sources = context.sources()
         if not self.is_complete:  # templates are filled in, and files provided, before Azure ML reads them
-            problems = leave_out_provided(leave_out_unfilled(problems, sources), sources, context)
+            problems = leave_out_unfilled(problems, sources)
+            problems = [problem for problem in problems if not is_provided(problem, sources, context)]
         findings = [self._set_severity(finding) for finding in sort_unique(engine.diagnose(problems))]
         findings = [finding for finding in findings if self.wanted(finding.code)]
         # After the choice of rules: a comment is not unused because its rule is not asked for. Before the

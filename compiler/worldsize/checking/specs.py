@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from worldsize.azureml.files import allow_anything
+from worldsize.azureml.tree import Tree
 from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
@@ -22,14 +22,11 @@ from worldsize.documents.diagnostics.diagnostic import sort_unique
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError
 from worldsize.rules import engine, registry
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Job
-    from worldsize.azureml.tree import Tree
     from worldsize.documents.diagnostics.diagnostic import Diagnostic
     from worldsize.documents.yaml import Document
-    from worldsize.planning.model import Plan
     from worldsize.resolving.planned import Planned
 
 
@@ -37,7 +34,6 @@ class CheckedSpec(Struct, frozen=True):
     """A spec without errors, as it is planned, and what its check reports."""
 
     planned: Planned
-    plan: Plan
     report: Report
 
 
@@ -65,7 +61,7 @@ def check_spec(
     if planned is None or planned.plan is None:
         silenced = [problem for run in runs for problem in run.problems]
         raise make_spec_error([*silenced, *(planned.consequences if planned else ())], report.sources)
-    return CheckedSpec(planned, planned.plan, report)
+    return CheckedSpec(planned, report)
 
 
 class CheckedJob(Struct, frozen=True):
@@ -102,7 +98,7 @@ def check_job(
 
 def check_by_rules(jobs: Iterable[Job], slugs: Iterable[str], root: Path) -> list[Diagnostic]:
     """The findings of the rules for jobs that have these slugs, whatever else is wrong with the jobs."""
-    context = Context(root)
+    context = Tree(root)
     rules = [rule for slug in slugs if (rule := registry.find(slug)) is not None]
     checks = [(rule, check) for rule in rules for name, check in registry.load_checks(rule) if name == "Job"]
     problems = (
@@ -125,15 +121,8 @@ def refuse_incomplete(report: Report) -> None:
     Raises:
         SpecError: A file took too long to check.
     """
-    if any(finding.slug == OVER_BUDGET for finding in report.diagnostics):
-        raised = [
-            _raise(finding) if finding.slug == OVER_BUDGET else finding for finding in report.diagnostics
-        ]
-        raise SpecError(raised, report.sources)
-
-
-def _raise(diagnostic: Diagnostic) -> Diagnostic:
-    return replace(diagnostic, severity="error")
+    if errors := boundary.make_errors(report.diagnostics, (OVER_BUDGET,)):
+        raise SpecError(errors, report.sources)
 
 
 @contextmanager
@@ -147,8 +136,8 @@ def in_budget(path: Path, sources: Sources) -> Iterator[None]:
         with Budgets().charge(str(path)):
             yield
     except OverBudgetError:
-        diagnostics = engine.diagnose([report_over_budget(str(path))])
-        raise SpecError([*map(_raise, diagnostics)], sources) from None
+        diagnostics = [*engine.diagnose([report_over_budget(str(path))])]
+        raise SpecError(boundary.make_errors(diagnostics, (OVER_BUDGET,)), sources) from None
 
 
 def _explain_other_kind(runs: list[CheckRun]) -> Problem | None:

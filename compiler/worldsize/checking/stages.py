@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.limits import OverBudgetError
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.checking import discover
 from worldsize.documents import yaml
 from worldsize.rules import engine
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Component, Job
@@ -28,7 +27,7 @@ UNREADABLE = ("yaml-unreadable", "yaml-too-large")  # said of a file, whatever i
 class CheckRun(Struct):
     """What one call collects on its way through the files."""
 
-    context: Context
+    context: Tree
     problems: list[Problem] = field(default_factory=list)
     subjects: dict[str, list[tuple[Any, Span]]] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
@@ -39,7 +38,7 @@ class CheckRun(Struct):
     jobs: dict[str, Job] = field(default_factory=dict)  # the graphs of specs and job files, by path
     incomplete: set[str] = field(default_factory=set)  # files that some checks could not reach
     passed_over: set[str] = field(default_factory=set)  # Azure ML's, of kinds whose keys are not known here
-    _met: dict[int, object] = field(default_factory=dict)  # keeps the objects alive, so that ids stay theirs
+    components: set[Component] = field(default_factory=set)  # those that were fed
 
     def check_file(self, file: discover.CheckedFile, kind: str = "") -> None:
         """Check one file. A crash is reported, and the other files are still checked."""
@@ -75,12 +74,6 @@ class CheckRun(Struct):
     def feed(self, subject: Any, span: Span) -> None:
         """Give something to the rules that are registered for its type."""
         self.subjects.setdefault(type(subject).__name__, []).append((subject, span))
-
-    def first_time(self, subject: object) -> bool:
-        """Whether this is the first call for an object."""
-        new = id(subject) not in self._met
-        self._met[id(subject)] = subject
-        return new
 
     def _add_incomplete(self, path: str, problem: Problem) -> None:
         self.incomplete.add(path)
@@ -121,8 +114,12 @@ class CheckRun(Struct):
             self.files.append(document.path)
             self.incomplete.add(document.path)
             # What is too large may be anyone's.
-            problems = document.problems if named else [_soften(problem) for problem in document.problems]
-            self.problems += problems
+            self.problems += [
+                replace(problem, slug="file-not-read")
+                if problem.slug == "yaml-too-large" and not named
+                else problem
+                for problem in document.problems
+            ]
             if document.root is not None:
                 message = "this is neither a spec nor an Azure ML file, so nothing in it was checked"
                 help_ = "a spec has `compute:` and `steps:`, a job has `$schema:` or `type:`"
@@ -130,22 +127,15 @@ class CheckRun(Struct):
                 self.problems.append(Problem("file-not-recognised", at_start, message, help_))
 
 
-def _soften(problem: Problem) -> Problem:
-    return replace(problem, slug="file-not-read") if problem.slug == "yaml-too-large" else problem
-
-
 def _check_spec(run: CheckRun, document: yaml.Document) -> None:
-    from worldsize import spec as spec_layer  # only files that are specs need the schema
-    from worldsize.resolving.resolve import plan_spec
+    from worldsize.resolving.resolve import plan_document  # only files that are specs need it
 
-    spec, problems = spec_layer.from_document(document)
+    planned, problems = plan_document(document, run.context.files, run.context.vm_sizes)
     run.problems += problems
-    if spec is None:
+    if planned is None:
         run.incomplete.add(document.path)
         return
-    if spec.schedule is not None:
-        run.feed(spec.schedule, spec.schedule.span)
-    planned = plan_spec(spec, run.context.files, run.context.vm_sizes)
+    spec = planned.spec
     run.planned[document.path], run.jobs[document.path] = planned, planned.job
     run.problems += planned.problems
     if planned.plan is None:
@@ -188,25 +178,25 @@ def _check_native(run: CheckRun, document: yaml.Document, kind: str) -> None:
 
 def _other(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """Check when a monitor or an import of data runs, and the file that the import names."""
-    from worldsize.azureml import job, shape  # few trees have such files
+    from worldsize.azureml import job, schedule_times, shape  # few trees have such files
 
     if "create_monitor" not in root and "import_data" not in root:
         run.passed_over.add(str(path))
     else:
         schedule, _ = job.read_schedule(root, path, run.context.files, lambda _: False)
         run.problems += shape.check_member(root, "schedule", "trigger")
-        run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
+        run.problems += schedule_times.check_trigger(schedule.trigger)
         run.feed(schedule, root.span)
 
 
 def _compute(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
-    from worldsize.azureml import job  # few trees have such files
+    from worldsize.azureml import job, schedule_times  # few trees have such files
 
     schedules = root.get("schedules")
     actions = schedules.get("compute_start_stop") if isinstance(schedules, yaml.Mapping) else None
     for action in actions.items if isinstance(actions, yaml.Sequence) else ():
         trigger = action.get("trigger") if isinstance(action, yaml.Mapping) else None
-        run.problems += _check_times(trigger) if isinstance(trigger, yaml.Mapping) else ()
+        run.problems += schedule_times.check_trigger(trigger)
     cluster = job.read_compute(root, path)
     if cluster is not None:
         run.context.describe(cluster)
@@ -227,11 +217,11 @@ def _environment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
 
 def _schedule(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """Check a schedule and, even if only the schedule was named, the job that it starts."""
-    from worldsize.azureml import job
+    from worldsize.azureml import job, schedule_times
 
     schedule, problems = job.read_schedule(root, path, run.context.files, run.context.inside)
     run.problems += problems
-    run.problems += _check_times(schedule.trigger) if schedule.trigger is not None else ()
+    run.problems += schedule_times.check_trigger(schedule.trigger)
     run.feed(schedule, root.span)
     if schedule.job is not None and schedule.target is not None:
         run.referred.append((str(schedule.target), ""))
@@ -291,13 +281,6 @@ _STAGES = {
 }
 
 
-def _check_times(trigger: yaml.Mapping) -> Iterator[Problem]:
-    """What is wrong with the times of a trigger, by the rules for the schedule of a spec."""
-    from worldsize.spec import schedule  # few trees have schedules
-
-    yield from schedule.check_trigger(trigger)
-
-
 def _feed_job(run: CheckRun, job: Job, place: Span) -> None:
     """A graph, its steps and their components, whatever kind of file it was read from."""
     run.feed(job, place)
@@ -319,8 +302,9 @@ def _is_checked(run: CheckRun, component: Component) -> bool:
 
 def _feed_component(run: CheckRun, component: Component, place: Span) -> None:
     """Feed a component once, however many steps use it, with the graph inside a pipeline component."""
-    if not run.first_time(component):
+    if component in run.components:
         return
+    run.components.add(component)
     if component.path is not None:
         place = _start_of(component.path)
         run.referred.append((str(component.path), _kind(component)))

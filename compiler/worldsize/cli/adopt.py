@@ -150,7 +150,7 @@ def _show_outcome(adopted: Adopted, *, default_size: bool) -> None:
     if adopted.report.exit_code:
         click.echo(adopted.report.render(), nl=False)
     if adopted.checked is not None:
-        common.say(str(adopted.checked.plan), nl=False)
+        common.say(str(adopted.checked.planned.complete_plan), nl=False)
         try:
             forecasts = api.forecast_steps(adopted.checked)
             common.say("\n" + estimate_view.render_forecasts(forecasts), nl=False)
@@ -372,6 +372,6 @@ def describe_adopted(adopted: Adopted) -> dict[str, Any]:
             }
             for finding in adopted.report.diagnostics
         ],
-        "plan": api.plan_document(checked.plan) if checked is not None else None,
+        "plan": api.plan_document(checked.planned.complete_plan) if checked is not None else None,
         "written": list(map(str, adopted.written)),
     }

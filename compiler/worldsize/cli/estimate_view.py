@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Cost
     from worldsize.planning.estimates.model import Interval
-    from worldsize.resolving.step_estimates import StepCost
 
 _CENT = 0.01
 _TIMES = (
@@ -43,7 +42,8 @@ def render_estimated(estimated: Estimated) -> str:
     rows = [("unknown", estimated.unknown or "")]
     if estimated.estimate is not None:
         rows = list(_speed(estimated.estimate))
-    rows += _prices(estimated.cost, estimated.case.cluster.instance_count)
+    cost = estimated.cost
+    rows += _prices(cost.dedicated_price, cost.low_priority_price, estimated.case.cluster.instance_count)
     if estimated.estimate is not None:
         rows.append(("rests on", estimated.estimate.basis))
     return "\n".join([_describe_cluster(estimated.case), *_align(rows)])
@@ -64,8 +64,8 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
     if time.compiled is not None:
         pays = f"it pays in {COMPILE_PAYS_SECONDS / 60:.0f} minutes of training or more"
         rows.append(("torch.compile", f"{'on' if time.compiled else 'off'}: {pays}"))
-    rows += _costs(cost)
-    rows += _prices(cost, case.cluster.instance_count)
+    rows += _costs(cost.dedicated, cost.low_priority)
+    rows += _prices(cost.dedicated_price, cost.low_priority_price, case.cluster.instance_count)
     rows += _advise_small(time.total_seconds, case)
     rows += [("left out", "the start of the nodes"), ("rests on", time.estimate.basis)]
     return "\n".join([f"{name}  time and cost on {_describe_cluster(case)}", *_align(rows), ""])
@@ -106,13 +106,13 @@ def _show_parts(parts: StepTime) -> str:
     return ", ".join(f"{name} {show_share(share)}" for name, share in shares if share >= _SMALLEST_SHARE)
 
 
-def _costs(cost: StepCost) -> Iterator[tuple[str, str]]:
+def _costs(dedicated: Cost | None, low_priority: Cost | None) -> Iterator[tuple[str, str]]:
     """The whole training on each tier."""
-    if cost.dedicated is not None:
-        yield "cost, dedicated", _show_cost(cost.dedicated)
-    if cost.low_priority is not None:
-        loss = show_share(cost.low_priority.expected_loss, 1)
-        yield "cost, low priority", f"{_show_cost(cost.low_priority)}, {loss} of the time lost by evictions"
+    if dedicated is not None:
+        yield "cost, dedicated", _show_cost(dedicated)
+    if low_priority is not None:
+        loss = show_share(low_priority.expected_loss, 1)
+        yield "cost, low priority", f"{_show_cost(low_priority)}, {loss} of the time lost by evictions"
 
 
 def _show_cost(cost: Cost) -> str:
@@ -121,8 +121,8 @@ def _show_cost(cost: Cost) -> str:
     return f"{'less than 0.01' if cost.amount < _CENT else f'{cost.amount:,.2f}'} {cost.currency}"
 
 
-def _prices(cost: StepCost, instances: int) -> Iterator[tuple[str, str]]:
-    for name, price in (("dedicated", cost.dedicated_price), ("low priority", cost.low_priority_price)):
+def _prices(dedicated: Price | None, low_priority: Price | None, instances: int) -> Iterator[tuple[str, str]]:
+    for name, price in (("dedicated", dedicated), ("low priority", low_priority)):
         if price is not None:
             yield f"an hour, {name}", _show_price(price, instances)
 

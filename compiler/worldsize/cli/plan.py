@@ -22,8 +22,6 @@ from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.model import Plan
 from worldsize.planning.plan_text import list_blocks
-from worldsize.resolving.imported_model import ModelImportError
-from worldsize.resolving.step_estimates import find_saving, read_tier
 
 EPILOG = """\b
 Examples:
@@ -76,21 +74,22 @@ def command(
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     with common.exit_on_error():
         checked = _plan(spec, settings)
-        needs = _memory(checked, import_model) if with_memory or import_model else None
+        with_memory = with_memory or import_model
+        needs = api.estimate_memory(checked, import_models=import_model) if with_memory else None
         forecasts = api.forecast_steps(checked, region, spec_options.read_runs(runs, home, azure))
     if checked.report.diagnostics:
         common.show_findings(checked.report.diagnostics, checked.report.sources)
     if plot_file is not None:
-        _draw(checked, forecasts, plot_file)
+        _draw(forecasts, plot_file)
     if as_json:
-        document = api.plan_document(checked.plan, needs, forecasts)
+        document = api.plan_document(checked.planned.complete_plan, needs, forecasts)
         common.say(json.dumps(document, indent=2, ensure_ascii=False))
         return
 
     if wants_colour(sys.stdout):
-        _show_plan(checked.plan)
+        _show_plan(checked.planned.complete_plan)
     else:
-        common.say(str(checked.plan), nl=False)
+        common.say(str(checked.planned.complete_plan), nl=False)
     if forecasts:
         common.say(f"\n{estimate_view.render_forecasts(forecasts)}", nl=False)
     if needs is not None:
@@ -106,23 +105,9 @@ def _plan(spec: Path, settings: tuple[str, ...]) -> CheckedSpec:
     return verbs.read_planned(str(spec))
 
 
-def _memory(checked: CheckedSpec, import_models: bool) -> dict[str, Need]:
-    try:
-        return api.estimate_memory(checked, import_models=import_models)
-    except ModelImportError as error:
-        click.echo(f"error: {error}", err=True)
-        raise SystemExit(1) from None
-
-
-def _draw(checked: CheckedSpec, forecasts: dict[str, StepForecast], file: Path) -> None:
-    planned, steps = checked.planned, checked.plan.steps
+def _draw(forecasts: dict[str, StepForecast], file: Path) -> None:
     trainings = [
-        estimate_view.Training(
-            name,
-            forecast.time.case,
-            forecast.time.calibration,
-            saving=find_saving(steps[name], planned.job.steps[name], read_tier(planned.spec, name)),
-        )
+        estimate_view.Training(name, forecast.time.case, forecast.time.calibration, saving=forecast.saving)
         for name, forecast in forecasts.items()
         if forecast.time.case is not None and forecast.time.estimate is not None
     ]
@@ -185,7 +170,7 @@ def _render_memory(checked: CheckedSpec, needs: Mapping[str, Need], *, imported:
     ``imported`` says whether users' models were imported.
     """
     blocks = [_memory_block(name, need) for name, need in needs.items()]
-    for name, step in checked.plan.steps.items():
+    for name, step in checked.planned.step_plans.items():
         if step.training is not None and name not in needs:
             reason = explain_unknown(checked.planned.job, name, imported=imported)
             blocks.append(f"{name}  memory unknown: {reason}\n")

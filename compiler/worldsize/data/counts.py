@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import math
+import sys
 import tempfile
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from worldsize.data import TableCount
-from worldsize.data.rows import list_arrays, read_numbers
+from worldsize.data.rows import read_sample
+from worldsize.data.sample import Limits, Sample
 from wsshards.regular_files import check_regular
 from wsshards.terms import CLASSIFICATION
-from wssources import documents, picture_folders
-from wssources.array_names import find_label
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import choose_files, find_files
 from wssources.media_options import MediaOptions
 from wssources.name_lists import split_names
-from wssources.part_counts import PartCounts, count_windows
-from wssources.picture_labels import find_label_file, read_picture_labels
+from wssources.picture_labels import find_label_file
+from wssources.planned_rows import divide_rows
 from wssources.request import REFUSE, Files, Request, is_packed
-from wssources.split_settings import GIVEN, UNDECIDED, SplitSettings, find_parts, fixed_parts, make_split
-from wssources.table_rows import Tally, plan_file_table, read_rows
-from wssources.tasks import AUTO, FEW_VALUES, name_class
+from wssources.split_settings import GIVEN, SplitSettings, make_split
+from wssources.table_rows import Tally
+from wssources.tasks import AUTO, FEW_VALUES
 from wssources.unpack import is_described, unpack
 
 MAX_BYTES = 16 * 1024 * 1024  # of all files together that are read for a count
 MAX_FILES = 100_000
+_ALL = sys.maxsize
 
 
 def count_split(root: Path, values: Mapping[str, Any]) -> TableCount | None:
@@ -67,30 +66,47 @@ def _count_files(root: Path, values: Mapping[str, Any]) -> TableCount | None:
     kind, chosen = choose_files(root, names, "images" if labelled else str(values["format"]), root.name)
     request = _make_request(root, chosen, values)
     is_table = kind in ("csv", "jsonl", "parquet")
-    if is_table and (
-        sum(map(check_regular, request.files)) > MAX_BYTES or any(map(is_packed, request.files))
-    ):
+    label_file = find_label_file(request) if kind == "images" else None
+    read = request.files if is_table else [label_file] if label_file is not None else []
+    if sum(map(check_regular, read)) > MAX_BYTES or (is_table and any(map(is_packed, read))):
         return None
-    if is_table and not request.media.text:
-        return _count_table(request, kind)
-    task, reason = "", ""
-    file = find_label_file(request) if kind == "images" else None
-    if file is not None:
-        if check_regular(file) > MAX_BYTES:
-            return None
-        labels = read_picture_labels(request, file)
-        decision = labels.decide(request.task, request.show(file))
-        counts, task, reason = labels.count(decision, _split_of(request)), decision.task, decision.reason
-    elif kind == "images":
-        counts, task, reason = _count_pictures(request), CLASSIFICATION, "the pictures are in class folders"
-    elif kind == "npz":
-        counts = _count_arrays(request)
-    elif kind == "text" and request.task != CLASSIFICATION:
-        counts = count_windows(request, find_parts(request))
-    else:
-        counts = _count_documents(request, kind)
-    train, validated, tested = counts.divide()
-    return TableCount(train, task, reason) if train + validated + tested else None
+    if kind == "parquet" and not request.media.text:
+        from wssources import parquet_rows  # heavy, and only this format needs it
+
+        tally = parquet_rows.tally_files(request, MAX_BYTES)
+        return None if tally is None else _count_table(tally)
+    if (kind == "images" and label_file is None) or (kind == "text" and request.task != CLASSIFICATION):
+        request = request._replace(task=AUTO)  # the data alone decides: another task is reported elsewhere
+    limits = Limits(_ALL, _ALL, _ALL, MAX_FILES, pictures=0, numbers=MAX_BYTES)
+    sample = read_sample(request, kind, limits=limits)
+    if sample.fault is not None or not sample.complete:
+        return None
+    if sample.tally is not None:
+        return _count_table(sample.tally)
+    train, validated, tested = _divide(request, sample)
+    task = sample.task if sample.reason else ""
+    return TableCount(train, task, sample.reason) if train + validated + tested else None
+
+
+def _count_table(tally: Tally) -> TableCount | None:
+    train, validated, tested = tally.parts.divide()
+    if not tally.agrees() or not train + validated + tested:
+        return None
+    decision = tally.plan.decision
+    return TableCount(train, decision.task, decision.reason, tally.encoded_width, tally.outputs)
+
+
+def _divide(request: Request, sample: Sample) -> tuple[int, int, int]:
+    """The rows that train, validate and test; raises ValueError if that is left open."""
+    if sample.parts is not None:
+        return sample.parts.divide()
+    split = request.split or SplitSettings()  # of archives
+    is_class = sample.task == CLASSIFICATION
+    is_clear = is_class and len(sample.labels) <= FEW_VALUES
+    if split.columns or split.by_time or (request.task == AUTO and not is_clear):
+        raise ValueError("the labels or the split leave it open")
+    rows = list(sample.labels.values()) if is_class else [sample.rows]
+    return divide_rows(rows, split.validation, split.test)
 
 
 def _make_request(root: Path, names: list[str], values: Mapping[str, Any]) -> Request:
@@ -107,65 +123,3 @@ def _make_request(root: Path, names: list[str], values: Mapping[str, Any]) -> Re
         split=make_split(values, int(values.get("seed") or 0)),
         media=MediaOptions(labels=str(values.get("labels") or ""), text=str(values.get("text") or "")),
     )
-
-
-def _split_of(request: Request) -> SplitSettings:
-    return request.split or SplitSettings()
-
-
-def _count_table(request: Request, kind: str) -> TableCount | None:
-    if kind == "parquet":
-        from wssources import parquet_rows  # heavy, and only this format needs it
-
-        tally = parquet_rows.tally_files(request, MAX_BYTES)
-    else:
-        plan, head = plan_file_table(request, kind)
-        tally = Tally(request, plan)
-        for file in request.files:
-            for row in read_rows(request, kind, file, plan, head, most=math.inf):
-                tally.add(file, row)
-    if tally is None or not tally.agrees():
-        return None
-    train, validated, tested = tally.parts.divide()
-    if not train + validated + tested:
-        return None
-    decision = tally.plan.decision
-    return TableCount(train, decision.task, decision.reason, tally.encoded_width, tally.outputs)
-
-
-def _count_pictures(request: Request) -> PartCounts:
-    picture_folders.check_folders(request)
-    parts = find_parts(request)
-    counts = PartCounts(_split_of(request), fixed_parts(None, parts.values()))
-    for file in request.files:
-        counts.add(picture_folders.find_class(request, file), parts.get(file, UNDECIDED))
-    return counts
-
-
-def _count_documents(request: Request, kind: str) -> PartCounts:
-    """Count texts with a label: files in class folders, or rows of a table."""
-    if kind == "text":
-        documents.check_text_folders(request)
-    bounds = documents.find_text_division(request, kind).bounds
-    counts = PartCounts(_split_of(request), fixed_parts(bounds, find_parts(request).values()))
-    for document in documents.read_corpus(request, kind, labelled=True):
-        counts.add(document.label, document.part, document.group)
-    return counts
-
-
-def _count_arrays(request: Request) -> PartCounts:
-    """Count the labels in archives, which are whole numbers; raises ValueError if the count is left open."""
-    split = _split_of(request)
-    counts = PartCounts(split)
-    for file in request.files:
-        numbers = read_numbers(file, find_label(request, file, list_arrays(file)), MAX_BYTES)
-        if numbers is None or any(isinstance(number, float) for number in numbers):
-            raise ValueError("the labels are not whole numbers, or too many to be read for a count")
-        for number in numbers:
-            counts.add(name_class(number))
-    ambiguous = request.task == AUTO and len(counts.classes) > FEW_VALUES
-    if ambiguous or split.columns or split.by_time or split.given:
-        raise ValueError("the labels or the split leave it open")
-    if request.task not in (AUTO, CLASSIFICATION):
-        counts.classes = Counter({"": counts.classes.total()})
-    return counts

@@ -7,20 +7,10 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from worldsize.data.sample import (
-    MAX_BYTES,
-    MAX_CELLS,
-    MAX_OPENED,
-    MAX_PICTURES,
-    MAX_ROWS,
-    Sample,
-    find_given_parts,
-    list_tables,
-)
+from worldsize.data.sample import SAMPLED, Limits, Sample, find_given_parts, list_tables
 from wsshards.errors import UserError, clip_text
 from wsshards.regular_files import check_regular, open_regular
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
@@ -40,21 +30,16 @@ from wssources.tokenizer_files import check_tokenizer_file
 from wssources.unpack_limits import open_archive, read_npy_header
 
 
-def read_sample(request: Request, kind: str, check_time: Callable[[], None]) -> Sample:
-    """Read data up to its first fault, or the bounds of this module; ``check_time`` may end it."""
-    return _read_into(Sample(check_time), _READERS[kind], request)
-
-
-def read_texts(request: Request, kind: str, check_time: Callable[[], None]) -> Sample:
-    """The same for documents of text."""
-    return _read_into(
-        Sample(check_time, slug="data-column-missing"), partial(_read_texts, kind=kind), request
-    )
-
-
-def _read_into(sample: Sample, read: Callable[[Request, Sample], None], request: Request) -> Sample:
+def read_sample(
+    request: Request, kind: str, check_time: Callable[[], None] = lambda: None, limits: Limits = SAMPLED
+) -> Sample:
+    """Read data up to its first fault, or to the limits; ``check_time`` may end it."""
+    sample = Sample(limits, check_time)
     try:
-        read(request, sample)
+        if documents.is_tokenized(kind, request.media, request.task):
+            _read_texts(request, sample, kind)
+        else:
+            _READERS[kind](request, sample)
     except InputError as error:
         sample.fault, sample.slug, sample.blamed = error, error.slug, error.blamed
     except UserError as error:
@@ -77,10 +62,11 @@ def _read_jsonl(request: Request, sample: Sample) -> None:
 
 
 def _read_table(request: Request, sample: Sample, kind: str) -> None:
-    """Read the first rows, which decide how all are read, then check rows up to the bounds of this module."""
+    """Read the first rows, which decide how all are read, then check rows up to the limits."""
     find_given_parts(request)
     plan, head = plan_file_table(request, kind)
     sample.task, sample.tally = plan.decision.task, Tally(request, plan)
+    limits = sample.limits
     for file in list_tables(request, sample):
         if kind == "csv":
             sample.slug = "data-format-wrong"
@@ -88,8 +74,8 @@ def _read_table(request: Request, sample: Sample, kind: str) -> None:
             sample.slug = "data-column-missing"
             same_columns(request, request.files[0], plan.names, file, header)
         sample.slug = "data-row-invalid"
-        most = min(MAX_ROWS, max(1, MAX_CELLS // max(len(head.columns), 1))) - sample.rows
-        for number, row in enumerate(read_rows(request, kind, file, plan, head, most=MAX_BYTES)):
+        most = min(limits.rows, max(1, limits.cells // max(len(head.columns), 1))) - sample.rows
+        for number, row in enumerate(read_rows(request, kind, file, plan, head, most=limits.size)):
             sample.check_time()
             sample.add_row(file, row)
             if number + 1 >= most:
@@ -130,7 +116,7 @@ def _tally_parquet(request: Request, sample: Sample) -> bool:
     from wssources import parquet_rows  # needs pyarrow
 
     try:
-        tally = parquet_rows.tally_files(request, MAX_BYTES)
+        tally = parquet_rows.tally_files(request, sample.limits.size)
     except UserError:
         raise
     except Exception:  # too large to be read here, or unreadable by pyarrow: the step reports it
@@ -149,7 +135,7 @@ def _check_parquet_column(request: Request, sample: Sample, file: Path, metadata
     if name not in paths:  # a list or a struct
         return
     index, missing = paths.index(name), 0
-    for group in range(min(metadata.num_row_groups, MAX_OPENED)):
+    for group in range(min(metadata.num_row_groups, sample.limits.opened)):
         sample.check_time()
         statistics = metadata.row_group(group).column(index).statistics
         if statistics is None:
@@ -186,7 +172,7 @@ def _read_npz(request: Request, sample: Sample) -> None:
 def list_arrays(file: Path) -> list[str]:
     """The names of the arrays in an archive."""
     with open_regular(file) as stream, open_archive(stream) as archive:
-        names = [name for name in archive.namelist() if name.endswith(".npy")][:MAX_OPENED]
+        names = [name for name in archive.namelist() if name.endswith(".npy")][: SAMPLED.opened]
         return [name.removesuffix(".npy") for name in names]
 
 
@@ -217,9 +203,9 @@ def _read_heads(file: Path, names: list[str]) -> dict[str, dict[str, Any]]:
 
 def _add_labels(request: Request, sample: Sample, file: Path, label: str) -> None:
     """Count the labels of an archive, if they are numbers; text is left to the step."""
-    numbers = read_numbers(file, label, MAX_ROWS * 8)
+    numbers = read_numbers(file, label, sample.limits.numbers)
     is_split = request.split is not None and request.split.given
-    if numbers is None or is_split or len(numbers) > MAX_ROWS - sample.rows:
+    if numbers is None or is_split or len(numbers) > sample.limits.rows - sample.rows:
         sample.complete, sample.task = False, ""
         return
     labels = LabelValues(label)
@@ -279,6 +265,7 @@ def read_pictures(request: Request, sample: Sample) -> None:
         check_possible(request.task, CLASSIFICATION, request.name)
         picture_folders.check_folders(request)
         sample.parts = PartCounts(request.split or SplitSettings(), fixed_parts(None, parts.values()))
+        sample.reason = "the pictures are in class folders"
         for picture in request.files:
             name = picture_folders.find_class(request, picture)
             sample.labels[name] += 1
@@ -287,7 +274,8 @@ def read_pictures(request: Request, sample: Sample) -> None:
     if request.media.broken_images == "skip":
         sample.complete = False
         return
-    for file in request.files[:: -(-len(request.files) // MAX_PICTURES)]:
+    most = sample.limits.pictures
+    for file in request.files[:: -(-len(request.files) // most)] if most else ():
         sample.check_time()
         try:
             read_shape(file)
@@ -298,7 +286,7 @@ def read_pictures(request: Request, sample: Sample) -> None:
 
 def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
     """Count the labels of pictures in a CSV, if it is small."""
-    if check_regular(file) > MAX_BYTES:
+    if check_regular(file) > sample.limits.size:
         sample.complete = False
         return
     columns = row_faults.csv_header(request, file)
@@ -307,7 +295,7 @@ def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
     labels = picture_labels.read_picture_labels(request, file)
     with blame_input("label-not-a-class", "label"):
         decision = labels.decide(request.task, request.show(file))
-    sample.task = decision.task
+    sample.task, sample.reason = decision.task, decision.reason
     sample.parts = labels.count(decision, request.split or SplitSettings())
     if sample.task == CLASSIFICATION:
         sample.labels.update(values[0] for values in labels.values.values())
@@ -316,6 +304,7 @@ def _read_picture_labels(request: Request, sample: Sample, file: Path) -> None:
 
 
 def _read_texts(request: Request, sample: Sample, kind: str) -> None:
+    sample.slug = "data-column-missing"
     if kind == "text":
         check_without_columns(request.split, request.name, "text")
     parts = find_given_parts(request)
@@ -342,7 +331,7 @@ def _read_texts(request: Request, sample: Sample, kind: str) -> None:
             sample.parts.add(document.label, document.part, document.group)
             labels.add(document.label)
         sample.rows += 1
-        if sample.full or size > MAX_BYTES:
+        if sample.full or size > sample.limits.size:
             sample.complete = False
             return
     _check_size(request, sample, size, labelled=labelled)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 
@@ -23,16 +23,25 @@ from wssources.split_settings import SplitSettings, expect_held_out, find_parts
 from wssources.table_rows import Tally
 from wssources.tasks import name_class
 
-MAX_ROWS = 10_000
-MAX_CELLS = 200_000
-MAX_BYTES = 2 << 20  # of tables and JSON Lines
-MAX_OPENED = 100  # files of tables
-MAX_PICTURES = 1_000  # whose size is read, spread over all
+
+class Limits(NamedTuple):
+    """How much is read; by default what shows most faults in a moment."""
+
+    rows: int = 10_000
+    cells: int = 200_000
+    size: int = 2 << 20  # bytes of tables and JSON Lines
+    opened: int = 100  # files of tables
+    pictures: int = 1_000  # whose size is read, spread over all
+    numbers: int = 80_000  # bytes of an array in an archive
+
+
+SAMPLED = Limits()
 
 
 class Sample(Struct):
     """What was read: the first fault, with the rule and the input that it belongs to, or the labels."""
 
+    limits: Limits
     check_time: Callable[[], None]  # raises where the reader has used up its time
     fault: UserError | None = None
     slug: str = "data-row-invalid"
@@ -41,6 +50,7 @@ class Sample(Struct):
     rows: int = 0
     complete: bool = True  # every row was read
     task: str = CLASSIFICATION
+    reason: str = ""  # why it is this task, of pictures
     tally: Tally | None = None  # of a table
     parts: PartCounts | None = None  # of pictures and texts
     table: list[Mapping[str, Any]] = field(default_factory=list)  # its rows, with what is learned from
@@ -48,7 +58,7 @@ class Sample(Struct):
     @property
     def full(self) -> bool:
         """Whether no more rows are to be read."""
-        if self.rows >= MAX_ROWS:
+        if self.rows >= self.limits.rows:
             self.complete = False
         return not self.complete
 
@@ -97,13 +107,13 @@ class Sample(Struct):
 def list_tables(request: Request, sample: Sample) -> Iterator[Path]:
     """The files of a table that are read, as long as the bounds allow."""
     size = 0
-    for file in islice(request.files, MAX_OPENED):
+    for file in islice(request.files, sample.limits.opened):
         size += check_regular(file)
-        sample.complete = sample.complete and size <= MAX_BYTES and not is_packed(file)
+        sample.complete = sample.complete and size <= sample.limits.size and not is_packed(file)
         yield file
         if sample.full:
             return
-    sample.complete = sample.complete and len(request.files) <= MAX_OPENED
+    sample.complete = sample.complete and len(request.files) <= sample.limits.opened
 
 
 def find_given_parts(request: Request) -> dict[Path, int]:

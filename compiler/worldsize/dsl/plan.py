@@ -66,14 +66,14 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
         checked = check_spec(write_files(folder, {SPEC: document, **_find_inline(written)}) / SPEC)
     except SpecError as error:
         raise SpecError(*point_into_python(error.diagnostics, error.sources)) from None
-    for name, step in checked.plan.steps.items():
+    for name, step in checked.planned.step_plans.items():
         given = written["jobs"][name].get("inputs") or {}
         _fill_node(job.jobs[name], given, step, checked.planned.job.steps[name])
         _warn_of_unfilled(name, step, given, checked.planned.job.steps[name])
     setattr(job, PLANNED, checked)
     # What runs on fewer processes is planned again from it.
-    setattr(job, PLAN, plan_file.dump(checked.plan, checked.planned.templates, [PIPELINE]))
-    return checked.plan
+    setattr(job, PLAN, plan_file.dump(checked.planned.complete_plan, checked.planned.templates, [PIPELINE]))
+    return checked.planned.complete_plan
 
 
 def _make_spec(

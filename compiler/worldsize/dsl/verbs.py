@@ -117,7 +117,7 @@ def plan(
     from worldsize import api
 
     if load.is_reference(target):
-        return read_planned(target).plan
+        return read_planned(target).planned.complete_plan
     if isinstance(target, str | os.PathLike):
         return api.plan(find_file(target))
     from worldsize.dsl.plan import fill_plan

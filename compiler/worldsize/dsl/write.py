@@ -250,7 +250,7 @@ def compile_job(job: Any, path: Path, report: Report, out: Path, name: str) -> C
         raise SpecError(list(refused), report.sources)
     output_folder.check_target(out)
     checked = find_planned(job)
-    plan = checked.plan if checked is not None else Plan(path.parent.name, {})
+    plan = checked.planned.complete_plan if checked is not None else Plan(path.parent.name, {})
     files = boundary.make_files(path)
     with checking.in_budget(path, report.sources):
         graph, problems = read_job(path, files)

@@ -20,7 +20,8 @@ class LibraryCall(NamedTuple):
 @lru_cache(4096)  # names are those of users' scripts
 def find_call(name: str, *effects: str) -> LibraryCall | None:
     """What a call of a full name does, if it has one of the effects; a row that names it wins over ``*``."""
-    rows = _by_last_name().get(name.rpartition(".")[2], ())
+    by_name = _by_last_name()
+    rows = (*by_name.get(name.rpartition(".")[2], ()), *by_name["*"])
     matching = [row for row in rows if row.effect in effects and fnmatchcase(name, row.call)]
     return min(matching, key=lambda row: "*" in row.call, default=None)
 
@@ -38,11 +39,20 @@ def list_variables(gives: str) -> frozenset[str]:
     return frozenset(row["variable"] for row in table.read_rows("launch_variables") if row["gives"] == gives)
 
 
+@lru_cache(4096)
+def find_setter(variable: str) -> str:
+    """Who sets an environment variable, such as ``pytorch`` or ``slurm``; empty if no launcher does."""
+    rows = table.read_rows("launch_variables")
+    return next((row["set_by"] for row in rows if fnmatchcase(variable, row["variable"])), "")
+
+
 @cache
 def _by_last_name() -> dict[str, list[LibraryCall]]:
+    """The rows by the last part of the name; those with ``*`` in it together."""
     by_name: dict[str, list[LibraryCall]] = {}
     for row in table.read_rows("library_calls"):
         argument = int(row["argument"]) if row["argument"] else None
         call = LibraryCall(row["call"], row["effect"], argument)
-        by_name.setdefault(call.call.rpartition(".")[2], []).append(call)
+        last = call.call.rpartition(".")[2]
+        by_name.setdefault("*" if "*" in last else last, []).append(call)
     return by_name

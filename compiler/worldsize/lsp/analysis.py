@@ -82,10 +82,7 @@ def is_ours(document: Document) -> bool:
 def is_excluded(path: str) -> bool:
     """Whether ``exclude:`` of the project's settings matches a file."""
     tree = discover.find_tree(path)
-    settings_file = discover.find_settings(os.path.realpath(Path(path).parent), tree)
-    if settings_file is None:
-        return False
-    for file in discover.list_settings_above(settings_file, tree):
+    for file in discover.list_settings_above(os.path.realpath(Path(path).parent), tree):
         excluded = compile_globs(str(Path(file).parent), settings.read_settings(yaml.load(file)).exclude)
         if excluded is not None and excluded.covers(discover.find_location(path)):
             return True

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from worldsize.planning.advising.model import DEEPSPEED, HOROVOD, TORCH, LayoutChoice, Option, Rate, Subject
 from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.memory.workload import literal_inputs
-from worldsize.planning.model import Plan, StepPlan
-from worldsize.resolving import rows
+from worldsize.planning.model import StepPlan
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import find_case, find_checkpoint_seconds, read_tier
 from worldsize.spec.model import Spec, Step
@@ -30,14 +29,13 @@ def describe_file(name: str, case: Case) -> Subject:
     return Subject(name, case, layouts, ASSUMED_COST_SECONDS)
 
 
-def read_steps(planned: Planned, plan: Plan) -> tuple[tuple[Subject, ...], dict[str, str]]:
+def read_steps(planned: Planned) -> tuple[tuple[Subject, ...], dict[str, str]]:
     """The training steps of a spec whose workload is known, and why that of others is not."""
-    read_table = rows.read_tables_of(planned)
     subjects, unknown = [], {}
-    for name, step in plan.steps.items():
+    for name, step in planned.step_plans.items():
         if step.training is None:
             continue
-        case = find_case(planned, name, step, read_table)
+        case = find_case(planned, name, step, planned.read_table)
         if isinstance(case, str):
             unknown[name] = case
         else:

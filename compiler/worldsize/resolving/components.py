@@ -28,12 +28,11 @@ Components = dict[str, Component | None]
 _LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "mpi": "mpi", "tensorflow": "tensorflow"}
 
 
-def find_components(spec: Spec, files: Files | None = None) -> tuple[Components, list[Problem]]:
+def find_components(spec: Spec, files: Files) -> tuple[Components, list[Problem]]:
     """The component of every step; None where it lives in a workspace or registry or cannot be read.
 
     Relative paths start at the spec's folder. The problems of reading are returned too.
     """
-    files = files or Files()
     before = len(files.problems)
     components = {name: _component(step, spec.path.parent, files) for name, step in spec.steps.items()}
     return components, files.problems[before:]

@@ -23,7 +23,7 @@ SLUG = "more-instances-not-faster"
 
 def check_networks(planned: Planned) -> Iterator[Problem]:
     """Report steps on instances without RDMA that wait for their network, if fewer instances are as fast."""
-    for name, plan in (planned.plan.steps if planned.plan is not None else {}).items():
+    for name, plan in planned.step_plans.items():
         pinned = planned.spec.steps[name].instance_count
         if pinned is None or not _may_be_slow(planned, plan):
             continue
@@ -82,7 +82,7 @@ _WORDS = {True: "blocks", False: "none"}  # of the input `activation_checkpointi
 
 def check_arithmetic(planned: Planned) -> Iterator[Problem]:
     """Report each key of `arithmetic:` whose value is not what the step computes with."""
-    for name, plan in (planned.plan.steps if planned.plan is not None else {}).items():
+    for name, plan in planned.step_plans.items():
         scale, step = planned.spec.steps[name].scale, planned.job.steps[name]
         if scale is None or not scale.arithmetic or plan.training is None:
             continue

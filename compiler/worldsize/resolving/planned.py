@@ -8,11 +8,12 @@ from msgspec import Struct, field
 
 from worldsize.azureml.files import Files
 from worldsize.azureml.job import Compute
-from worldsize.azureml.model import Job
+from worldsize.azureml.model import Job, Step
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.problem import Problem
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
-from worldsize.planning.model import Plan
+from worldsize.planning.memory.workload import Samples
+from worldsize.planning.model import Plan, StepPlan
 from worldsize.spec.model import Spec
 
 
@@ -30,6 +31,22 @@ class Planned(Struct, frozen=True, eq=False):
     computes: Mapping[str, Compute] = field(default_factory=dict)  # the cluster of each profile
     added: Mapping[str, Snapshot] = field(default_factory=dict)  # user files beside built-in code, by step
     templates: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # ${{plan.…}}: step -> input
+    samples: Mapping[str, Samples] = field(default_factory=dict)  # of small local tables, by sharding step
     problems: tuple[Problem, ...] = ()
     consequences: tuple[Problem, ...] = ()  # of a count that a rule reports: said only if that is silenced
     vm_sizes: Learned = NOT_LEARNED  # those that the project describes
+
+    @property
+    def complete_plan(self) -> Plan:
+        """The plan of a spec without errors."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def step_plans(self) -> Mapping[str, StepPlan]:
+        """The plans of the steps; none where planning failed."""
+        return self.plan.steps if self.plan is not None else {}
+
+    def read_table(self, sharding: Step) -> Samples | None:
+        """The samples of the small local table that a sharding step is given."""
+        return self.samples.get(sharding.name)

@@ -10,13 +10,13 @@ from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
 from worldsize.facts.built_in_components import find_facts
-from worldsize.planning.memory.workload import is_sharding
+from worldsize.planning.memory.workload import SOURCE_TASKS, is_sharding
 from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located
 from wsmetrics.names import METRICS, SHARES
-from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
+from wsshards.terms import LANGUAGE_MODEL
 from wssources.media_options import BYTES_TOKENIZER
-from wssources.planned_rows import DIGITS, PYTHON_SOURCE, default_source
+from wssources.planned_rows import default_source
 
 _OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
 _AT_LEAST = re.compile(r"\s*(>=?)\s*([0-9]+(?:\.[0-9]+)?)\s*")
@@ -120,7 +120,7 @@ def _find_task(state: ResolveState, step: str) -> str | None:
         return written
     if "tokenizer" in inputs and text is None:  # files of text, of which each is a document
         return LANGUAGE_MODEL
-    return {DIGITS: CLASSIFICATION, PYTHON_SOURCE: LANGUAGE_MODEL}.get(str(data))
+    return SOURCE_TASKS.get(str(data))
 
 
 def produced(state: ResolveState, step: str) -> list[str] | None:

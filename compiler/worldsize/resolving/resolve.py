@@ -16,6 +16,7 @@ from worldsize.azureml.model import Argument, Binding, Data, Field, Literal, Por
 from worldsize.base import limits, resources
 from worldsize.base.problem import Problem
 from worldsize.base.wording import join_words, shorten
+from worldsize.documents.yaml import Document
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning import derive
 from worldsize.resolving import (
@@ -35,7 +36,16 @@ from worldsize.resolving.own_command import OPEN
 from worldsize.resolving.plan_values import plan_expressions
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.state import ResolveState
+from worldsize.spec import from_document
 from worldsize.spec.model import Located, Spec
+
+
+def plan_document(
+    document: Document, files: Files, vm_sizes: Learned
+) -> tuple[Planned | None, list[Problem]]:
+    """Plan the spec of a parsed file; None if it cannot be planned. The problems are those of reading it."""
+    spec, problems = from_document(document)
+    return (None if spec is None else plan_spec(spec, files, vm_sizes)), problems
 
 
 def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LEARNED) -> Planned:
@@ -65,6 +75,7 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         computes,
         added,
         state.templates,
+        state.samples,
         tuple(state.problems),
         tuple(consequences),
         vm_sizes,

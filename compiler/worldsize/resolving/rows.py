@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from worldsize.azureml import literals
-from worldsize.azureml.files import Files
-from worldsize.azureml.model import Data, Step
 from worldsize.azureml.references import exists, is_folder, local_path
 from worldsize.data import TableCount
-from worldsize.planning.memory.workload import ReadTable, Samples, is_sharding, literal_inputs
+from worldsize.planning.memory.workload import Samples, is_sharding
 from worldsize.planning.model import Derivation, Plan
-from worldsize.resolving.planned import Planned
 from worldsize.resolving.state import ResolveState
 from wsshards.errors import UserError
 from wssources import planned_rows
 from wssources.media_options import BYTES_TOKENIZER
 from wssources.split_settings import INPUTS, make_split
-
-_READ = (
-    "source",
-    "format",
-    "task",
-    "label",
-    "features",
-    "missing",
-    "column_types",
-    "seed",
-    "labels",
-    "text",
-    "tokenizer",
-    *INPUTS,
-)
 
 
 def count_rows(state: ResolveState) -> dict[str, int]:
@@ -59,6 +39,8 @@ def count_rows(state: ResolveState) -> dict[str, int]:
             rows_by_step[name] = split.rows
             if split.task:
                 state.tasks[name] = split.task, split.reason
+            if split.width and split.outputs:
+                state.samples[source] = Samples(split.task, (split.width,), split.outputs)
     return rows_by_step
 
 
@@ -98,7 +80,7 @@ def _count(state: ResolveState, values: Mapping[str, Any], length: int) -> Table
     path = data.get("path") if isinstance(data, dict) else data
     if not isinstance(path, str) or "${{" in source:
         return None
-    base = _find_data(state.files, state.folder, path)
+    base = local_path(path, state.folder) or state.files.mapped_data(path)  # beside the spec, or mapped
     root = base / source if base is not None and is_folder(base) else base
     if root is None or not exists(root) or not state.files.readable_data(root):
         return None
@@ -134,31 +116,3 @@ def _are_countable(values: Mapping[str, Any]) -> bool:
         or values.get("task") == "classification"
         or (bool(values.get("text")) and values.get("task") in (None, "auto"))
     )
-
-
-def _find_data(files: Files, folder: Path, path: str) -> Path | None:
-    """Where data lies here: beside the spec, or where the project maps data of the workspace to."""
-    return local_path(path, folder) or files.mapped_data(path)
-
-
-def read_tables_of(planned: Planned) -> ReadTable:
-    """What reads the samples of the small local tables that the sharding steps of a spec are given."""
-    return partial(_read_table_samples, planned.files, planned.spec.path.parent)
-
-
-def _read_table_samples(files: Files, folder: Path, sharding: Step) -> Samples | None:
-    argument = sharding.inputs.get("data")
-    data = argument.value if argument is not None else None
-    values = literal_inputs(sharding, _READ)
-    if not isinstance(data, Data) or data.path is None or not isinstance(data.path.value, str):
-        return None
-    base = _find_data(files, folder, data.path.value)
-    if base is None or not exists(base) or not isinstance(values["source"], str) or values["text"]:
-        return None
-    from worldsize.data import counts  # as above
-
-    root = base / values["source"] if is_folder(base) else base
-    counted = counts.count_split(root, values)
-    if counted is None or not counted.width or not counted.outputs:
-        return None
-    return Samples(counted.task, (counted.width,), counted.outputs)

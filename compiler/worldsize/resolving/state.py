@@ -13,6 +13,7 @@ from worldsize.azureml.references import classify
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
+from worldsize.planning.memory.workload import Samples
 from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.spec.model import Spec
 
@@ -29,6 +30,7 @@ class ResolveState(Struct):
     arguments: dict[str, dict[str, Field[Argument]]] = field(default_factory=dict)
     unwired: dict[str, set[str]] = field(default_factory=dict)  # step -> inputs that were reported
     tasks: dict[str, tuple[str, str]] = field(default_factory=dict)  # training step -> task, and why
+    samples: dict[str, Samples] = field(default_factory=dict)  # of small local tables, by sharding step
     templates: dict[str, dict[str, str]] = field(default_factory=dict)  # step -> input -> ${{plan.…}}
     _makers: dict[str, list[str]] = field(default_factory=dict)
     _trainings: dict[str, list[StepPlan]] = field(default_factory=dict)

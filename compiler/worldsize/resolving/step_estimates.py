@@ -61,8 +61,7 @@ def estimate_steps(
     Raises:
         UnusableRunError: A run tells nothing of the step that it trained.
     """
-    plans = planned.plan.steps if planned.plan is not None else {}
-    trained = {name: plan for name, plan in plans.items() if plan.training is not None}
+    trained = {name: plan for name, plan in planned.step_plans.items() if plan.training is not None}
     return {
         name: estimate_step(planned, name, plan, choose_runs(runs, name, trained), read_table)
         for name, plan in trained.items()

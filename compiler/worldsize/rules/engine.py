@@ -11,12 +11,12 @@ from typing import Any
 
 from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Binding, Component
+from worldsize.azureml.tree import Tree
 from worldsize.base import limits
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.rules import registry
-from worldsize.rules.context import Context
 from worldsize.rules.registry import Check, Rule
 
 Subjects = Mapping[str, Sequence[tuple[Any, Span]]]
@@ -28,7 +28,7 @@ _BETWEEN_LOOKS = 16  # subjects of one rule between two looks at the clock
 _LONGEST_HELP = 600  # characters; an example of what to write may take some lines
 
 
-def run(context: Context, subjects: Subjects) -> Iterator[Problem]:
+def run(context: Tree, subjects: Subjects) -> Iterator[Problem]:
     """The problems of every rule that has a check for one of the subjects."""
     groups = {name: _group_by_file(fed) for name, fed in subjects.items()}
     work: dict[tuple[str, Check], Rule] = {}  # one that judges for several rules is that of the first
@@ -59,7 +59,7 @@ def _sort_by_file(
 
 
 def _list_parts(
-    context: Context, groups: Mapping[str, Sequence[_Group]], part: registry.Part
+    context: Tree, groups: Mapping[str, Sequence[_Group]], part: registry.Part
 ) -> tuple[list[_Group], list[Problem]]:
     """The parts in the subjects, by file, and the problems of finding them."""
     find_parts = registry.load_part(part)
@@ -90,7 +90,7 @@ def _group_by_file(fed: Sequence[tuple[Any, Span]]) -> list[_Group]:
     return [(path, list(group)) for path, group in groupby(fed, lambda pair: pair[1].path)]
 
 
-def _check_in_budget(context: Context, path: str, checks: Sequence[_Work]) -> list[Problem]:
+def _check_in_budget(context: Tree, path: str, checks: Sequence[_Work]) -> list[Problem]:
     """All checks on what one file holds, charged to the file.
 
     A crash becomes a problem, so that the other subjects and rules are still checked.
@@ -162,7 +162,7 @@ _STARTS_PYTHON = re.compile(r"python|torchrun|deepspeed|accelerate|horovodrun|mp
 _NAMES_DEEPSPEED = re.compile(r"deepspeed|ds_config")
 
 
-def _has_bound_input(_context: Context, subjects: Subjects) -> bool:
+def _has_bound_input(_context: Tree, subjects: Subjects) -> bool:
     """Whether a step has an input that was bound by hand; what is wired by name cannot be wrong."""
     return any(
         isinstance(field.value, Binding) and field.span is not None
@@ -172,7 +172,7 @@ def _has_bound_input(_context: Context, subjects: Subjects) -> bool:
     )
 
 
-def _has_bound_output(_context: Context, subjects: Subjects) -> bool:
+def _has_bound_output(_context: Tree, subjects: Subjects) -> bool:
     """Whether a pipeline has outputs, or a step an output that is bound to one of the pipeline."""
     return any(
         job.interface is not None
@@ -184,7 +184,7 @@ def _has_bound_output(_context: Context, subjects: Subjects) -> bool:
     )
 
 
-def _has_script(context: Context, subjects: Subjects) -> bool:
+def _has_script(context: Tree, subjects: Subjects) -> bool:
     """Whether a command, not of a built-in component, may start a Python script."""
     used = (step.component for job, _ in subjects.get("Job", ()) for step in job.steps.values())
     if any(_starts_python(component) and not context.is_built_in(component) for component in used):
@@ -192,7 +192,7 @@ def _has_script(context: Context, subjects: Subjects) -> bool:
     return any(_starts_python(component) for component, _ in subjects.get("Component", ()))
 
 
-def _has_deepspeed(context: Context, subjects: Subjects) -> bool:
+def _has_deepspeed(context: Tree, subjects: Subjects) -> bool:
     """Whether a step may name a configuration of DeepSpeed, in its command or script or as an input."""
     jobs = [job for job, _ in subjects.get("Job", ())]
     if any(
@@ -213,7 +213,7 @@ def _starts_python(component: Component | None) -> bool:
 
 
 # Conditions without which some rules have nothing to check; their modules are then not imported.
-CONDITIONS: dict[str, Callable[[Context, Subjects], bool]] = {
+CONDITIONS: dict[str, Callable[[Tree, Subjects], bool]] = {
     "bound-input": _has_bound_input,
     "bound-output": _has_bound_output,
     "script": _has_script,

@@ -4,7 +4,7 @@ A rule with ``on=("Job",)`` is checked by the function ``check_job(context, job)
 module has one that is named after the rule, such as ``check_input_missing(context, job)``. The types are
 those that :mod:`worldsize.checking` feeds to the engine, and the parts listed in ``PARTS``. What a check
 needs besides its subject (other files, VM sizes, clusters) comes from the
-:class:`~worldsize.rules.context.Context`; a check does not open files, so that each file is read once and
+:class:`~worldsize.azureml.tree.Tree`; a check does not open files, so that each file is read once and
 no file outside of the tree is read.
 """
 
@@ -24,10 +24,10 @@ from worldsize.base.problem import Confidence, Finding, Problem
 from worldsize.documents.diagnostics.diagnostic import Severity
 
 if TYPE_CHECKING:
-    from worldsize.rules.context import Context
+    from worldsize.azureml.tree import Tree
 
 Condition = Literal["bound-input", "bound-output", "script", "deepspeed"]
-Check = Callable[["Context", Any], Iterable[Finding | Problem]]
+Check = Callable[["Tree", Any], Iterable[Finding | Problem]]
 
 # The first ten by the digit of their codes; schedules share the graph's, as WS68x.
 FAMILIES = (
@@ -113,9 +113,9 @@ def load_checks(rule: Rule) -> list[tuple[str, Check]]:
     return [(name, named or getattr(module, function_name(name))) for name in rule.on]
 
 
-def load_part(part: Part) -> Callable[[Context, Any], Iterable[Any]]:
+def load_part(part: Part) -> Callable[[Tree, Any], Iterable[Any]]:
     """Import the function that finds a part."""
-    find_parts: Callable[[Context, Any], Iterable[Any]] = getattr(
+    find_parts: Callable[[Tree, Any], Iterable[Any]] = getattr(
         importlib.import_module(part.module), part.function
     )
     return find_parts

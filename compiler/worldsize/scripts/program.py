@@ -228,6 +228,19 @@ def _find_programs(tree: Tree, job: Job) -> list[Program]:
     return [program for program in by_start.values() if program is not None]
 
 
+def list_started(tree: Tree, launch: Launch) -> list[Program]:
+    """The programs that one step starts, as far as they can be read."""
+    return tree.once(_index_programs, launch.job).get(launch, [])
+
+
+def _index_programs(tree: Tree, job: Job) -> dict[Launch, list[Program]]:
+    by_launch: dict[Launch, list[Program]] = {}
+    for program in find_programs(tree, job):
+        for launch in program.launches:
+            by_launch.setdefault(launch, []).append(program)
+    return by_launch
+
+
 def _way(launch: Launch) -> object:
     """Everything by which rules distinguish two steps of one component."""
     step, counts = launch.step, (launch.processes, launch.instances, launch.workers)

@@ -8,13 +8,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from worldsize.azureml import schedule_times
 from worldsize.base.problem import Problem, Related
 from worldsize.base.wording import quoted_list
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import find_node, list_entries
-from worldsize.spec import pipeline_inputs, schedule, sweep, violations, workload
+from worldsize.spec import pipeline_inputs, sweep, violations, workload
 from worldsize.spec.decode import decode
-from worldsize.spec.model import ComputeProfile, EstimateKeys, Located, Spec, Step
+from worldsize.spec.model import ComputeProfile, EstimateKeys, Located, Schedule, Spec, Step
 from worldsize.spec.suggest import closest
 
 
@@ -43,10 +44,21 @@ def from_document(document: yaml.Document) -> tuple[Spec | None, list[Problem]]:
     spec = decode(Spec, root, path=Path(document.path), planned_inputs=planned)
     spec = assign_only_profile(_add_split_inputs(spec))
     contradictions = list(check_references(spec))
-    timing = list(schedule.check_schedule(spec.schedule)) if spec.schedule else []
+    timing = list(_check_times(spec.schedule)) if spec.schedule else []
     timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
     problems = violations.sort_problems([*document.problems, *contradictions, *timing])
     return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
+
+
+def _check_times(schedule: Schedule) -> Iterator[Problem]:
+    if schedule.cron is not None:
+        yield from schedule_times.check_cron(schedule.cron.value, schedule.cron.subspan)
+    if schedule.recurrence is not None:
+        yield from schedule_times.check_unused_days(schedule.recurrence.node)
+    start, end = (
+        None if time is None else (time.value, time.span) for time in (schedule.start_time, schedule.end_time)
+    )
+    yield from schedule_times.check_period(start_time=start, end_time=end)
 
 
 def is_spec(document: yaml.Document) -> bool:

@@ -11,6 +11,7 @@ from itertools import islice
 
 from msgspec import Struct
 
+from worldsize.azureml.schedule_times import report_unknown_zone
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.span import Span
@@ -27,7 +28,6 @@ from worldsize.documents.shape import (
     load_schema,
 )
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
-from worldsize.spec.schedule import report_unknown_zone
 from worldsize.spec.suggest import closest
 from worldsize.spec.values import describe_type, number_with_dot, show_value, to_plain, write_flow
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component, Job, Literal, Step
 from worldsize.planning.model import StepPlan
+from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources import planned_rows
 from wssources.media_options import BPE, BYTES_TOKENIZER, DEFAULT_VOCABULARY
 
@@ -34,6 +35,8 @@ class Samples(Struct, frozen=True):
     outputs: int
 
 
+SOURCE_TASKS = {planned_rows.DIGITS: CLASSIFICATION, planned_rows.PYTHON_SOURCE: LANGUAGE_MODEL}
+
 ReadTable = Callable[[Step], Samples | None]
 """Reads the shape of a small local table that a sharding step is given."""
 
@@ -41,6 +44,14 @@ ReadTable = Callable[[Step], Samples | None]
 def is_sharding(component: Component | None) -> bool:
     """Whether a step's component is the built-in one that shards data."""
     return component is not None and component.name is not None and component.name.value == SHARDING
+
+
+def find_sharding(job: Job, step: Step) -> Step | None:
+    """The step that shards what a step reads; None where its ``shards`` are not bound to one."""
+    shards = step.inputs.get("shards")
+    expression = shards.value.expression if shards and isinstance(shards.value, Binding) else None
+    source = job.steps.get(expression.step or "") if expression is not None else None
+    return source if source is not None and is_sharding(source.component) else None
 
 
 def is_trainer(step: Step) -> bool:
@@ -54,11 +65,8 @@ def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | No
 
     ``text`` says whether its model reads nothing but text; ``read_table`` reads small local tables.
     """
-    argument = step.inputs.get("shards")
-    if argument is None or not isinstance(argument.value, Binding):
-        return None
-    source = job.steps.get(argument.value.expression.step or "")
-    if source is None or not is_sharding(source.component):
+    source = find_sharding(job, step)
+    if source is None:
         return None
     values = literal_inputs(source, ("source", "format", "sequence_length", *_TEXT_INPUTS))
     if values["source"] == planned_rows.DIGITS:

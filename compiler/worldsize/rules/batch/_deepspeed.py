@@ -9,13 +9,13 @@ from typing import Any
 
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Job, Literal
+from worldsize.azureml.tree import Tree
 from worldsize.base import limits
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.documents import yaml
 from worldsize.documents.yaml import json_text
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence, find_node
-from worldsize.rules.context import Context
 from worldsize.rules.shared import deepspeed as _deepspeed
 from worldsize.rules.shared.deepspeed import INPUT, ConfigUse, find_config_uses, find_input_file
 from worldsize.rules.shared.replicas import read_flag
@@ -55,7 +55,7 @@ _VALUE_SLUGS = {
 }
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Tree, job: Job) -> Iterator[Problem]:
     """Judge the configurations of a job for all rules named in the tables above."""
     for span, message in _unreadable(context, job):
         help_ = "name the file of the configuration, saved as UTF-8"
@@ -85,7 +85,7 @@ def _kind(fault: json_text.Fault, use: ConfigUse) -> str:
     return "syntax" if fault.kind == "lenient" and strict else fault.kind
 
 
-def _unreadable(context: Context, job: Job) -> Iterator[tuple[Span, str]]:
+def _unreadable(context: Tree, job: Job) -> Iterator[tuple[Span, str]]:
     """The inputs of steps that name something other than text, with the message."""
     for launch in read_launches(context, job):
         field = launch.step.inputs.get(INPUT)
@@ -146,7 +146,7 @@ def _span(root: Mapping, path: tuple[str | int, ...], *, on_key: bool = False) -
     return key.span if on_key or isinstance(node, Mapping) else node.span
 
 
-def check_zero_stage_disagrees(context: Context, job: Job) -> Iterator[Finding]:
+def check_zero_stage_disagrees(context: Tree, job: Job) -> Iterator[Finding]:
     for use in _deepspeed.find_config_uses(context, job):
         requested = _input(use) if use.known.pinned else _flag(use.launch)
         stage = find_node(use.root, "zero_optimization", "stage")
@@ -176,7 +176,7 @@ def _input(use: _deepspeed.ConfigUse) -> tuple[float, Span, str, str] | None:
     return value, field.span, "the step", "the input"
 
 
-def check_deepspeed_config_missing(context: Context, job: Job) -> Iterator[Finding]:
+def check_deepspeed_config_missing(context: Tree, job: Job) -> Iterator[Finding]:
     for launch, span, name in _deepspeed.find_missing_configs(context, job):
         scripts = launch.scripts(context)
         written_by_script = any(name.rpartition("/")[2] in script.text for script in scripts)

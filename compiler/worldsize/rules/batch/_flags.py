@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.launch import Launch
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
-from worldsize.rules.context import Context
 from worldsize.rules.shared import replicas as _replicas
 
 _MICRO = (
@@ -16,7 +16,7 @@ _MICRO = (
 )  # fmt: skip
 
 
-def check_batch_flags_disagree(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_batch_flags_disagree(context: Tree, launch: Launch) -> Iterator[Finding]:
     flags = launch.flags("global_batch_size")
     whole, micro = _number(launch, "global_batch_size"), _number(launch, *_MICRO)
     if whole is None or micro is None or flags[0].value is None:
@@ -63,7 +63,7 @@ def _number(launch: Launch, *names: str) -> int | None:
     return int(flag[0]) if flag is not None and flag[0] == int(flag[0]) and flag[0] >= 1 else None
 
 
-def check_world_size_flag_disagrees(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_world_size_flag_disagrees(context: Tree, launch: Launch) -> Iterator[Finding]:
     world, nodes = _replicas.count_processes(launch), launch.instances.value
     flag = _replicas.read_flag(launch, "world_size")
     if world is None or flag is None or flag[0] in (world, nodes) or flag[0] < 1:

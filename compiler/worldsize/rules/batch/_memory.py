@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.planning.model import Plan
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.azureml.model import Step
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from worldsize.resolving.planned import Planned
 
 
-def check_planned(context: Context, planned: Planned) -> Iterator[Problem]:
+def check_planned(context: Tree, planned: Planned) -> Iterator[Problem]:
     """Estimate the memory of the steps that have a plan: only a spec says what the estimate needs."""
     job, plan = planned.job, planned.plan
     if plan is None:

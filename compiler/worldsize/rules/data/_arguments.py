@@ -13,18 +13,17 @@ from msgspec.structs import replace
 
 from worldsize.azureml.model import Data, Field, Job, Literal
 from worldsize.azureml.references import describe_missing, exists, folder_of, is_file, is_folder, local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem, Related
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries, list_items
-from worldsize.rules.context import Context
 from worldsize.rules.data import _shard_steps
 from wsshards.regular_files import list_files
 from wssources import mltable
 from wssources.find_files import is_lfs_pointer
 from wssources.formats import PICTURES, TABLES
 
-NOWHERE = Span("", 1, 1, 1, 1)
 _DATA_TYPES = frozenset({"uri_file", "uri_folder", "mltable", "mlflow_model", "custom_model", "triton_model"})
 _NOT_FETCHED = "is a pointer of Git LFS, not the data"
 _WITHOUT_VERSION = re.compile(r"azureml:[\w.-]+")
@@ -40,7 +39,7 @@ class DataArgument(NamedTuple):
     local: Path | None  # where it lies in the tree of the job; None for what lies elsewhere
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Tree, job: Job) -> Iterator[Problem]:
     yield from _check_paths(job)
     problems = [problem for data in _find_arguments(job) for problem in _check_argument(context, data)]
     # Which files of a folder are opened depends on the disk. The step that reads them all says it better.
@@ -52,7 +51,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
     yield from (pointer for pointer in pointers if all(pointer.span != other.span for other in read))
 
 
-def _check_sources(context: Context, job: Job, reported: set[Span]) -> Iterator[Problem]:
+def _check_sources(context: Tree, job: Job, reported: set[Span]) -> Iterator[Problem]:
     """Report local data that the steps which shard it would refuse."""
     for step in job.steps.values():
         if "data" in step.inputs or "source" in step.inputs:
@@ -91,31 +90,28 @@ def _has_other_path(node: Node | None) -> bool:
     return isinstance(node, Mapping) and not words.isdisjoint(node)
 
 
-def check_data(context: Context, asset: Data) -> Iterator[Problem]:
+def check_data(context: Tree, asset: Data) -> Iterator[Problem]:
     what = "the model" if (asset.type or "").endswith("_model") else "the data asset"
     for data in _read_field(Field(asset), None, what):
         yield from _check_argument(context, data)
 
 
-def _check_argument(context: Context, data: DataArgument) -> Iterator[Problem]:
+def _check_argument(context: Tree, data: DataArgument) -> Iterator[Problem]:
     if _WITHOUT_VERSION.fullmatch(data.text):
         message = f"`{data.text}` names a data asset without its version"
         help_ = f"write `{data.text}@latest`, or `{data.text}:1` with the version you mean"
         yield Problem("data-without-version", data.span, message, help_)
     elif data.local is not None and context.inside(data.local):
         if is_file(data.local) or is_folder(data.local):
-            yield from _check_type(context, data, data.local) or _check_contents(context, data, data.local)
+            wrong_type = _check_type(context, data, data.local)
+            yield from wrong_type or _judge_contents(context, data.local, data.text, data.span)
+            if data.type == "mltable" and not wrong_type:
+                yield from _judge_table(context, data.local, data.span)
         else:
             yield describe_missing(data.what, data.text, data.local, data.span).under("data-missing")
 
 
-def _check_contents(context: Context, data: DataArgument, path: Path) -> list[Problem]:
-
-    table = _judge_table(context, path, data.span) if data.type == "mltable" else ()
-    return [*_judge_contents(context, path, data.text, data.span), *table]
-
-
-def _check_type(context: Context, data: DataArgument, path: Path) -> list[Problem]:
+def _check_type(context: Tree, data: DataArgument, path: Path) -> list[Problem]:
     is_folder = context.is_folder(path)
     slug = message = help_ = ""
     if data.type == "uri_folder" and not is_folder:
@@ -168,7 +164,7 @@ _STEPS = (*mltable.READERS, *mltable.CHANGES, *mltable.ELSEWHERE)
 _COLUMN_STEPS = ("keep_columns", "drop_columns")
 
 
-def _judge_contents(context: Context, path: Path, text: str, span: Span) -> Iterator[Problem]:
+def _judge_contents(context: Tree, path: Path, text: str, span: Span) -> Iterator[Problem]:
     """Report data that is empty, or that Git LFS has not fetched."""
     if is_folder(path):
         try:
@@ -192,7 +188,7 @@ def _judge_contents(context: Context, path: Path, text: str, span: Span) -> Iter
         yield Problem("data-empty", span, message, help_)
 
 
-def _judge_table(context: Context, path: Path, span: Span) -> Iterator[Problem]:
+def _judge_table(context: Tree, path: Path, span: Span) -> Iterator[Problem]:
     """Report files and columns that the file `MLTable` of a folder names but that do not exist."""
     root = context.document(path / "MLTable").root
     unknown = list(_check_step_names(root, span))

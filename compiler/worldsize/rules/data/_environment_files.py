@@ -9,6 +9,7 @@ from pathlib import Path
 from worldsize.azureml.environment import list_packages
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, folder_of, is_file, is_folder, list_names, local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.suggest import closest
@@ -22,7 +23,6 @@ from worldsize.documents.yaml.nodes import (
     list_entries,
     list_items,
 )
-from worldsize.rules.context import Context
 
 # `COPY requirements.txt setup.py /app/`: what lies on one line, and is neither a list nor of another stage.
 _COPY = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+(?P<words>[^\n\[]*[^\n\\])$", re.MULTILINE | re.IGNORECASE)
@@ -31,14 +31,14 @@ _PLAIN = re.compile(r"[\w.-][\w./-]*", re.ASCII)
 _LONGEST = 1000  # characters of an instruction that is read
 
 
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     node = component.environment.node if component.environment else None
     if isinstance(node, Mapping):
         yield from _check_build_folder(context, node.get("build"))
         yield from _check_conda_file(context, node.get("conda_file"))
 
 
-def _check_build_folder(context: Context, build: Node | None) -> Iterator[Problem]:
+def _check_build_folder(context: Tree, build: Node | None) -> Iterator[Problem]:
     path, named = find_node(build, "path"), find_node(build, "dockerfile_path")
     if not isinstance(path, Scalar) or not isinstance(path.value, str):
         return
@@ -68,7 +68,7 @@ def _check_build_folder(context: Context, build: Node | None) -> Iterator[Proble
 
 
 def _check_copies(
-    context: Context, folder: Path, shown: str, source: Source, related: tuple[Related, ...]
+    context: Tree, folder: Path, shown: str, source: Source, related: tuple[Related, ...]
 ) -> Iterator[Problem]:
     """Report files that a Dockerfile copies by plain names and that the folder does not have."""
     for match in _COPY.finditer(source.text):
@@ -91,7 +91,7 @@ _READS = re.compile(
 )
 
 
-def _check_conda_file(context: Context, named: Node | None) -> Iterator[Problem]:
+def _check_conda_file(context: Tree, named: Node | None) -> Iterator[Problem]:
     if isinstance(named, Mapping):
         yield from _check_lines(named, ())
     if not isinstance(named, Scalar) or not isinstance(named.value, str):

@@ -12,11 +12,11 @@ from worldsize.azureml import command_line, ignore, references
 from worldsize.azureml.command_line import Command, Word
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, exists, folder_of, is_file, is_folder, local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Scalar, find_node
-from worldsize.rules.context import Context
 
 
 class Script(NamedTuple):
@@ -57,7 +57,7 @@ class ScriptSearch(NamedTuple):
         return any(path.name == first and is_file(path / rest if rest else path) for path in self.included)
 
 
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     for search in _search_scripts(context, component):
         if not search.exists():
             yield _missing(search)
@@ -106,14 +106,10 @@ def _base(path: str, name: str) -> str:
     return path.removesuffix(name).rstrip("/") or "."
 
 
-def _look(context: Context, code: Path, name: str) -> tuple[bool, str | None]:
-    """Whether a code folder has a script, and the ignore file that excludes it; cached."""
-    question = ("script", str(code), name)
-    if question not in context.files.known:
-        file = next((path for path in _forms(name) if is_file(code / path)), None)
-        context.files.known[question] = (file is not None, _ignore_file(code, file) if file else None)
-    answer: tuple[bool, str | None] = context.files.known[question]  # type: ignore[assignment]
-    return answer
+def _look(_context: Tree, code: Path, name: str) -> tuple[bool, str | None]:
+    """Whether a code folder has a script, and the ignore file that excludes it."""
+    file = next((path for path in _forms(name) if is_file(code / path)), None)
+    return file is not None, _ignore_file(code, file) if file else None
 
 
 def _forms(name: str) -> Iterator[str]:
@@ -133,16 +129,12 @@ def _ignore_file(code: Path, name: str) -> str | None:
     return file if any(rules.excludes(part) for part in (path, *path.parents) if part.name) else None
 
 
-def _kind(context: Context, path: Path) -> str:
-    """``folder``, ``file``, or nothing for a path outside the tree; cached."""
-    question = ("code", str(path))
-    if question not in context.files.known:
-        kind_ = "folder" if is_folder(path) else "file" if exists(path) else ""
-        context.files.known[question] = kind_ if context.inside(path) else ""
-    return str(context.files.known[question])
+def _kind(context: Tree, path: Path) -> str:
+    """``folder``, ``file``, or nothing for a path outside the tree."""
+    return "" if not context.inside(path) else "folder" if is_folder(path) else "file" if exists(path) else ""
 
 
-def _search_scripts(context: Context, component: Component) -> Iterator[ScriptSearch]:
+def _search_scripts(context: Tree, component: Component) -> Iterator[ScriptSearch]:
     """The scripts that a component starts and that can be looked for."""
     command = component.command
     if command is not None and isinstance(command.node, Scalar):
@@ -159,17 +151,17 @@ def _search_scripts(context: Context, component: Component) -> Iterator[ScriptSe
 
 
 def _search(
-    context: Context, script: Script, code: Scalar | None, folder: Path, included: tuple[Path, ...]
+    context: Tree, script: Script, code: Scalar | None, folder: Path, included: tuple[Path, ...]
 ) -> Iterator[ScriptSearch]:
     if code is None:
         yield ScriptSearch(script, None, included, "", found=False, ignored_by=None)
         return
     path = local_path(code.value, folder) if isinstance(code.value, str) else None
-    kind_of_code = _kind(context, path) if path is not None else ""
+    kind_of_code = context.once_for(_kind, path) if path is not None else ""
     if path is None or not kind_of_code:
         return
     if kind_of_code == "folder":
-        yield ScriptSearch(script, path, included, code.text, *_look(context, path, script.name))
+        yield ScriptSearch(script, path, included, code.text, *context.once_for(_look, path, script.name))
     else:  # a single file is the whole snapshot
         yield ScriptSearch(script, None, (*included, path), code.text, found=False, ignored_by=None)
 
@@ -232,7 +224,7 @@ def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar |
         yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(entry)
 
 
-def check_code_from_git(context: Context, component: Component) -> Iterator[Finding]:
+def check_code_from_git(context: Tree, component: Component) -> Iterator[Finding]:
     code = component.code
     if code is None or code.span is None or not isinstance(code.value, str):
         return

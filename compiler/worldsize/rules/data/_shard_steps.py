@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml.graph import follow_binding
-from worldsize.azureml.model import Binding, Data, Field, Job, Literal, Step
+from worldsize.azureml.model import Data, Field, Job, Literal, Step
 from worldsize.azureml.references import exists, folder_of, local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.planning.memory.workload import is_sharding, literal_inputs
-from worldsize.rules.context import Context
+from worldsize.planning.memory.workload import find_sharding, literal_inputs
 from wssources.planned_rows import DIGITS, PYTHON_SOURCE
 
 MAX_FILES = 20_000  # names in a folder; of more nothing is said
@@ -39,7 +39,7 @@ def find_data_path(job: Job, step: Step) -> Field[Any] | None:
     )
 
 
-def find_local_data(context: Context, path: Field[Any]) -> Path | None:
+def find_local_data(context: Tree, path: Field[Any]) -> Path | None:
     """Where data lies in the tree: beside its file, or where the project maps data of the workspace to."""
     if not isinstance(path.node, Scalar) or not isinstance(path.value, str):
         return None
@@ -56,14 +56,11 @@ _BEST = {_TABLE: "mlp", _PICTURES: "cnn", _TEXT: "gpt"}
 _INPUTS = ("source", "format", "task", "text", "labels")
 
 
-def check_model_not_for_data(context: Context, job: Job) -> Iterator[Problem]:
+def check_model_not_for_data(context: Tree, job: Job) -> Iterator[Problem]:
     for step in job.steps.values():
-        model, shards = step.inputs.get("model"), step.inputs.get("shards")
-        if model is None or shards is None or not isinstance(shards.value, Binding) or model.span is None:
-            continue
-        name = model.value.value if isinstance(model.value, Literal) else None
-        source = job.steps.get(shards.value.expression.step or "")
-        if name not in _LEARNS or source is None or not is_sharding(source.component):
+        model, source = step.inputs.get("model"), find_sharding(job, step)
+        name = model.value.value if model is not None and isinstance(model.value, Literal) else None
+        if name not in _LEARNS or model is None or model.span is None or source is None:
             continue
         kind = _find_kind(context, job, source)
         if kind and kind not in _LEARNS[name]:
@@ -71,7 +68,7 @@ def check_model_not_for_data(context: Context, job: Job) -> Iterator[Problem]:
             yield Problem("model-not-for-data", model.span, message, f"write `model: {_BEST[kind]}`")
 
 
-def _find_kind(context: Context, job: Job, step: Step) -> str:
+def _find_kind(context: Tree, job: Job, step: Step) -> str:
     """The kind of data that a step shards; empty if unknown."""
     values = literal_inputs(step, _INPUTS)
     if any(values[name] is None and name in step.inputs for name in _INPUTS):
@@ -85,7 +82,7 @@ def _find_kind(context: Context, job: Job, step: Step) -> str:
     return _detect(context, job, step, values)
 
 
-def _detect(context: Context, job: Job, step: Step, values: Mapping[str, Any]) -> str:
+def _detect(context: Tree, job: Job, step: Step, values: Mapping[str, Any]) -> str:
     path = find_data_path(job, step)
     local = find_local_data(context, path) if path is not None else None
     if local is None:

@@ -13,17 +13,16 @@ from msgspec import Struct
 from worldsize.azureml.literals import parse_number
 from worldsize.azureml.model import Job, Literal, Step
 from worldsize.azureml.references import exists, is_folder
+from worldsize.azureml.tree import Tree
 from worldsize.base import limits
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
-from worldsize.data.rows import read_sample, read_texts
-from worldsize.data.sample import MAX_BYTES, MAX_OPENED, MAX_ROWS
+from worldsize.data.rows import read_sample
+from worldsize.data.sample import SAMPLED
 from worldsize.planning.memory.workload import literal_inputs
-from worldsize.rules.context import Context
 from worldsize.rules.data._shard_steps import MAX_FILES, find_data_path, find_local_data
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import CLASSIFICATION
-from wssources import documents
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import FORMATS, check_content, choose_files, find_files, name_source
 from wssources.input_error import InputError, blame_input
@@ -74,7 +73,7 @@ class _Source(Struct):
         return self.span
 
 
-def check_source(context: Context, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
+def check_source(context: Tree, job: Job, step: Step, reported: set[Span]) -> Iterator[Problem]:
     """The first fault for which the step would refuse local data, unless its path is reported already."""
     if _find_address(step):
         yield from _check_address(step)
@@ -90,7 +89,7 @@ def check_source(context: Context, job: Job, step: Step, reported: set[Span]) ->
             yield from _check_files(source, root, files)
             return
         with tempfile.TemporaryDirectory(prefix="worldsize-") as scratch:
-            unpacked = unpack(root, Path(scratch), most_bytes=MAX_BYTES)
+            unpacked = unpack(root, Path(scratch), most_bytes=SAMPLED.size)
             root, files = find_files(".", str(unpacked.root), MAX_FILES)
             yield from _check_files(source, root, files, unpacked)
     except InputError as error:
@@ -116,7 +115,7 @@ def _check_files(
         slug, first_input = "input-out-of-range", "validation_fraction"
         request = _make_request(source, root, chosen, unpacked)
         slug, first_input = "data-format-wrong", "format"
-        for file in islice(request.files, MAX_OPENED):
+        for file in islice(request.files, SAMPLED.opened):
             check_content(request, file, kind)
     except InputError as error:
         yield _report(error.slug, source.span_of(error.blamed, "source"), error)
@@ -150,7 +149,7 @@ def _report(slug: str, span: Span, error: UserError) -> Problem:
     return Problem(slug, span, error.message, error.help)
 
 
-def _find_source(context: Context, job: Job, step: Step) -> _Source | None:
+def _find_source(context: Tree, job: Job, step: Step) -> _Source | None:
     """The local data that a step reads; None if it is built in, elsewhere, or unknown."""
     component = step.component
     if component is None or not component.inputs.keys() >= {*_TEXTS, *_OPTIONAL, *_NUMBERS, "data"}:
@@ -215,8 +214,7 @@ def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) ->
     """Report the first fault of columns, rows or labels, then too few rows of data that was read whole."""
     if source.media is None:
         return
-    tokenized = documents.is_tokenized(kind, request.media, request.task)
-    read = (read_texts if tokenized else read_sample)(request, kind, limits.check_time)
+    read = read_sample(request, kind, limits.check_time)
     if read.fault is not None:
         yield _report(read.slug, source.span_of(read.blamed or "source", "source"), read.fault)
         return
@@ -255,7 +253,7 @@ def _describe_labels(request: Request, labels: Mapping[str, int]) -> UserError |
     rows, distinct = sum(labels.values()), len(labels)
     if not distinct == rows >= _ALL_DIFFERENT:
         return None
-    what = f"the first {rows:,} rows" if rows >= MAX_ROWS else f"the {rows:,} rows"
+    what = f"the first {rows:,} rows" if rows >= SAMPLED.rows else f"the {rows:,} rows"
     return UserError(
         f"label `{clip_text(request.label)}` of `{request.called}` has another value in each of {what}",
         "name a column of classes in `label`; what differs in every row is no class",

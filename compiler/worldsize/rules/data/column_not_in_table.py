@@ -14,12 +14,12 @@ from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Data
 from worldsize.azureml.references import folder_of, is_file, local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.model import Option
@@ -32,7 +32,6 @@ from worldsize.scripts.words import Argument, read_arguments
 _PLAIN = (
     "low_memory", "nrows", "dtype", "na_values", "encoding", "memory_map", "engine", "filepath_or_buffer",
 )  # fmt: skip
-_KEEPS = ("len", "print", "train_test_split", "display")  # functions that add no column to a table
 _COLUMNS = 1_000  # that a message could name; wider tables are not looked at
 
 
@@ -45,7 +44,7 @@ class _Table(Struct):
     below: str  # the file, if the option gives its folder
 
 
-def check_program(context: Context, program: Program) -> Iterator[Finding]:
+def check_program(context: Tree, program: Program) -> Iterator[Finding]:
     module = program.entry
     if "read_csv" not in module.callers or len(program.launches) != 1:
         return
@@ -131,7 +130,7 @@ def _find_columns(module: Module, name: str) -> list[ast.expr]:
     if len(made) != 1:
         return []
     columns: list[ast.expr] = []
-    keeps = list_last_names("keeps_columns")
+    keeps, functions = list_last_names("keeps_columns"), list_last_names("keeps_table")
     for use in uses:
         above = module.parents.get(use)
         if isinstance(use.ctx, ast.Store):
@@ -140,7 +139,7 @@ def _find_columns(module: Module, name: str) -> list[ast.expr]:
             columns += _list_names(above.slice)
         elif isinstance(above, ast.Attribute) and above.attr in keeps and isinstance(above.ctx, ast.Load):
             columns += _list_of_call(module.parents.get(above), above)
-        elif not (isinstance(above, ast.Call) and module.name_of(above.func).rpartition(".")[2] in _KEEPS):
+        elif not (isinstance(above, ast.Call) and module.name_of(above.func).rpartition(".")[2] in functions):
             return []
     scope = find_scope(module, made[0])
     return [
@@ -192,7 +191,7 @@ def _read_value(
     return (value, span) if isinstance(value, str) else ("", None)
 
 
-def _find_data(context: Context, launch: Launch, written: str, below: str) -> tuple[Path, str, Span] | None:
+def _find_data(context: Tree, launch: Launch, written: str, below: str) -> tuple[Path, str, Span] | None:
     """The local table that a word of the command stands for, how messages call it, and its place."""
     expressions = binding.find_expressions(written)
     rest = written.rpartition("}}")[2].strip("/")

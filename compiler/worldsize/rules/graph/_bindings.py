@@ -11,10 +11,10 @@ from worldsize.azureml import binding, literals
 from worldsize.azureml.binding import Expression, find_expressions
 from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Component, Field, Job, Keys, Port, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.rules.context import Context
 from worldsize.rules.graph._command import CommandText, find_split_texts, find_texts
 from worldsize.rules.graph._common import (
     declared_component,
@@ -32,7 +32,7 @@ _WITHOUT_DOLLAR = re.compile(r"(?<!\$)\{\{\s{0,8}(parent\.[\w.]{1,200})\s{0,8}\}
 _LOST = "close it with `}}`, and leave no blanks inside the dotted name"
 
 
-def check_binding_malformed(context: Context, subject: Job | Component) -> Iterator[Finding]:
+def check_binding_malformed(context: Tree, subject: Job | Component) -> Iterator[Finding]:
     if isinstance(subject, Component):
         yield from _check_command(context, subject)
     else:
@@ -61,7 +61,7 @@ def _check_text(node: Scalar) -> Iterator[Finding]:
         yield Finding(span, message, f"write `{written}`", fix=fix)
 
 
-def _check_command(context: Context, component: Component) -> Iterator[Finding]:
+def _check_command(context: Tree, component: Component) -> Iterator[Finding]:
     for text in find_texts(context, component):
         for start in text.template.unclosed:
             shown = text.node.text[start : start + 40].split("\n")[0]
@@ -81,7 +81,7 @@ def _double_braces(braces: re.Match[str]) -> str:
 _WHOLE = frozenset({"parent.jobs", "parent.outputs"})
 
 
-def check_binding_in_text(context: Context, job: Job) -> Iterator[Finding]:
+def check_binding_in_text(context: Tree, job: Job) -> Iterator[Finding]:
     whole = _WHOLE if job.keys.binds("parent.inputs") else {*_WHOLE, "parent.inputs"}
     for node in find_unbound_texts(job):
         expressions = (inner for inner in find_expressions(node.text) if inner.scope in whole)
@@ -94,14 +94,14 @@ def check_binding_in_text(context: Context, job: Job) -> Iterator[Finding]:
 _FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by the service
 
 
-def check_binding_unknown_scope(context: Context, subject: Job | Component) -> Iterator[Finding]:
+def check_binding_unknown_scope(context: Tree, subject: Job | Component) -> Iterator[Finding]:
     if isinstance(subject, Component):
         yield from _check_scopes_of_command(context, subject)
     else:
         yield from _check_scopes(context, subject)
 
 
-def _check_scopes(context: Context, job: Job) -> Iterator[Finding]:
+def _check_scopes(context: Tree, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
         expression = wire.expression
         if (_names_a_source(expression) and job.keys.binds(expression.scope)) or expression.name in _FREE:
@@ -169,7 +169,7 @@ def _advice(expression: Expression, job: Job) -> str:
     return "write " + " or ".join(f"`${{{{{text}}}}}`" for text in job.keys.bindings)
 
 
-def _check_scopes_of_command(context: Context, component: Component) -> Iterator[Finding]:
+def _check_scopes_of_command(context: Tree, component: Component) -> Iterator[Finding]:
     for text in find_texts(context, component):
         for expression in text.template.expressions:
             is_allowed = expression.scope in component.keys.in_command and expression.port
@@ -187,7 +187,7 @@ def _in_command(expression: Expression, keys: Keys) -> str:
     return f"bind it to an input under `{keys.inputs}:` and write `${{{{inputs.NAME}}}}` here"
 
 
-def check_binding_unknown_step(context: Context, job: Job) -> Iterator[Finding]:
+def check_binding_unknown_step(context: Tree, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
         step = wire.expression.step
         if step is not None and step not in job.steps:
@@ -197,7 +197,7 @@ def check_binding_unknown_step(context: Context, job: Job) -> Iterator[Finding]:
             yield Finding(wire.part(2), f"there is no step `{step}`", help_, fix=fix)
 
 
-def check_binding_unknown_output(context: Context, subject: Job | Component | Step) -> Iterator[Finding]:
+def check_binding_unknown_output(context: Tree, subject: Job | Component | Step) -> Iterator[Finding]:
     if isinstance(subject, Job):
         yield from _check_wires(context, subject)
         for step in subject.steps.values():
@@ -215,7 +215,7 @@ def check_binding_unknown_output(context: Context, subject: Job | Component | St
         yield from _check_trial(find_texts(context, subject.component), searched_inputs(subject))
 
 
-def _check_wires(context: Context, job: Job) -> Iterator[Finding]:
+def _check_wires(context: Tree, job: Job) -> Iterator[Finding]:
     finders: dict[tuple[str, str], tuple[dict[str, Port] | None, Callable[[str], bool]]] = {}
     for wire in find_wires(context, job):
         expression = wire.expression

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression, Template
 from worldsize.azureml.model import Component, Job
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node
-from worldsize.rules.context import Context
 
 
 class CommandText(NamedTuple):
@@ -32,12 +32,12 @@ class CommandText(NamedTuple):
         return self.span(expression.name_start + len(expression.scope) + 1, end)
 
 
-def find_texts(context: Context, component: Component) -> list[CommandText]:
+def find_texts(context: Tree, component: Component) -> list[CommandText]:
     """The texts of a component that hold expressions, as their file has them."""
     return context.all_of(_texts, component)
 
 
-def _texts(_context: Context, component: Component) -> Iterator[CommandText]:
+def _texts(_context: Tree, component: Component) -> Iterator[CommandText]:
     command = component.command.node if component.command is not None else None
     nodes = [("command", command)]
     if component.type.lower() == "spark":
@@ -55,7 +55,7 @@ def find_split_texts(raw: Node | None) -> Iterator[CommandText]:
         yield CommandText("input_data", node, binding.parse_template(node.value))
 
 
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     for text in find_texts(context, component):
         inside = {expression.start for part in text.template.sections for expression in part.expressions}
         for expression in text.template.expressions:
@@ -79,7 +79,7 @@ def check_component(context: Context, component: Component) -> Iterator[Problem]
 _BROKEN = re.compile(r"\\[ \t]*\r?\n")
 
 
-def check_command_backslash(context: Context, subject: Component | Job) -> Iterator[Finding]:
+def check_command_backslash(context: Tree, subject: Component | Job) -> Iterator[Finding]:
     """Check the commands of component files and of pipelines; bash runs that of a standalone job as it is."""
     for component in _list_folded(subject):
         for text in find_texts(context, component):

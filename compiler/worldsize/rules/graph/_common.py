@@ -16,14 +16,13 @@ from msgspec import Struct
 from worldsize.azureml import graph, literals
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Argument, Binding, Component, Data, Field, Job, Literal, Port, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Fix
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries, list_items
-from worldsize.rules.context import Context
 
 LITERAL_TYPES = frozenset(literals.PRIMITIVES)
-NOWHERE = Span("", 1, 1, 1, 1)
 
 
 class Wire(Struct, frozen=True):
@@ -44,12 +43,12 @@ class Wire(Struct, frozen=True):
         return self.step.component.inputs.get(self.name) if self.step.component else None
 
 
-def find_wires(context: Context, job: Job) -> list[Wire]:
+def find_wires(context: Tree, job: Job) -> list[Wire]:
     """The bound inputs of all steps of a pipeline, as far as they were written."""
     return context.all_of(_find_wires, job)
 
 
-def _find_wires(_context: Context, job: Job) -> Iterator[Wire]:
+def _find_wires(_context: Tree, job: Job) -> Iterator[Wire]:
     if job.type != "pipeline":
         return
     for step in job.steps.values():

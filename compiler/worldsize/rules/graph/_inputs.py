@@ -10,16 +10,15 @@ from msgspec.structs import replace
 from worldsize.azureml import literals
 from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.model import Component, Data, Field, Job, Literal, Port, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Problem, Related
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import closest, did_you_mean, find_meant
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.facts.built_in_components import find_facts
 from worldsize.resolving import components
-from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
     LITERAL_TYPES,
-    NOWHERE,
     declared_component,
     find_arguments,
     find_unknown_names,
@@ -34,7 +33,7 @@ from worldsize.rules.graph._common import (
 _PREFIX = "builtin:"
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Tree, job: Job) -> Iterator[Problem]:
     """Check the inputs of the steps of a pipeline."""
     for step, name, field, port in find_arguments(job):
         if port.type in LITERAL_TYPES:
@@ -48,7 +47,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             yield from _judge_data_set(context, step)
 
 
-def _name_other(context: Context, step: Step, name: str, field: Field[Any], fault: Problem) -> Problem:
+def _name_other(context: Tree, step: Step, name: str, field: Field[Any], fault: Problem) -> Problem:
     """Suggest the built-in component that takes the value, if the chosen one does not."""
     if fault.slug != "input-not-in-enum":
         return fault
@@ -88,7 +87,7 @@ def _judged(value: Any) -> bool:
     return not (isinstance(value, str) and "{" in value)
 
 
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     """Check the defaults of a component's inputs."""
     for port in component.inputs.values():
         default = port.default
@@ -121,7 +120,7 @@ def _judge_function(step: Step, component: Component) -> Iterator[Problem]:
         yield Problem("input-not-in-enum", span_of(field), message, help_)
 
 
-def _judge_data_set(context: Context, step: Step) -> Iterator[Problem]:
+def _judge_data_set(context: Tree, step: Step) -> Iterator[Problem]:
     """Report a source of ``shard_data`` that is not a built-in data set."""
     source, field = _read_source(context, step)
     if field is not None and source is not None and source.startswith(_PREFIX):
@@ -132,7 +131,7 @@ def _judge_data_set(context: Context, step: Step) -> Iterator[Problem]:
         yield Problem("input-not-in-enum", span_of(field), message, help_)
 
 
-def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | None:
+def find_unread_data(context: Tree, step: Step) -> tuple[Span, str, str] | None:
     """The place, message and help if ``shard_data`` should read from ``data``, which has no value."""
     if "data" in step.inputs or "data" in step.unwired:
         return None
@@ -149,7 +148,7 @@ def find_unread_data(context: Context, step: Step) -> tuple[Span, str, str] | No
     return span_of(field or step.reference), message, f"give a file or folder as `data:`, or write {listed}"
 
 
-def _find_unread_settings(context: Context, step: Step) -> tuple[Span, str, str] | None:
+def _find_unread_settings(context: Tree, step: Step) -> tuple[Span, str, str] | None:
     """The same for a step with neither `source` nor `data`, but an input about how files are read."""
     component = step.component
     if component is None or "source" in step.inputs or not context.is_built_in(component):
@@ -175,7 +174,7 @@ def _is_changed(step: Step, name: str) -> bool:
     return port is not None and isinstance(value, Literal) and value.value != default
 
 
-def _read_source(context: Context, step: Step) -> tuple[str | None, Field[Any] | None]:
+def _read_source(context: Tree, step: Step) -> tuple[str | None, Field[Any] | None]:
     """The source of a step that shards data, unless it is a built-in data set, and its place."""
     component = step.component
     if component is None or "source" not in component.inputs or not context.is_built_in(component):
@@ -190,7 +189,7 @@ def _read_source(context: Context, step: Step) -> tuple[str | None, Field[Any] |
     return (text, field) if is_path and is_sharding(component) else (None, None)
 
 
-def check_input_missing(context: Context, job: Job) -> Iterator[Finding]:
+def check_input_missing(context: Tree, job: Job) -> Iterator[Finding]:
     if job.type != "pipeline":
         return
     for step in job.steps.values():
@@ -218,7 +217,7 @@ def check_input_missing(context: Context, job: Job) -> Iterator[Finding]:
             yield Finding(*unread)
 
 
-def check_input_unknown(context: Context, job: Job) -> Iterator[Finding]:
+def check_input_unknown(context: Tree, job: Job) -> Iterator[Finding]:
     if job.type != "pipeline":
         return
     for step in job.steps.values():
@@ -229,7 +228,7 @@ def check_input_unknown(context: Context, job: Job) -> Iterator[Finding]:
             yield Finding(span, f"{chosen} has no input `{name}`", help_, fix=fix)
 
 
-def _suggest(context: Context, step: Step, name: str, ports: Mapping[str, Port]) -> str:
+def _suggest(context: Tree, step: Step, name: str, ports: Mapping[str, Port]) -> str:
     """The input that was meant; else the built-in component that has it."""
     if find_meant(name, ports) is None and context.is_built_in(step.component):
         others = components.find_with_input(name)
@@ -239,7 +238,7 @@ def _suggest(context: Context, step: Step, name: str, ports: Mapping[str, Port])
     return did_you_mean(name, ports) or advice
 
 
-def check_input_type(context: Context, job: Job) -> Iterator[Finding]:
+def check_input_type(context: Tree, job: Job) -> Iterator[Finding]:
     for _, name, field, port in find_arguments(job):
         yield from _kind(name, field, port)
     for wire in find_wires(context, job):

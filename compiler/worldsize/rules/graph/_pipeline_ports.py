@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from worldsize.azureml import binding
 from worldsize.azureml.model import Job, Literal, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem, Related, relate
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar, find_node, list_scalars
-from worldsize.rules.context import Context
 from worldsize.rules.graph._common import (
-    NOWHERE,
     declared_component,
     find_wires,
     known_ports,
@@ -25,7 +24,7 @@ from worldsize.rules.graph._common import (
 )
 
 
-def check_pipeline_input_empty(context: Context, job: Job) -> Iterator[Finding]:
+def check_pipeline_input_empty(context: Tree, job: Job) -> Iterator[Finding]:
     if job.interface is not None:
         return
     empty = {
@@ -47,7 +46,7 @@ _SETTINGS = ("compute", "environment_variables")
 _OF_COMPONENTS = ("resources", "distribution", "limits")  # an inline step cannot bind these
 
 
-def check_pipeline_input_unknown(context: Context, job: Job) -> Iterator[Finding]:
+def check_pipeline_input_unknown(context: Tree, job: Job) -> Iterator[Finding]:
     if job.type != "pipeline" or not job.keys.binds("parent.inputs"):
         return  # binding-unknown-scope
     names = pipeline_inputs(job)
@@ -79,7 +78,7 @@ def _texts(step: Step) -> Iterator[Scalar]:
         yield from (text for text in list_scalars(find_node(step.raw, key)) if "${{" in text.text)
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Tree, job: Job) -> Iterator[Problem]:
     writers: dict[str, tuple[str, Span]] = {}
     for step in job.steps.values():
         for field in step.outputs.values():
@@ -134,7 +133,7 @@ def _report_unwritten(job: Job) -> Iterator[Problem]:
 _MODELS = frozenset({"mlflow_model", "triton_model"})
 
 
-def check_folder_feeds_model(context: Context, job: Job) -> Iterator[Finding]:
+def check_folder_feeds_model(context: Tree, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
         target = wire.port
         if target is None or target.type not in _MODELS or declared_component(wire.step) is None:
@@ -162,7 +161,7 @@ def _has_open_type(step: Step, output: str) -> bool:
 _KINDS = {"uri_file": "a file"} | dict.fromkeys(("uri_folder", "mlflow_model", "triton_model"), "a folder")
 
 
-def check_file_feeds_folder(context: Context, job: Job) -> Iterator[Finding]:
+def check_file_feeds_folder(context: Tree, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
         target, source = wire.port, job.steps.get(wire.expression.step or "")
         # What a pipeline is given may be named as either, and official examples do so.
@@ -183,7 +182,7 @@ def check_file_feeds_folder(context: Context, job: Job) -> Iterator[Finding]:
         yield Finding(wire.part(4), message, help_, related=related)
 
 
-def check_optional_feeds_required(context: Context, job: Job) -> Iterator[Finding]:
+def check_optional_feeds_required(context: Tree, job: Job) -> Iterator[Finding]:
     if job.interface is None:
         return
     for wire in find_wires(context, job):

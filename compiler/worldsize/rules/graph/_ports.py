@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from worldsize.azureml import literals
 from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Component, Port
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Fix, Problem, relate
+from worldsize.base.span import NOWHERE
 from worldsize.documents.yaml.nodes import Scalar, find_node
-from worldsize.rules.context import Context
-from worldsize.rules.graph._common import NOWHERE, span_of
+from worldsize.rules.graph._common import span_of
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _OTHER = re.compile(r"\W", re.ASCII)
@@ -22,7 +23,7 @@ _METHODS = frozenset(
 )
 
 
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     yield from _check_all_names(component)
     yield from _check_input_names(component)
     yield from _check_outputs(component)

@@ -9,14 +9,14 @@ from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Component, Step
 from worldsize.azureml.references import list_names, local_path
 from worldsize.azureml.sweep import find_algorithm
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence, find_node, list_entries
-from worldsize.rules.context import Context
 from worldsize.rules.graph._common import declared_component, list_searched, port_finder, suggest_fix
 
 
-def check_step(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Tree, step: Step) -> Iterator[Problem]:
     is_grid = step.type == "sweep" and _samples_grid(step)
     for key, entry in list_entries(find_node(step.raw, "search_space")):
         if isinstance(entry, Mapping):
@@ -25,7 +25,7 @@ def check_step(context: Context, step: Step) -> Iterator[Problem]:
     yield from _check_keys(context, step, [key for key, _ in list_searched(step)])
 
 
-def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Problem]:
+def _check_keys(context: Tree, step: Step, keys: list[Scalar]) -> Iterator[Problem]:
     """Report parameters of the search that reach no trial."""
     component, command = step.component, read_command(step.component)
     if component is None or not command or "search_space.*" in command:
@@ -48,7 +48,7 @@ def _check_keys(context: Context, step: Step, keys: list[Scalar]) -> Iterator[Pr
             yield Problem("search-space-key-unused", key.span, message, help_)
 
 
-def _reads_variables(context: Context, component: Component) -> bool:
+def _reads_variables(context: Tree, component: Component) -> bool:
     """Whether code that is uploaded may read the values from the environment, or cannot be read."""
     code = component.code.value if component.code is not None else None
     path = local_path(code, component.folder) if isinstance(code, str) and component.folder else None

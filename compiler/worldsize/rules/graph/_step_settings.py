@@ -9,17 +9,17 @@ from worldsize.azureml.fields import read_entries
 from worldsize.azureml.graph import is_inline
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Job, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem
+from worldsize.base.span import NOWHERE
 from worldsize.documents.yaml.nodes import Mapping, Scalar
-from worldsize.rules.context import Context
-from worldsize.rules.graph._common import NOWHERE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 _NEW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # what a compute can be created with
 _WITHOUT_PREFIX = frozenset({"local", "serverless"})
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Tree, job: Job) -> Iterator[Problem]:
     for node in _find_computes(job):
         if node.text not in _WITHOUT_PREFIX and _NAME.fullmatch(node.text):
             written = f"azureml:{node.text}"
@@ -40,7 +40,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
         yield Problem("compute-name", span, message, "use letters, digits and `-`")
 
 
-def check_compute(context: Context, compute: Compute) -> Iterator[Problem]:
+def check_compute(context: Tree, compute: Compute) -> Iterator[Problem]:
     node = compute.raw.get("name") if compute.raw is not None else None
     if isinstance(node, Scalar) and node.text and not _NEW_NAME.fullmatch(node.text):
         message = f"`{node.text}` cannot be the name of a compute"
@@ -55,7 +55,7 @@ def _find_computes(job: Job) -> Iterator[Scalar]:
             yield field.node
 
 
-def check_environment_variable_not_text(context: Context, step: Step) -> Iterator[Finding]:
+def check_environment_variable_not_text(context: Tree, step: Step) -> Iterator[Finding]:
     for key, variable in read_entries(step.environment_variables).items():
         node = variable.node
         if not isinstance(node, Scalar) or node.value is None or isinstance(node.value, str):
@@ -68,7 +68,7 @@ def check_environment_variable_not_text(context: Context, step: Step) -> Iterato
             yield Finding(node.span, message, f"quote it: {quoted}", fix=fix)
 
 
-def check_parallel_without_input_data(context: Context, subject: Component | Step) -> Iterator[Finding]:
+def check_parallel_without_input_data(context: Tree, subject: Component | Step) -> Iterator[Finding]:
     declares = is_inline(subject) if isinstance(subject, Step) else subject.path is not None
     node = subject.raw if declares and subject.type == "parallel" else None
     if not isinstance(node, Mapping) or "task" not in node or "input_data" in node:

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, relate
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Scalar, find_node
-from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.values import evaluate
 
@@ -27,7 +27,7 @@ _LOGS_ITSELF = re.compile(
 _METHODS = frozenset({"log_metric", "log_metrics", "log", "log_row", "log_list", "log_dict"})
 
 
-def check_program(context: Context, program: Program) -> Iterator[Finding]:
+def check_program(context: Tree, program: Program) -> Iterator[Finding]:
     step = program.launch.step
     metric = find_node(step.raw, "objective", "primary_metric") if step.type == "sweep" else None
     if not isinstance(metric, Scalar) or not isinstance(metric.value, str) or "${{" in metric.text:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml.launch import Launch
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related
 from worldsize.documents.yaml.nodes import find_node
-from worldsize.rules.context import Context
 from worldsize.rules.shared import deepspeed as _deepspeed
 from worldsize.rules.shared.replicas import read_flag
 
 
-def check_launch(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_launch(context: Tree, launch: Launch) -> Iterator[Finding]:
     flag = read_flag(launch, "lr", "learning_rate")
     if flag is None or (span := launch.span(flag[1])) is None:
         return

@@ -12,10 +12,10 @@ from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_command, read_member
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Confidence, Finding, Problem, relate
 from worldsize.base.source import Source
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.rules.context import Context
 from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ _ENDLESS = 100.0  # times the training without evictions
 _HELP = "save checkpoints into an output and resume from the newest, or use dedicated instances"
 
 
-def check_planned(context: Context, planned: Planned) -> Iterator[Problem]:
+def check_planned(context: Tree, planned: Planned) -> Iterator[Problem]:
     for launch in read_launches(context, planned.job):
         yield from _judge(context, launch, planned)
 
 
-def check_launch(context: Context, launch: Launch) -> Iterator[Problem]:
+def check_launch(context: Tree, launch: Launch) -> Iterator[Problem]:
     if launch.job.clusters is None:  # else it is a spec's, which is judged with its plan
         yield from _judge(context, launch, None)
 
 
-def _judge(context: Context, launch: Launch, planned: Planned | None) -> Iterator[Problem]:
+def _judge(context: Tree, launch: Launch, planned: Planned | None) -> Iterator[Problem]:
     tier = find_preemptible_tier(launch)
     sources = launch.scripts(context) if tier is not None else []
     if tier is None or _saves_checkpoints(launch, sources):
@@ -68,13 +68,13 @@ def _saves_checkpoints(launch: Launch, sources: list[Source]) -> bool:
     return any(_RESUMES.search(text) for text in [" ".join(words), *(source.text for source in sources)])
 
 
-def _compare_costs(context: Context, launch: Launch, planned: Planned | None) -> str | None:
+def _compare_costs(context: Tree, launch: Launch, planned: Planned | None) -> str | None:
     """The expected costs of the training on both tiers, if low priority is dearer wherever it may run.
 
     None where the length of the training or a price is not known, and where an hour of low priority
     is no cheaper.
     """
-    plan = planned.plan.steps.get(launch.step.name) if planned is not None and planned.plan else None
+    plan = planned.step_plans.get(launch.step.name) if planned is not None else None
     if planned is None or plan is None or plan.training is None or launch.size is None:
         return None
     size = launch.size.name
@@ -117,7 +117,7 @@ def _show(value: float | None) -> str:
     return f"{float(f'{value:.2g}'):,.6g}"
 
 
-def check_low_priority_saves_nothing(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_low_priority_saves_nothing(context: Tree, launch: Launch) -> Iterator[Finding]:
     size, tier = launch.size, find_preemptible_tier(launch)
     if size is None or tier is None:
         return
@@ -138,14 +138,14 @@ _KEPT = re.compile(r"checkpoint|ckpt", re.IGNORECASE)
 _PATH = re.compile(r"(?P<quote>[\"']?)(?P<path>(?:\./)?outputs(?:/[\w./-]*)?)(?P=quote)", re.IGNORECASE)
 
 
-def check_checkpoints_in_outputs(context: Context, step: Step) -> Iterator[Finding]:
+def check_checkpoints_in_outputs(context: Tree, step: Step) -> Iterator[Finding]:
     command = step.component.command if step.component else None
     node = command.node if command is not None else None
     if isinstance(node, Scalar):
         yield from context.all_of(_judge_command, node)  # steps of one component share its command
 
 
-def _judge_command(_context: Context, node: Scalar) -> Iterator[Finding]:
+def _judge_command(_context: Tree, node: Scalar) -> Iterator[Finding]:
     for option, value in _list_options(node.text):
         match = _PATH.fullmatch(value.text) if _KEPT.search(option) else None
         if match is None:
@@ -169,7 +169,7 @@ def _list_options(text: str) -> Iterator[tuple[str, Word]]:
                 yield option, after
 
 
-def check_multi_node_without_timeout(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_multi_node_without_timeout(context: Tree, launch: Launch) -> Iterator[Finding]:
     step, count = launch.step, launch.instances.value
     has_gpus = launch.size is not None and launch.size.gpus > 0  # CPU nodes cost little, and rarely hang
     if count is None or count < 2 or not has_gpus or read_member(step.limits, "timeout") is not None:

@@ -6,27 +6,26 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from worldsize.azureml.literals import parse_number
-from worldsize.azureml.model import Binding, Job, Literal, Step
+from worldsize.azureml.model import Job, Literal, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import show_number
-from worldsize.planning.memory.workload import is_sharding, literal_inputs
-from worldsize.rules.context import Context
-from wssources import planned_rows
+from worldsize.planning.memory.workload import SOURCE_TASKS, find_sharding, literal_inputs
 
 _INTERVALS = ("validate_every_epochs", "validate_every_steps")
 _INPUTS = (*_INTERVALS, "early_stopping_patience", "best_metric", "export", "epochs")
 
 
-def check_job(_context: Context, job: Job) -> Iterator[Problem]:
+def check_job(_context: Tree, job: Job) -> Iterator[Problem]:
     for step in job.steps.values():
         if step.component is not None and step.component.inputs.keys() >= {*_INPUTS}:
             yield from _check_step(job, step, literal_inputs(step, _INPUTS))
 
 
 def _check_step(job: Job, step: Step, values: Mapping[str, Any]) -> Iterator[Problem]:
-    shards = _find_shards(job, step)
+    shards = find_sharding(job, step)
     off = _why_off(values, shards)
     patience = parse_number(values["early_stopping_patience"])
     at = _written(step, "early_stopping_patience")
@@ -98,21 +97,11 @@ def _check_goal(step: Step, metric: object) -> Iterator[Problem]:
         yield Problem("best-metric-unknown", at, message, "remove `best_metric_goal`")
 
 
-def _find_shards(job: Job, step: Step) -> Step | None:
-    argument = step.inputs.get("shards")
-    if argument is None or not isinstance(argument.value, Binding):
-        return None
-    source = job.steps.get(argument.value.expression.step or "")
-    return source if source is not None and is_sharding(source.component) else None
-
-
 def _find_task(shards: Step) -> str | None:
     values = literal_inputs(shards, ("task", "source"))
     if isinstance(values["task"], str) and values["task"] not in ("", "auto"):
         return values["task"]
-    return {planned_rows.DIGITS: "classification", planned_rows.PYTHON_SOURCE: "language_model"}.get(
-        str(values["source"])
-    )
+    return SOURCE_TASKS.get(str(values["source"]))
 
 
 def _written(step: Step, name: str) -> Span | None:

@@ -11,12 +11,12 @@ from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Step
 from worldsize.azureml.references import classify, is_file
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import join_words, shorten
 from worldsize.documents.yaml import to_python
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence, find_node
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.resolving.planned import Planned
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _RANGES = {"hours": (0, 23), "minutes": (0, 59), "month_days": (1, 31)}
 
 
-def check_recurrence_out_of_range(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+def check_recurrence_out_of_range(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     trigger = schedule.trigger
     if trigger is None:
         return
@@ -53,7 +53,7 @@ _OFFSET = re.compile(r"T?\d\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|[+-]\d\d:?\d\d)$", r
 _ZERO = ("Z", "z", "+00:00", "-00:00", "+0000", "-0000")
 
 
-def check_start_offset_dropped(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+def check_start_offset_dropped(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     trigger = schedule.trigger
     if trigger is None:
         return
@@ -72,7 +72,7 @@ def check_start_offset_dropped(context: Context, schedule: JobSchedule) -> Itera
         yield Finding(span, message, f"write the time of `{zone}` without an offset")
 
 
-def check_schedule_needs_pipeline(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+def check_schedule_needs_pipeline(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     create_job, reference, job = schedule.create_job, schedule.reference, schedule.job
     kind = fields.read_field(create_job, "type") if isinstance(create_job, Mapping) else None
     if kind is not None and isinstance(kind.value, str) and kind.value.lower() in ("command", "spark"):
@@ -84,7 +84,7 @@ def check_schedule_needs_pipeline(context: Context, schedule: JobSchedule) -> It
         yield Finding(reference.span, message, "put the job into a pipeline of one step, and schedule that")
 
 
-def check_schedule_job_missing(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+def check_schedule_job_missing(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     reference, target = schedule.reference, schedule.target
     if reference is None or target is None or reference.span is None:
         return
@@ -93,7 +93,7 @@ def check_schedule_job_missing(context: Context, schedule: JobSchedule) -> Itera
         yield references.describe_missing(key, reference.value, target, reference.span)
 
 
-def check_schedule_input_unknown(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+def check_schedule_input_unknown(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     job, inputs = schedule.job, schedule.inputs
     if job is None or inputs is None or job.type != "pipeline":
         return
@@ -105,7 +105,7 @@ def check_schedule_input_unknown(context: Context, schedule: JobSchedule) -> Ite
             yield Finding(key.span, message, help_, fix=Fix(key.span, near, safe=False) if near else None)
 
 
-def check_create_job_without_type(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+def check_create_job_without_type(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     create_job = schedule.create_job
     key = schedule.raw.key("create_job")
     if isinstance(create_job, Mapping) and "type" not in create_job and key is not None:
@@ -115,7 +115,7 @@ def check_create_job_without_type(context: Context, schedule: JobSchedule) -> It
 _REUSED = ("command", "parallel", "pipeline", "sweep")
 
 
-def check_schedule_reuses_everything(context: Context, schedule: JobSchedule) -> Iterator[Finding]:
+def check_schedule_reuses_everything(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     job, reference = schedule.job, schedule.reference
     if job is None or job.type != "pipeline" or not job.steps or reference is None or reference.span is None:
         return
@@ -207,7 +207,7 @@ _NEW_LABEL = (
 _NEW_DATA = "name a datastore path that gets the new data: `azureml://datastores/workspaceblobstore/paths/…`"
 
 
-def check_planned(context: Context, planned: Planned) -> Iterator[Problem]:
+def check_planned(context: Tree, planned: Planned) -> Iterator[Problem]:
     del context
     schedule = planned.spec.schedule
     if planned.plan is not None and schedule is not None:
@@ -216,7 +216,7 @@ def check_planned(context: Context, planned: Planned) -> Iterator[Problem]:
         yield from _find_same_rows(planned.job, Related(schedule.span, "the schedule"))
 
 
-def check_job_schedule(context: Context, schedule: JobSchedule) -> Iterator[Problem]:
+def check_job_schedule(context: Tree, schedule: JobSchedule) -> Iterator[Problem]:
     del context
     if schedule.job is not None:
         yield from _find_labels(schedule.job)

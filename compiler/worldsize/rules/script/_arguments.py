@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml.launch import Launch
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean, find_meant
 from worldsize.base.wording import plural
-from worldsize.rules.context import Context
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.interface.read import find_words_read, read_interface, read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument
@@ -24,7 +24,7 @@ from worldsize.scripts.words import Argument, read_arguments
 _STEPS = 200  # that start the same script, whose inputs are looked at
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     interface = read_interface(program)
     if interface is None:
         yield from _check_words(program)
@@ -44,7 +44,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
                 yield problem if certain else replace(problem, confidence="likely")
 
 
-def _check_launcher(context: Context, program: Program, interface: Interface) -> Iterator[Problem]:
+def _check_launcher(context: Tree, program: Program, interface: Interface) -> Iterator[Problem]:
     """`torch.distributed.launch`, which from torch 2 on gives `--local-rank`, and before `--local_rank`."""
     words = [word.bare for word in program.command.arguments]
     component, span = program.launch.step.component, program.launch.span(program.command.arguments[0])
@@ -437,7 +437,7 @@ def _convert(kind: type[int | float], text: str | None) -> float | int | None:
         return None
 
 
-def check_boolean_by_bool(context: Context, program: Program) -> Iterator[Finding]:
+def check_boolean_by_bool(context: Tree, program: Program) -> Iterator[Finding]:
     flag_names = {flag.name for flag in program.command.flags() if flag.value is not None}
     for module, call in program.called("add_argument"):
         kind = keyword_argument(call, "type")

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.edits import call_horovod_init
 from worldsize.scripts.interface.read import read_reached
@@ -38,7 +38,7 @@ _ASKED_OF_WRAPPED = (
 _WEIGHTS = re.compile(r"grad|param|weight|flat|bucket|buffer|state_dict", re.IGNORECASE)
 
 
-def check_gradients_never_averaged(context: Context, program: Program) -> Iterator[Finding]:
+def check_gradients_never_averaged(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2:
         return
     if program.imports("accelerate"):
@@ -177,7 +177,7 @@ def _find_model(call: ast.Call) -> str:
 _NEEDS_INIT = ("rank", "local_rank", "size", "DistributedOptimizer", "broadcast_parameters", "allreduce")
 
 
-def check_horovod_without_init(context: Context, program: Program) -> Iterator[Finding]:
+def check_horovod_without_init(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.complete or program.says(".init("):
         return
     for module, call in _list_horovod_calls(program, *_NEEDS_INIT)[:1]:
@@ -186,7 +186,7 @@ def check_horovod_without_init(context: Context, program: Program) -> Iterator[F
         yield Finding(module.span(call), message, "call `hvd.init()` first", related=program.related, fix=fix)
 
 
-def check_horovod_without_broadcast(context: Context, program: Program) -> Iterator[Finding]:
+def check_horovod_without_broadcast(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.complete or program.says("roadcast", "elastic"):
         return
     for module, call in _list_horovod_calls(program, "DistributedOptimizer")[:1]:
@@ -202,7 +202,7 @@ _LOSSES = {
 }  # fmt: skip
 
 
-def check_loss_divided_by_weights(context: Context, program: Program) -> Iterator[Finding]:
+def check_loss_divided_by_weights(context: Tree, program: Program) -> Iterator[Finding]:
     averages = program.refers(*list_last_names("wraps_model"), "DistributedOptimizer", "Accelerator")
     if program.processes < 2 or not (averages or program.imports("deepspeed")):
         return
@@ -246,7 +246,7 @@ _SIZES = {"size", "get_world_size", "world_size", "WORLD_SIZE"}
 _RATE = re.compile(r"(?:^|_)lr(?:_|$)|learning_rate", re.IGNORECASE)
 
 
-def check_learning_rate_scaled_twice(context: Context, program: Program) -> Iterator[Finding]:
+def check_learning_rate_scaled_twice(context: Tree, program: Program) -> Iterator[Finding]:
     if not _planned(program):
         return
     for module, node in program.find(_products):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.facts.library_calls import find_call
-from worldsize.rules.context import Context
 from worldsize.rules.script._group import is_without_group
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.edits import add_argument, guard_by_rank
@@ -22,14 +22,14 @@ from worldsize.scripts.values import evaluate
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
 
 
-def check_saves_on_every_rank(context: Context, program: Program) -> Iterator[Finding]:
+def check_saves_on_every_rank(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDED):
         return
     if is_without_group(program):
         return  # that is the cause
-    keras = (("saves its checkpoints here", _checkpoints),) if program.imports("horovod") else ()
-    for what, chosen in (("saves this file", _saves), ("logs this", _logs), *keras):
-        saves = program.entry.once(_unguarded, program.modules, chosen)
+    keras = (("saves its checkpoints here", "saves_checkpoints"),) if program.imports("horovod") else ()
+    for what, effect in (("saves this file", "saves_once"), ("logs this", "logs_once"), *keras):
+        saves = program.entry.once(_unguarded, program.modules, effect)
         if saves:
             module, call = saves[0]
             more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
@@ -39,37 +39,26 @@ def check_saves_on_every_rank(context: Context, program: Program) -> Iterator[Fi
             yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
 
 
-def _unguarded(
-    _entry: Module, modules: tuple[Module, ...], chosen: Callable[[str], bool]
-) -> list[tuple[Module, ast.Call]]:
-    """The calls of some names that every rank reaches."""
+def _unguarded(_entry: Module, modules: tuple[Module, ...], effect: str) -> list[tuple[Module, ast.Call]]:
+    """The calls with an effect that every rank reaches."""
     return [
         (module, call)
         for module in modules
         for name, call in module.calls
-        if chosen(name) and not _apart(module, name, call) and not is_guarded_by_rank(modules, module, call)
+        if find_call(name, effect)
+        and not _apart(module, name, call)
+        and not is_guarded_by_rank(modules, module, call)
     ]
-
-
-def _saves(name: str) -> bool:
-    return find_call(name, "saves_once") is not None
-
-
-def _checkpoints(name: str) -> bool:
-    return name.endswith("keras.callbacks.ModelCheckpoint")
-
-
-def _logs(name: str) -> bool:
-    return name.startswith("mlflow.") and name.rpartition(".")[2].startswith(("log_", "save_model"))
 
 
 def _apart(module: Module, name: str, call: ast.Call) -> bool:
     """Whether the path that a call writes to contains the rank."""
-    parts: list[ast.AST] = [*call.args[_saves(name) :], *(one.value for one in call.keywords)]
+    first = 1 if find_call(name, "saves_once") else 0  # what is saved comes before the path
+    parts: list[ast.AST] = [*call.args[first:], *(keyword.value for keyword in call.keywords)]
     return any(mentions_rank(module, part) for part in parts)
 
 
-def check_load_without_map_location(context: Context, program: Program) -> Iterator[Finding]:
+def check_load_without_map_location(context: Tree, program: Program) -> Iterator[Finding]:
     if program.kind != "pytorch" or program.per_instance < 2 or not program.is_own_loop:
         return
     # A default device, copies on the CPU, and weights of another script may lie anywhere.
@@ -111,7 +100,7 @@ _TAKES = re.compile(
 )
 
 
-def check_saved_outside_outputs(context: Context, program: Program) -> Iterator[Finding]:
+def check_saved_outside_outputs(context: Tree, program: Program) -> Iterator[Finding]:
     if any(_TAKES.search(module.text) for module in program.modules):
         return
     saves = [(module, call, path) for module in program.modules for call, path in module.once(_list_saves)]
@@ -143,7 +132,7 @@ def _list_saves(module: Module) -> list[tuple[ast.Call, object]]:
     ]
 
 
-def check_working_folder_changed(context: Context, program: Program) -> Iterator[Finding]:
+def check_working_folder_changed(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2:
         return
     for module, call in program.called("os.chdir"):

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from worldsize.azureml import fields
 from worldsize.azureml.command_launchers import MPI
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_gpu_launcher, read_inner_launchers
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related, relate
 from worldsize.base.span import Span
-from worldsize.facts.library_calls import list_last_names, list_variables
-from worldsize.rules.context import Context
+from worldsize.facts.library_calls import find_setter, list_last_names, list_variables
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.edits import HOROVOD
 from worldsize.scripts.interface.read import read_reached, runs_in_job
@@ -36,7 +36,7 @@ _GROUPS = ("init_process_group", "init_device_mesh", "init_rpc", "horovod", "mpi
 _LIBRARIES = ("init_distributed", "deepspeed", "accelerat", "apex", "fabric")  # they start one
 
 
-def check_no_process_group(context: Context, program: Program) -> Iterator[Finding]:
+def check_no_process_group(context: Tree, program: Program) -> Iterator[Finding]:
     if not is_without_group(program):
         yield from _check_wrapped(program)
         return
@@ -87,7 +87,7 @@ def _outermost(module: Module, node: ast.AST) -> ast.AST:
 _SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 
 
-def check_spawn_in_every_process(context: Context, program: Program) -> Iterator[Finding]:
+def check_spawn_in_every_process(context: Tree, program: Program) -> Iterator[Finding]:
     launch = program.launch
     inner = find_gpu_launcher(context, launch)
     count = (inner.starts or 1) if inner is not None else program.per_instance
@@ -133,7 +133,7 @@ class _Fixed(NamedTuple):
     value: str
 
 
-def check_address_hard_coded(context: Context, program: Program) -> Iterator[Finding]:
+def check_address_hard_coded(context: Tree, program: Program) -> Iterator[Finding]:
     if program.launch.kind not in ("pytorch", "mpi") or program.processes < 2:
         return
     for module in program.modules:
@@ -197,16 +197,14 @@ def _find_in_calls(program: Program, module: Module) -> Iterator[tuple[ast.AST, 
         yield node or call, "nprocs", constant_value(node)
 
 
-def _find_in_job(_context: Context, launch: Launch) -> Iterator[_Fixed]:
+def _find_in_job(_context: Tree, launch: Launch) -> Iterator[_Fixed]:
     """The variables that the job or the command sets for all processes alike."""
     for name, value, span, _ in launch.list_variables():
         if name in _NAMES and value and not {"$", "`"} & set(value) and span is not None:
             yield _Fixed(span, name, value)
 
 
-_PYTORCH = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK")
 _HOROVOD = ("hvd.init", *(f"{package}.init" for package in HOROVOD))
-_SLURM = re.compile(r"SLURM_(?:PROCID|LOCALID|NTASKS|NNODES|NODEID|STEP_NODELIST|JOB_NODELIST|NODELIST)$")
 _SET_BY_HAND = {"mpi": "HOROVOD_RANK", "tensorflow": "TF_CONFIG"}
 _OTHER_WAYS = ("MASTER_ADDR", "file://", "tcp://", "TCPStore", "FileStore", "HashStore")
 _SETS_ALL = ("update", "setdefault", "putenv", "load_dotenv")
@@ -222,7 +220,7 @@ class _Need(NamedTuple):
     alone: bool = False  # one process does without
 
 
-def check_script_needs_other_distribution(context: Context, program: Program) -> Iterator[Finding]:
+def check_script_needs_other_distribution(context: Tree, program: Program) -> Iterator[Finding]:
     launch = program.launch
     kind = launch.kind
     if kind not in ("pytorch", "mpi", "tensorflow", None) or (kind is None and not launch.step.name):
@@ -262,7 +260,7 @@ def _overrides(launch: Launch, kind: str) -> bool:
     return launch.step.distribution is not None and view is not None and view.kind == kind
 
 
-def _find_needs(context: Context, program: Program) -> Iterator[_Need]:
+def _find_needs(context: Tree, program: Program) -> Iterator[_Need]:
     written = _find_written(context, program)
     if written is None:
         return
@@ -324,7 +322,7 @@ def _uses_environment(call: ast.Call) -> bool:
     return by_default and backend != "mpi"
 
 
-def _find_written(context: Context, program: Program) -> set[str] | None:
+def _find_written(context: Tree, program: Program) -> set[str] | None:
     """The variables that the job, the command or the script sets; None if not all are known."""
     written = set(context.once(_find_set_by_job, program.launch))
     for module in program.modules:
@@ -335,7 +333,7 @@ def _find_written(context: Context, program: Program) -> set[str] | None:
     return written
 
 
-def _find_set_by_job(_context: Context, launch: Launch) -> set[str]:
+def _find_set_by_job(_context: Tree, launch: Launch) -> set[str]:
     return {variable.name for variable in launch.list_variables()}
 
 
@@ -367,10 +365,5 @@ def _is_read_before(module: Module, name: str, statement: ast.stmt) -> bool:
 
 
 def _kind_of(name: str) -> str | None:
-    if name in _PYTORCH:
-        return "pytorch"
-    if name.startswith(("OMPI_COMM_WORLD_", "PMI_")):
-        return "mpi"
-    if _SLURM.match(name):
-        return "slurm"
-    return "tensorflow" if name == "TF_CONFIG" else None
+    setter = find_setter(name)
+    return setter if setter in ("pytorch", "mpi", "slurm", "tensorflow") else None

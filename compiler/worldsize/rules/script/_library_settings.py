@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from worldsize.azureml.command_line import Word
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem, Related, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.documents.yaml import json_text
 from worldsize.documents.yaml.nodes import Mapping, Scalar, find_node
-from worldsize.rules.context import Context
 from worldsize.scripts.edits import add_argument
 from worldsize.scripts.interface.read import read_interface, read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument
@@ -23,7 +23,7 @@ _LIGHTNING = ("lightning", "pytorch_lightning", "lightning_fabric")
 _KINDS = ("Trainer", "Fabric")
 
 
-def check_lightning_counts_disagree(context: Context, program: Program) -> Iterator[Finding]:
+def check_lightning_counts_disagree(context: Tree, program: Program) -> Iterator[Finding]:
     expected = _count_expected(program)
     if expected is None or not program.imports(*_LIGHTNING):
         return
@@ -123,7 +123,7 @@ _ADD_ADDRESS = "add `--main_process_ip $MASTER_ADDR` to the command"
 _LOCAL = ("localhost", "127.0.0.1")
 
 
-def check_accelerate_config_disagrees(context: Context, program: Program) -> Iterator[Finding | Problem]:
+def check_accelerate_config_disagrees(context: Tree, program: Program) -> Iterator[Finding | Problem]:
     yield from _judge_file(context, program)
     config = read_accelerate_config(context, program)
     instances = program.launch.instances.value
@@ -163,7 +163,7 @@ def check_accelerate_config_disagrees(context: Context, program: Program) -> Ite
         yield _report_config(program, config, "main_process_ip", message, _ADD_ADDRESS)
 
 
-def _judge_file(context: Context, program: Program) -> Iterator[Finding]:
+def _judge_file(context: Tree, program: Program) -> Iterator[Finding]:
     """Report a configuration file that is not in the code."""
     folder, value = program.launch.code_folder, _find_config_word(program)
     if folder is None or value is None or value.bare.startswith("~") or not context.is_folder(folder):
@@ -174,7 +174,7 @@ def _judge_file(context: Context, program: Program) -> Iterator[Finding]:
         yield Finding(span, message, "name a file relative to the folder of the code")
 
 
-def read_accelerate_config(context: Context, program: Program) -> Mapping | None:
+def read_accelerate_config(context: Tree, program: Program) -> Mapping | None:
     """The configuration file that the command names."""
     folder, value = program.launch.code_folder, _find_config_word(program)
     if folder is None or value is None:
@@ -223,7 +223,7 @@ _TRUE = ("true", "t", "yes", "y", "1")
 _STRATEGIES = frozenset({"no", "steps", "epoch"})
 
 
-def check_trainer_arguments_disagree(context: Context, program: Program) -> Iterator[Finding]:
+def check_trainer_arguments_disagree(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.imports(*_PACKAGES):
         return
     yield from _judge_command(program)
@@ -273,7 +273,7 @@ def _judge_precisions(program: Program, module: Module, call: ast.Call) -> Itera
         yield Finding(module.span(brain), message, "remove one of them", related=related)
 
 
-def _judge_config(context: Context, program: Program, module: Module, call: ast.Call) -> Iterator[Finding]:
+def _judge_config(context: Tree, program: Program, module: Module, call: ast.Call) -> Iterator[Finding]:
     node = keyword_argument(call, "deepspeed")
     name, folder = read_value(program, module, node), program.launch.code_folder
     if node is None or not isinstance(name, str) or folder is None or name.startswith("/"):

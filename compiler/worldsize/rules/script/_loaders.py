@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix
-from worldsize.rules.context import Context
 from worldsize.scripts.edits import call_set_epoch, divide_rows
 from worldsize.scripts.interface.read import read_reached, runs_in_job
 from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls, list_prepared
@@ -24,7 +24,7 @@ from worldsize.scripts.ranks import mentions_rank
 from worldsize.scripts.values import find_values, open_variable
 
 
-def check_sampler_without_set_epoch(context: Context, program: Program) -> Iterator[Finding]:
+def check_sampler_without_set_epoch(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.is_own_loop or program.says("set_epoch") or not any(map(_counts_epochs, program.modules)):
         return
     for module, call in program.called("DistributedSampler"):
@@ -50,7 +50,7 @@ _COLLECTIONS = ("torchvision.datasets.", "torchaudio.datasets.", "torchtext.data
 _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableDataset", "Subset(")
 
 
-def check_no_distributed_sampler(context: Context, program: Program) -> Iterator[Finding]:
+def check_no_distributed_sampler(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes > 1 and program.imports("accelerate"):
         yield from _judge_accelerate(program)
     if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDS):
@@ -145,7 +145,7 @@ def _judge_accelerate(program: Program) -> Iterator[Finding]:
                 return
 
 
-def check_loader_options_exclusive(context: Context, program: Program) -> Iterator[Finding]:
+def check_loader_options_exclusive(context: Tree, program: Program) -> Iterator[Finding]:
     for module, call in program.called(
         "torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"
     ):

@@ -12,10 +12,10 @@ from pathlib import Path
 from worldsize.azureml.fields import read_command, read_member
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import folder_of, local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related
 from worldsize.documents.yaml.nodes import Node, Scalar, find_node, list_items
 from worldsize.facts import table
-from worldsize.rules.context import Context
 from worldsize.scripts.edits import add_import
 from worldsize.scripts.module import Module, list_bound_names
 from worldsize.scripts.program import Program, find_imported, read_module
@@ -23,7 +23,7 @@ from worldsize.scripts.program import Program, find_imported, read_module
 _RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
 
 
-def check_guard_never_set(context: Context, program: Program) -> Iterator[Finding]:
+def check_guard_never_set(context: Tree, program: Program) -> Iterator[Finding]:
     for module, name in program.find(_never_set):
         message = f"this condition reads `{name.id}`, but nothing in the script sets it"
         source = 'json.loads(os.environ["TF_CONFIG"])["task"]["index"]'
@@ -64,7 +64,7 @@ _MODULES = {name: f"import {name}" for name in _SAME} | {
 }
 
 
-def check_module_not_imported(context: Context, program: Program) -> Iterator[Finding]:
+def check_module_not_imported(context: Tree, program: Program) -> Iterator[Finding]:
     for module, base in program.find(_not_imported):
         message = f"`{base.id}` is used here, but nothing imports it"
         help_ = f"write `{_MODULES[base.id]}` at the top"
@@ -94,7 +94,7 @@ _HIDDEN = (
 )  # fmt: skip
 
 
-def check_name_shadows_module(context: Context, program: Program) -> Iterator[Finding]:
+def check_name_shadows_module(context: Tree, program: Program) -> Iterator[Finding]:
     folder = program.path.parent
     for module in program.modules:
         for name, level, statement in module.imports:
@@ -115,7 +115,7 @@ def check_name_shadows_module(context: Context, program: Program) -> Iterator[Fi
 _EXTENDS = re.compile(r"\bextend_path\s*\(|\bdeclare_namespace\s*\(")
 
 
-def _extends_path(context: Context, path: Path) -> bool:
+def _extends_path(context: Tree, path: Path) -> bool:
     source = context.text(path)
     return source is not None and _EXTENDS.search(source.text) is not None
 
@@ -128,7 +128,7 @@ _OTHERS = re.compile(r"\bpip\b|sys\.path|site\.addsitedir")  # in a script, whic
 _OPTIONS = ("--index-url", "--extra-index-url", "--find-links", "-i ", "-f ", "--prefer-binary")
 
 
-def check_package_not_installed(context: Context, program: Program) -> Iterator[Finding]:
+def check_package_not_installed(context: Tree, program: Program) -> Iterator[Finding]:
     component = program.launch.step.component
     listed = _find_conda(context, component) if component is not None else None
     if listed is None or _INSTALLS.search(read_command(component)):
@@ -156,7 +156,7 @@ def check_package_not_installed(context: Context, program: Program) -> Iterator[
             yield Finding(module.span(statement), message, help_, related=related)
 
 
-def _list_started(context: Context, program: Program) -> Iterator[Module]:
+def _list_started(context: Tree, program: Program) -> Iterator[Module]:
     """The script, and the modules beside it that run at its start: imported at the top of each file."""
     waiting, seen = [program.path], set()
     while waiting:
@@ -171,7 +171,7 @@ def _list_started(context: Context, program: Program) -> Iterator[Module]:
                 waiting += find_imported(context, path, program.folders, name, level)
 
 
-def _find_conda(context: Context, component: Component) -> tuple[Node, Scalar] | None:
+def _find_conda(context: Tree, component: Component) -> tuple[Node, Scalar] | None:
     """The conda file of an environment that has no other packages, and the node that names it."""
     image = read_member(component.environment, "image")
     conda_file = read_member(component.environment, "conda_file")
@@ -205,7 +205,7 @@ def _list_provided(root: Node) -> set[str] | None:
     return provided if lines else None
 
 
-def _has_module(context: Context, folder: Path, name: str) -> bool:
+def _has_module(context: Tree, folder: Path, name: str) -> bool:
     return context.exists(folder / f"{name}.py") or context.exists(folder / name)
 
 

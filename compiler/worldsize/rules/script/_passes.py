@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Confidence, Finding, Fix, Problem, Related
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import (
     counts_passes,
@@ -38,7 +38,7 @@ _LIBRARIES = {
 }
 
 
-def check_backward_past_library(context: Context, program: Program) -> Iterator[Finding]:
+def check_backward_past_library(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.imports("accelerate", "deepspeed"):
         return
     if any(call.args for module in program.modules for _, call in module.callers.get("backward", ())):
@@ -72,7 +72,7 @@ _CLIPS = ("clip_grad_norm_", "clip_grad_value_")
 _HALF = ("torch.float16", "torch.half")
 
 
-def check_loss_scaling_incomplete(context: Context, program: Program) -> Iterator[Finding]:
+def check_loss_scaling_incomplete(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.complete:
         return
     has_scaler = program.refers("GradScaler", "ShardedGradScaler")
@@ -179,25 +179,24 @@ _OWN_GRADIENTS = re.compile(r"\.grad\b|[\"']sum[\"']")
 _ACCUMULATION = re.compile(r"accum", re.IGNORECASE)
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     runs = read_reached(program).runs
     for module in program.modules:
         faults = [*module.once(_judge_loops)]
         if program.processes > 1 and not program.refers(*list_last_names("sums")):
             faults += [*module.once(_judge_no_sync), *module.once(_judge_chosen_no_sync)]
-        for slug, finding, node in faults:
+        for problem, node in faults:
             if runs(module, node):
-                said = replace(finding, related=(*finding.related, *program.related))
-                yield said.under(slug)
+                yield replace(problem, related=(*problem.related, *program.related))
     yield from _judge_accelerate(program)
 
 
-_Found = tuple[str, Finding, ast.AST]
+_Fault = tuple[Problem, ast.AST]
 
 
-def _judge_loops(module: Module) -> list[_Found]:
+def _judge_loops(module: Module) -> list[_Fault]:
     """Loops in which the gradients of several passes are to be added, but are not."""
-    faults: list[_Found] = []
+    faults: list[_Fault] = []
     loops: dict[ast.AST, list[ast.Call]] = {}
     for call in list_backward_calls(module):
         loop = find_loop(module, call)
@@ -220,7 +219,7 @@ def _judge_loops(module: Module) -> list[_Found]:
 
 def _judge_loop(
     module: Module, backward: ast.Call, steps: list[ast.Call], clears: list[ast.Call]
-) -> _Found | None:
+) -> _Fault | None:
     at_times = [_find_count(module, call) for call in steps]
     always = [call for call in clears if not list_conditions(module, call)]
     where = Related(module.span(steps[0]), "the step")
@@ -228,19 +227,19 @@ def _judge_loop(
     if all(at_times) and always:
         message = "the gradients are cleared in every pass, but applied only in some: the others are lost"
         help_ = "call `zero_grad()` after `step()`, under the same condition"
-        return slug, Finding(module.span(always[0]), message, help_, (where,)), always[0]
+        return Problem(slug, module.span(always[0]), message, help_, (where,)), always[0]
     plain = [call for call in steps if not list_conditions(module, call)]
     if plain and all(_find_count(module, call) for call in clears):
         message = (
             "the gradients are applied in every pass, but cleared only in some: they are applied repeatedly"
         )
         help_ = "call `step()` under the same condition as `zero_grad()`"
-        return slug, Finding(module.span(plain[0]), message, help_), plain[0]
+        return Problem(slug, module.span(plain[0]), message, help_), plain[0]
     whole = _find_undivided(module, at_times, backward)
     if whole is not None:
         message = f"the gradients of `{whole}` passes are added, but the loss is never divided by it"
         help_ = f"write `loss = loss / {whole}`, or keep the sum and lower the learning rate"
-        return slug, Finding(module.span(backward), message, help_, (where,), None, "possible"), backward
+        return Problem(slug, module.span(backward), message, help_, (where,), None, "possible"), backward
     divided = _find_divided(module, backward)
     if len(plain) == len(steps) and always and divided is not None:
         message = (
@@ -249,7 +248,7 @@ def _judge_loop(
         help_ = (
             f"call `step()` and `zero_grad()` only in every `{divided}`-th pass, or do not divide the loss"
         )
-        return slug, Finding(module.span(plain[0]), message, help_), plain[0]
+        return Problem(slug, module.span(plain[0]), message, help_), plain[0]
     return None
 
 
@@ -308,11 +307,11 @@ def _find_divided(module: Module, backward: ast.Call) -> str | None:
     return None
 
 
-def _judge_no_sync(module: Module) -> list[_Found]:
+def _judge_no_sync(module: Module) -> list[_Fault]:
     """Steps that apply gradients which DDP was told not to average."""
     blocks = [node for node in module.kinds.get(ast.With, ()) if _find_no_sync(node) is not None]
     inside = {id(node) for block in blocks for node in ast.walk(block)}
-    faults: list[_Found] = []
+    faults: list[_Fault] = []
     for block in blocks:
         within = set(ast.walk(block))
         backward = [call for call in list_backward_calls(module) if call in within]
@@ -329,14 +328,15 @@ def _judge_no_sync(module: Module) -> list[_Found]:
             help_ = "run the last backward pass before the step outside of `no_sync()`"
             related = (Related(module.span((after or steps)[0]), "the step"),)
             call = _find_no_sync(block) or block
-            finding = Finding(module.span(call), message, help_, related)
-            faults.append(("step-without-averaging", finding, call))
+            faults.append(
+                (Problem("step-without-averaging", module.span(call), message, help_, related), call)
+            )
     return faults
 
 
-def _judge_chosen_no_sync(module: Module) -> list[_Found]:
+def _judge_chosen_no_sync(module: Module) -> list[_Fault]:
     """``model.no_sync() if last else nullcontext()`` if the step is under ``last``: the wrong way round."""
-    faults: list[_Found] = []
+    faults: list[_Fault] = []
     for choice in module.kinds.get(ast.IfExp, ()):
         call = choice.body
         if not (isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "no_sync"):
@@ -350,9 +350,8 @@ def _judge_chosen_no_sync(module: Module) -> list[_Found]:
                 )
                 related = (Related(module.span(step), "the step"),)
                 help_ = "use it in the other passes: exchange the two sides of `else`"
-                faults.append(
-                    ("step-without-averaging", Finding(module.span(call), message, help_, related), call)
-                )
+                slug, span = "step-without-averaging", module.span(call)
+                faults.append((Problem(slug, span, message, help_, related), call))
                 break
     return faults
 
@@ -398,5 +397,5 @@ def _judge_accelerate(program: Program) -> Iterator[Problem]:
                     f"`gradient_accumulation_steps` is {count}, but no pass is under `accelerator.accumulate`"
                 )
                 help_ = "put the body of the loop under `with accelerator.accumulate(model):`"
-                finding = Finding(module.span(value), message, help_, related=program.related)
-                yield finding.under("accumulation-incomplete")
+                slug, span = "accumulation-incomplete", module.span(value)
+                yield Problem(slug, span, message, help_, program.related)

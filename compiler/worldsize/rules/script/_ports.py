@@ -10,10 +10,10 @@ from worldsize.azureml.command_line import HARMLESS, Command
 from worldsize.azureml.fields import read_command
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Binding, Component, Port
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.source import Source
 from worldsize.documents.yaml.nodes import find_node
-from worldsize.rules.context import Context
 from worldsize.scripts.interface.model import Option
 from worldsize.scripts.interface.read import read_interface
 from worldsize.scripts.module import Module
@@ -26,7 +26,7 @@ _BY_VARIABLE = (
 _IMPLICIT = "default"  # the output of every job
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     launch, component = program.launch, program.launch.step.component
     if component is None or context.once(_list_working, launch) != [program.command] or not program.complete:
         return
@@ -51,7 +51,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         yield Problem("input-not-passed", port.span, message, help_, program.related)
 
 
-def _list_working(_context: Context, launch: Launch) -> list[Command]:
+def _list_working(_context: Tree, launch: Launch) -> list[Command]:
     """The commands of a step that start a program."""
     return [
         command
@@ -69,7 +69,7 @@ def _names_others(component: Component) -> bool:
     )
 
 
-def _is_named(context: Context, launch: Launch, scope: str, name: str) -> bool:
+def _is_named(context: Tree, launch: Launch, scope: str, name: str) -> bool:
     """Whether `${{outputs.name}}` occurs in the file of the step or of its component."""
     component, step = launch.step.component, launch.step
     command = component.command.node if component is not None and component.command is not None else None
@@ -80,7 +80,7 @@ def _is_named(context: Context, launch: Launch, scope: str, name: str) -> bool:
     )
 
 
-def _list_named(_context: Context, source: Source) -> set[tuple[str, str | None]]:
+def _list_named(_context: Tree, source: Source) -> set[tuple[str, str | None]]:
     return {(expression.scope, expression.port) for expression in binding.find_expressions(source.text)}
 
 
@@ -110,7 +110,7 @@ _WRAPS = ("Path", "str", "format", "join", "abspath")
 _PASSES = (ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.Attribute, ast.BinOp, ast.Tuple)
 
 
-def check_output_never_written(context: Context, program: Program) -> Iterator[Finding]:
+def check_output_never_written(context: Tree, program: Program) -> Iterator[Finding]:
     interface = read_interface(program)
     if interface is None or interface.commands is not None or not program.complete or program.says(*_WHOLE):
         return

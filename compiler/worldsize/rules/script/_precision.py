@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Problem, relate
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.facts import cuda
-from worldsize.rules.context import Context
 from worldsize.rules.script._library_settings import read_accelerate_config
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument
@@ -51,7 +51,7 @@ _FORMATS = {
 _Use = tuple[str, Span, Module | None, ast.AST | None]
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     size = program.launch.size
     gpu = cuda.find_gpu(size.gpu_model) if size is not None and size.devices else None
     if size is None or gpu is None or gpu.capability is None:
@@ -78,7 +78,7 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
         yield Finding(span, message, help_, related=related).under(form.slug)
 
 
-def _find_uses(context: Context, program: Program) -> Iterator[_Use]:
+def _find_uses(context: Tree, program: Program) -> Iterator[_Use]:
     for module, (name, call) in program.find(_list_candidates):
         kind = _judge_call(program, module, name, call)
         if kind is not None and not _is_chosen(module, call):

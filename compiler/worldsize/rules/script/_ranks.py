@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from worldsize.azureml.launch import find_gpu_launcher, read_inner_launchers
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
-from worldsize.rules.context import Context
 from worldsize.scripts.edits import choose_own_gpu
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_reads, variable_writes
@@ -17,7 +17,7 @@ from worldsize.scripts.ranks import is_read_from
 from worldsize.scripts.settings import read_setting
 
 
-def check_rank_not_unique(context: Context, program: Program) -> Iterator[Finding]:
+def check_rank_not_unique(context: Tree, program: Program) -> Iterator[Finding]:
     launch = program.launch
     if launch.kind not in ("pytorch", "mpi") or read_inner_launchers(context, launch):
         return
@@ -51,7 +51,7 @@ _KEYWORDS = ("device_ids", "output_device", "device", "device_id")
 _PREFIXES = ("cuda:", "GPU:", "/GPU:", "/gpu:", "/device:GPU:")
 
 
-def check_global_rank_as_device(context: Context, program: Program) -> Iterator[Finding]:
+def check_global_rank_as_device(context: Tree, program: Program) -> Iterator[Finding]:
     launch = program.launch
     inner = find_gpu_launcher(context, launch)
     per_instance = program.per_instance if inner is None else inner.starts or 0
@@ -108,7 +108,7 @@ def _read_call(name: str, call: ast.Call) -> Iterator[ast.expr]:
         yield from call.args
 
 
-def check_node_rank_from_process_rank(context: Context, program: Program) -> Iterator[Finding]:
+def check_node_rank_from_process_rank(context: Tree, program: Program) -> Iterator[Finding]:
     if program.launch.kind != "mpi" or program.per_instance < 2:
         return
     for module, node in program.find(_find_assignments):
@@ -132,7 +132,7 @@ def _find_assignments(module: Module) -> list[ast.Assign]:
     ]
 
 
-def check_local_rank_unused(context: Context, program: Program) -> Iterator[Finding]:
+def check_local_rank_unused(context: Tree, program: Program) -> Iterator[Finding]:
     if program.kind != "pytorch" or program.per_instance < 2 or not program.is_own_loop:
         return
     yield from _check_fixed(program)

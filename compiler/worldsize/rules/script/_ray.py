@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.azureml.model import AZURE_ML
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem, relate
 from worldsize.base.wording import plural
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import list_backward_calls
 from worldsize.scripts.module import Module, constant_value, find_mentions, find_passed, keyword_argument
@@ -28,7 +28,7 @@ _PREPARES = (
 )  # fmt: skip
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     if not program.imports("ray"):
         return
     runs = read_reached(program).runs
@@ -50,11 +50,10 @@ def check_program(context: Context, program: Program) -> Iterator[Problem]:
 
 def _report_repeated(program: Program, module: Module, trainer: ast.Call) -> Iterator[Problem]:
     launch = program.launch
-    count = launch.processes.value or 1
-    who = plural(count, "process")
+    who = plural(launch.processes.value or 1, "process")
     message = f"{who} of each instance run this, and each starts a Ray cluster and all its workers"
     help_ = "remove `distribution`: one process starts the workers"
-    related = (*relate(launch.processes.span or launch.kind_span, plural(count, "process")), *program.related)
+    related = (*relate(launch.processes.span or launch.kind_span, who), *program.related)
     yield Problem("ray-workers-disagree", module.span(trainer.func), message, help_, related=related)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from worldsize.azureml import environment
 from worldsize.azureml.references import folder_of
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_block
 from worldsize.scripts.module import Module, find_mentions, name_variable
@@ -24,7 +24,7 @@ _STARTS = re.compile(
 )
 
 
-def check_strategy_after_other_calls(context: Context, program: Program) -> Iterator[Finding]:
+def check_strategy_after_other_calls(context: Tree, program: Program) -> Iterator[Finding]:
     for module in program.modules:
         early_call = module.once(_too_late)
         if early_call is not None:
@@ -42,9 +42,8 @@ def _too_late(module: Module) -> tuple[ast.Call, ast.Call] | None:
     strategies = module.called("MultiWorkerMirroredStrategy")
     starting = {call for name, call in module.calls if _starts(name)} if strategies else set()
     holding = module.around(starting)
-    early: dict[
-        ast.AST, dict[ast.AST, ast.stmt]
-    ] = {}  # by a block's owner and statement, the first before it
+    # By a block's owner and statement, the first call before it.
+    early: dict[ast.AST, dict[ast.AST, ast.stmt]] = {}
     for strategy in strategies if starting else ():
         for above, child in module.ancestors(strategy):
             if above not in early:
@@ -73,7 +72,7 @@ def _starts(name: str) -> bool:
 _VERSION = re.compile(r"tensorflow(?:-gpu|-cpu)?\s*([-=<>~!]=?)\s*(\d+)\.(\d+)")
 
 
-def check_keras_fit_multi_worker(context: Context, program: Program) -> Iterator[Finding]:
+def check_keras_fit_multi_worker(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or program.says("TF_USE_LEGACY_KERAS", "tf_keras"):
         return
     if _is_older(context, program) or not program.called("MultiWorkerMirroredStrategy"):
@@ -89,7 +88,7 @@ def check_keras_fit_multi_worker(context: Context, program: Program) -> Iterator
         return
 
 
-def _is_older(context: Context, program: Program) -> bool:
+def _is_older(context: Tree, program: Program) -> bool:
     """Whether the environment names a TensorFlow before 2.16."""
     component = program.launch.step.component
     field = component.environment if component is not None else None
@@ -113,7 +112,7 @@ _HANDS_OVER = (
 )  # fmt: skip
 
 
-def check_model_outside_scope(context: Context, program: Program) -> Iterator[Finding]:
+def check_model_outside_scope(context: Tree, program: Program) -> Iterator[Finding]:
     if not program.complete or not program.imports("tensorflow", "keras"):
         return
     runs = read_reached(program).runs

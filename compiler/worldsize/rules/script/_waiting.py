@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related
 from worldsize.facts.library_calls import find_call, list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.guards import Side, find_guards, is_guarded_by_rank, is_local, read_side
 from worldsize.scripts.interface.read import read_reached
@@ -21,7 +21,7 @@ _Guard = tuple[Side, Module, ast.AST, ast.AST]  # its side, and in a module the 
 _Guarded = tuple[Module, ast.Call, str, _Guard]
 
 
-def check_collective_on_one_rank(context: Context, program: Program) -> Iterator[Finding]:
+def check_collective_on_one_rank(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2:
         return
     collectives = [guarded for module in program.modules for guarded in _find_guarded(program, module)]
@@ -124,7 +124,7 @@ _AGREES = (
 _LEAVES = (ast.Break, ast.Continue, ast.Return)
 
 
-def check_stop_decided_per_process(context: Context, program: Program) -> Iterator[Finding]:
+def check_stop_decided_per_process(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes < 2 or not program.complete or program.refers(*_AGREES):
         return
     if not program.refers(*list_last_names("wraps_model")):

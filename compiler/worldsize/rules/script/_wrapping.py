@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.base.problem import Finding, Problem, Related
+from msgspec.structs import replace
+
+from worldsize.azureml.tree import Tree
+from worldsize.base.problem import Problem, Related
 from worldsize.facts.library_calls import list_last_names
-from worldsize.rules.context import Context
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.loops import find_assigned, find_block
@@ -17,33 +19,32 @@ from worldsize.scripts.reached import Reached
 from worldsize.scripts.values import find_single
 
 _MOVES = ("cuda", "to", "to_empty")
-_Found = tuple[str, Finding, ast.AST]
+_Fault = tuple[Problem, ast.AST]
 
 
-def check_program(context: Context, program: Program) -> Iterator[Problem]:
+def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     if program.processes < 2:
         return
     runs = read_reached(program).runs
     for module in program.modules:
         wrapped_elsewhere = _judge_helpers(read_reached(program), module)
-        for slug, finding, node in [*module.once(_judge), *wrapped_elsewhere]:
+        for problem, node in [*module.once(_judge), *wrapped_elsewhere]:
             if runs(module, node):
-                related = (*finding.related, *program.related)
-                yield Finding(finding.span, finding.message, finding.help, related).under(slug)
+                yield replace(problem, related=(*problem.related, *program.related))
 
 
-def _judge(module: Module) -> list[_Found]:
+def _judge(module: Module) -> list[_Fault]:
     return [*_judge_optimizers(module), *_judge_ddp(module)]
 
 
-def _judge_optimizers(module: Module) -> Iterator[_Found]:
+def _judge_optimizers(module: Module) -> Iterator[_Fault]:
     """Optimizers that hold the parameters from before they are sharded."""
     for call in module.called(*list_last_names("shards_model")):
         if call.args and constant_value(keyword_argument(call, "use_orig_params")) is not True:
             yield from _judge_wrap(module, call, call.args[0])
 
 
-def _judge_helpers(reached: Reached, module: Module) -> Iterator[_Found]:
+def _judge_helpers(reached: Reached, module: Module) -> Iterator[_Fault]:
     """The same for a function of the scripts that shards its parameter."""
     helpers = [
         (function.name, position)
@@ -69,7 +70,7 @@ def _list_helpers(module: Module) -> list[tuple[ast.FunctionDef, int]]:
     return helpers
 
 
-def _judge_wrap(module: Module, call: ast.Call, sharded: ast.expr) -> Iterator[_Found]:
+def _judge_wrap(module: Module, call: ast.Call, sharded: ast.expr) -> Iterator[_Fault]:
     model, scope = name_variable(sharded), find_block(module, call)
     for name, maker in module.calls if model else ():
         if ".optim." not in name or not maker.args or find_block(module, maker) is not scope:
@@ -84,7 +85,7 @@ def _judge_wrap(module: Module, call: ast.Call, sharded: ast.expr) -> Iterator[_
         message = f"this optimizer holds the parameters of `{model}` from before `{wrapper}` replaces them"
         help_ = f"create the optimizer after `{wrapper}`, else it never updates the sharded parameters"
         related = (Related(module.span(call), "replaced here"),)
-        yield "optimizer-before-sharding", Finding(module.span(maker), message, help_, related), maker
+        yield Problem("optimizer-before-sharding", module.span(maker), message, help_, related), maker
 
 
 def _holds_parameters(groups: ast.AST, model: str) -> bool:
@@ -114,7 +115,7 @@ def _is_made_again(module: Module, maker: ast.Call, wrap: ast.Call) -> bool:
     )
 
 
-def _judge_ddp(module: Module) -> Iterator[_Found]:
+def _judge_ddp(module: Module) -> Iterator[_Fault]:
     """Report changes to a model after DDP wrapped it."""
     for wrapped, statement, call in find_assigned(module, "DistributedDataParallel"):
         target, scope = statement.targets[0], find_block(module, call)
@@ -123,7 +124,7 @@ def _judge_ddp(module: Module) -> Iterator[_Found]:
             yield from _judge_changes(module, call, wrapped, scope)
 
 
-def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Found]:
+def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Fault]:
     model = name_variable(wrap.args[0])
     moves = [
         (name_variable(call.func.value), call)
@@ -158,7 +159,7 @@ def _judge_move(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) ->
         )
         help_ = f"write `{ast.unparse(after[0])[:60]}` before `DistributedDataParallel`"
         related = (Related(module.span(after[0]), "moved here"),)
-        yield "changed-after-wrap", Finding(module.span(wrap), message, help_, related), wrap
+        yield Problem("changed-after-wrap", module.span(wrap), message, help_, related), wrap
 
 
 def _moves_to_gpu(module: Module, call: ast.Call) -> bool:
@@ -184,13 +185,13 @@ def _touches(module: Module, call: ast.Call, model: str) -> bool:
     return False
 
 
-def _judge_changes(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Found]:
+def _judge_changes(module: Module, wrap: ast.Call, wrapped: str, scope: ast.AST) -> Iterator[_Fault]:
     """Changes that the reducer of DDP, made when it wrapped the model, does not see."""
     related = (Related(module.span(wrap), "wrapped here"),)
 
-    def report(node: ast.AST, what: str, help_: str) -> _Found:
+    def report(node: ast.AST, what: str, help_: str) -> _Fault:
         message = f"{what} after `DistributedDataParallel` has wrapped the model, which does not see it"
-        return "changed-after-wrap", Finding(module.span(node), message, help_, related), node
+        return Problem("changed-after-wrap", module.span(node), message, help_, related), node
 
     later = [
         node

@@ -7,13 +7,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from worldsize.azureml.model import Component
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Problem
 from worldsize.base.source import Source
 from worldsize.documents.secrecy import assignments, known_formats, names
 from worldsize.documents.secrecy.assignments import Assignment, find_code_assignments
 from worldsize.documents.yaml import Document
-from worldsize.rules.context import Context
 from worldsize.rules.security import _uploads
 from worldsize.rules.security._uploads import Upload
 
@@ -39,29 +39,26 @@ _SHORTEST_KEY = 12  # of what is only called a key or a token
 _SHORTEST_PASSWORD = 4
 
 
-def check_document(context: Context, document: Document) -> Iterator[Problem]:
+def check_document(context: Tree, document: Document) -> Iterator[Problem]:
     yield from _find_by_form(document.source)
     written = filter(_is_real, assignments.find_assignments(document.root, document.text))
     commands = filter(_is_real_in_code, find_code_assignments(document.text, "command"))
     yield from _find_by_name(document.source, {*written, *commands})
 
 
-def check_upload(context: Context, upload: Upload) -> Iterator[Problem]:
-    for text in _uploads.find_texts(context, upload):
-        yield from context.all_of(_find_in_code, text)
+def check_upload(context: Tree, upload: Upload) -> Iterator[Problem]:
+    for source, language in _uploads.find_texts(context, upload):
+        yield from context.once_for(_find_in_code, source, language)
 
 
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
-    for text in _uploads.find_conda_files(context, component):
-        yield from context.all_of(_find_in_code, text)
+def check_component(context: Tree, component: Component) -> Iterator[Problem]:
+    for source in _uploads.find_conda_files(context, component):
+        yield from context.once_for(_find_in_code, source, "command")
 
 
-def _find_in_code(_context: Context, text: tuple[Source, str]) -> Iterator[Problem]:
-    source, language = text
-    yield from _find_by_form(source, is_code=True)
-    yield from _find_by_name(
-        source, {*filter(_is_real_in_code, find_code_assignments(source.text, language))}
-    )
+def _find_in_code(_context: Tree, source: Source, language: str) -> list[Problem]:
+    written = {*filter(_is_real_in_code, find_code_assignments(source.text, language))}
+    return [*_find_by_form(source, is_code=True), *_find_by_name(source, written)]
 
 
 def _find_by_form(source: Source, *, is_code: bool = False) -> Iterator[Problem]:

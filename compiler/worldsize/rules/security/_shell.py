@@ -13,12 +13,12 @@ from worldsize.azureml.binding import Expression
 from worldsize.azureml.fields import read_command
 from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.model import Argument, Component, Field, Job, Literal, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Problem, Related
 from worldsize.base.span import Span
 from worldsize.documents.yaml import Document
 from worldsize.documents.yaml.nodes import Scalar, find_node, list_entries, list_scalars
-from worldsize.rules.context import Context
 
 _SIGN = compile_later(r"[;&|<>*?()'\"\[\n]|[^\S\n]+")
 _CONTROL = compile_later(r"[;&|<>\n]")  # ends the command, or sends what it prints elsewhere
@@ -30,12 +30,12 @@ _FLAG = compile_later(r"(--?[A-Za-z][\w-]{0,80})[ \t]{0,9}$")
 _MARK = re.compile(r"""[\\'"]""")
 
 
-def check_step(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Tree, step: Step) -> Iterator[Problem]:
     for use in _find_uses(step, step.inputs):
         yield from _judge(context, step, use)
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
+def check_job(context: Tree, job: Job) -> Iterator[Problem]:
     for step in job.steps.values():
         bound = {
             name: source
@@ -46,7 +46,7 @@ def check_job(context: Context, job: Job) -> Iterator[Problem]:
             yield from _judge(context, step, use)
 
 
-def _judge(context: Context, step: Step, use: _Use) -> Iterator[Problem]:
+def _judge(context: Tree, step: Step, use: _Use) -> Iterator[Problem]:
     sign, interpreted = _find_sign(use), _find_interpreted(use)
     if interpreted is not None:
         shown = "a back-tick" if interpreted == "`" else f"`{interpreted}`"
@@ -87,7 +87,7 @@ def _find_sign(use: _Use) -> str | None:
     return None if match is None else match[0]
 
 
-def _is_list(context: Context, component: Component | None, use: _Use) -> bool:
+def _is_list(context: Tree, component: Component | None, use: _Use) -> bool:
     """Whether the blanks are meant to split the text: between numbers, or as ``nargs="+"`` declares."""
     if _NUMBERS.fullmatch(use.value):
         return True
@@ -185,7 +185,7 @@ def _find_quotes(command: str, starts: Collection[int]) -> Iterator[tuple[int, s
 _WRITTEN = re.compile(r"\\(?:0|x00|u0000|U00000000)")
 
 
-def check_nul_in_text(context: Context, document: Document) -> Iterator[Finding]:
+def check_nul_in_text(context: Tree, document: Document) -> Iterator[Finding]:
     if _WRITTEN.search(document.text) is None:
         return
     for scalar in list_scalars(document.root):
@@ -196,7 +196,7 @@ def check_nul_in_text(context: Context, document: Document) -> Iterator[Finding]
             yield Finding(scalar.span, message, "remove the `\\0`")
 
 
-def check_variable_name_impossible(context: Context, subject: Component | Step) -> Iterator[Finding]:
+def check_variable_name_impossible(context: Tree, subject: Component | Step) -> Iterator[Finding]:
     for key, _ in list_entries(find_node(subject.raw, "environment_variables")):
         if not key.text or "=" in key.text:
             message = f"`{key.text}` cannot be the name of an environment variable"

@@ -9,12 +9,12 @@ from worldsize.azureml import environment
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Component, Step
 from worldsize.azureml.references import folder_of
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node
-from worldsize.rules.context import Context
 
 # Curated environments have the prefix of the service, which finds their version itself.
 _WITHOUT_VERSION = compile_later(
@@ -23,13 +23,13 @@ _WITHOUT_VERSION = compile_later(
 _LATEST = compile_later(r"(?:@|/labels/)latest\s*$")
 
 
-def check_component(context: Context, component: Component) -> Iterator[Problem]:
+def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     field = component.environment
     if field is not None and isinstance(field.node, Scalar):
         yield from _judge(field.node)
 
 
-def check_step(context: Context, step: Step) -> Iterator[Problem]:
+def check_step(context: Tree, step: Step) -> Iterator[Problem]:
     node = find_node(step.raw, "environment")
     if isinstance(node, Scalar):  # a step's own environment goes before its component's
         yield from _judge(node)
@@ -53,7 +53,7 @@ def _judge(node: Scalar) -> Iterator[Problem]:
         )
 
 
-def check_component_unpinned(context: Context, step: Step) -> Iterator[Finding]:
+def check_component_unpinned(context: Tree, step: Step) -> Iterator[Finding]:
     node = step.reference.node if step.reference is not None else None
     if not isinstance(node, Scalar) or not node.text.startswith("azureml:"):
         return
@@ -66,7 +66,7 @@ def check_component_unpinned(context: Context, step: Step) -> Iterator[Finding]:
             yield Finding(span, message, f"write `{pinned}` with the version N that was tested")
 
 
-def check_image_unpinned(context: Context, component: Component) -> Iterator[Finding]:
+def check_image_unpinned(context: Tree, component: Component) -> Iterator[Finding]:
     image = read_member(component.environment, "image")
     node = image.node if image is not None else None
     if (
@@ -89,7 +89,7 @@ _BOUND = re.compile(r"===?|~=|<|>|!=|\s@\s|://")
 _CONDA_BOUND = re.compile(r"[=<>]")
 
 
-def check_dependency_unpinned(context: Context, component: Component) -> Iterator[Finding]:
+def check_dependency_unpinned(context: Tree, component: Component) -> Iterator[Finding]:
     field = component.environment
     if field is None or field.node is None:
         return
@@ -140,7 +140,7 @@ _WITH_VALUE = re.compile(
 _TOOLS = {"pip", "setuptools", "wheel"}
 
 
-def check_install_unpinned(context: Context, component: Component) -> Iterator[Finding]:
+def check_install_unpinned(context: Tree, component: Component) -> Iterator[Finding]:
     node = component.command.node if component.command is not None else None
     if not isinstance(node, Scalar) or "pip" not in node.text:
         return

@@ -14,6 +14,7 @@ from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import exists, folder_of, local_path
 from worldsize.azureml.snapshot import Part
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Problem
 from worldsize.base.source import Source
@@ -21,7 +22,6 @@ from worldsize.base.span import Span
 from worldsize.base.wording import format_size
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.resolving.planned import Planned
-from worldsize.rules.context import Context
 
 REPOSITORIES = frozenset({".git", ".hg", ".svn"})
 _ENVIRONMENTS = frozenset({".venv", "node_modules", ".tox", ".nox"})
@@ -68,7 +68,7 @@ class Upload(NamedTuple):
     folder: Path
 
 
-def find_parts(context: Context, subject: Component | Planned) -> list[Upload]:
+def find_parts(context: Tree, subject: Component | Planned) -> list[Upload]:
     """The uploads of a component, or those that a spec adds to one.
 
     What may not be copied, or has no end, is left out: it is reported as that.
@@ -76,7 +76,7 @@ def find_parts(context: Context, subject: Component | Planned) -> list[Upload]:
     return context.all_of(_find_uploads, subject)
 
 
-def _find_uploads(context: Context, subject: Component | Planned) -> Iterator[Upload]:
+def _find_uploads(context: Tree, subject: Component | Planned) -> Iterator[Upload]:
     for component in [subject] if isinstance(subject, Component) else _added(subject):
         fields = (component.code, component.additional_includes, component.environment)
         node = next((field.node for field in fields if field is not None and field.node is not None), None)
@@ -100,7 +100,7 @@ def _added(planned: Planned) -> Iterator[Component]:
             yield Component(None, "command", None, None, {}, {}, code=code)
 
 
-def check_upload(context: Context, upload: Upload) -> Iterator[Problem]:
+def check_upload(context: Tree, upload: Upload) -> Iterator[Problem]:
     folders = {place for place in _folders(upload.part) if PurePosixPath(place).name in REPOSITORIES}
     repositories, environments = _sizes(upload.part, folders), _find_environments(upload.part)
     apart = {item.place for item in (*repositories, *environments)}
@@ -256,14 +256,13 @@ def _head(path: Path) -> bytes:
         return b""
 
 
-def find_texts(context: Context, upload: Upload) -> list[tuple[Source, str]]:
+def find_texts(context: Tree, upload: Upload) -> list[tuple[Source, str]]:
     """The texts of an upload, with the language by which their assignments are read."""
     return context.all_of(_find_texts, upload.part)
 
 
-def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
-    listing = part.listing  # type: ignore[attr-defined]
-    read = 0
+def _find_texts(context: Tree, part: Part) -> Iterator[tuple[Source, str]]:
+    listing, read = part.listing, 0
     for place, path in listing.files.items():
         language = _find_language(place)
         if language is None or not 0 < listing.sizes[place] <= _LARGEST or _OF_TESTS.search(place):
@@ -273,15 +272,11 @@ def _find_texts(context: Context, part: object) -> Iterator[tuple[Source, str]]:
         )
         if source is not None:
             read += 1
-            yield context.once(_start_texts, source).setdefault(language, (source, language))
+            yield source, language
 
 
-def find_conda_files(context: Context, component: Component) -> list[tuple[Source, str]]:
-    """The texts of the conda files that an environment names, which may lie outside the code."""
-    return context.all_of(_find_conda_files, component)
-
-
-def _find_conda_files(context: Context, component: Component) -> Iterator[tuple[Source, str]]:
+def find_conda_files(context: Tree, component: Component) -> Iterator[Source]:
+    """The conda files that an environment names, which may lie outside the code."""
     field = component.environment
     if field is None or field.node is None:
         return
@@ -289,12 +284,7 @@ def _find_conda_files(context: Context, component: Component) -> Iterator[tuple[
         is_conda = reference.key == "conda_file" and not context.is_folder(reference.path)
         source = context.text(os.path.relpath(reference.path)) if is_conda else None
         if source is not None:
-            yield context.once(_start_texts, source).setdefault("command", (source, "command"))
-
-
-def _start_texts(_context: Context, _source: Source) -> dict[str, tuple[Source, str]]:
-    """A file with its language: one subject, however many uploads contain it."""
-    return {}
+            yield source
 
 
 def _find_language(place: str) -> str | None:
@@ -302,7 +292,7 @@ def _find_language(place: str) -> str | None:
     return "shell" if "dockerfile" in path.name.lower() else _LANGUAGE_OF.get(path.suffix.lower())
 
 
-def check_code_outside_tree(context: Context, component: Component) -> Iterator[Finding]:
+def check_code_outside_tree(context: Tree, component: Component) -> Iterator[Finding]:
     node = component.code.node if component.code is not None else None
     if not isinstance(node, Scalar) or not isinstance(node.value, str):
         return

@@ -14,14 +14,14 @@ from worldsize.azureml.graph import follow_binding
 from worldsize.azureml.launch import Launch, find_inner_launchers, read_input, read_launches
 from worldsize.azureml.model import Data, Job, Literal
 from worldsize.azureml.references import local_path
+from worldsize.azureml.tree import Tree
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.documents.yaml import json_text
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar
-from worldsize.rules.context import Context
 from worldsize.rules.shared.replicas import count_replicas
 from worldsize.scripts.module import Module, keyword_argument
-from worldsize.scripts.program import Program, find_programs
+from worldsize.scripts.program import Program, find_programs, list_started
 from worldsize.scripts.settings import read_value
 from worldsize.scripts.values import open_variable
 from wstrain_deepspeed.config import Known
@@ -43,12 +43,12 @@ class ConfigUse(NamedTuple):
     known: Known
 
 
-def find_config_uses(context: Context, job: Job) -> list[ConfigUse]:
+def find_config_uses(context: Tree, job: Job) -> list[ConfigUse]:
     """The configurations of all steps of a job."""
     return context.once(_uses, job)
 
 
-def find_configs(context: Context, launch: Launch) -> Iterator[Mapping]:
+def find_configs(context: Tree, launch: Launch) -> Iterator[Mapping]:
     """The configurations of one step, as nodes; not where our own component verifies them."""
     for use in find_config_uses(context, launch.job):
         if use.launch.step is launch.step and use.root is not None and not use.known.pinned:
@@ -61,7 +61,7 @@ def read_number(node: Node | None) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, Span, str]]:
+def find_missing_configs(context: Tree, job: Job) -> Iterator[tuple[Launch, Span, str]]:
     """The names of configurations in commands that have no file in the code folder."""
     for launch in read_launches(context, job):
         for word in (flag.value for flag in launch.flags(*FLAGS) if flag.value is not None):
@@ -70,10 +70,10 @@ def find_missing_configs(context: Context, job: Job) -> Iterator[tuple[Launch, S
                 yield launch, span, word.bare
 
 
-def _uses(context: Context, job: Job) -> list[ConfigUse]:
+def _uses(context: Tree, job: Job) -> list[ConfigUse]:
     uses = []
     for launch in read_launches(context, job):
-        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, job, launch))):
+        for path in dict.fromkeys((*_paths(launch), *_named_in_script(context, launch))):
             source = None if context.is_folder(path) else context.text(path)
             if source is None:
                 continue
@@ -85,7 +85,7 @@ def _uses(context: Context, job: Job) -> list[ConfigUse]:
     return uses
 
 
-def _read_config(_context: Context, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
+def _read_config(_context: Tree, source: Source) -> tuple[Node | None, tuple[json_text.Fault, ...]]:
     root, wrong = json_text.read_json(source)
     if root is not None and not isinstance(root, Mapping):
         message = "the configuration is not an object `{…}`"
@@ -107,12 +107,12 @@ def _paths(launch: Launch) -> Iterator[Path]:
         yield path
 
 
-def _named_in_script(context: Context, job: Job, launch: Launch) -> Iterator[Path]:
+def _named_in_script(context: Tree, launch: Launch) -> Iterator[Path]:
     """The files that a script names itself, as in ``deepspeed.initialize(config="ds_config.json")``."""
     if not any(_STARTS_PYTHON.search(command.words[0].text) for command in launch.commands if command.words):
         return
-    for program in find_programs(context, job):
-        if launch not in program.launches or not program.says("deepspeed"):
+    for program in list_started(context, launch):
+        if not program.says("deepspeed"):
             continue
         for module in program.modules:
             for option, call in [
@@ -159,7 +159,7 @@ _PLAIN = re.compile(  # packages that hand no configuration to DeepSpeed
 )
 
 
-def collect_known(context: Context, job: Job, launch: Launch) -> Known:
+def collect_known(context: Tree, job: Job, launch: Launch) -> Known:
     """Everything that the rules of a configuration may use."""
     known = Known(
         world=count_replicas(launch),
@@ -182,13 +182,13 @@ def collect_known(context: Context, job: Job, launch: Launch) -> Known:
     return known if program is None else _add_program(known, program)
 
 
-def _is_ours(context: Context, launch: Launch) -> bool:
+def _is_ours(context: Tree, launch: Launch) -> bool:
     component = launch.step.component
     name = component.name if component is not None else None
     return name is not None and name.value == _OURS and context.is_built_in(component)
 
 
-def _find_only_program(context: Context, job: Job, launch: Launch) -> Program | None:
+def _find_only_program(context: Tree, job: Job, launch: Launch) -> Program | None:
     """The only script that the step starts, if it can be read."""
     component = launch.step.component
     mine = [program for program in find_programs(context, job) if program.launch.step.component is component]

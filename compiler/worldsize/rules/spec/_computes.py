@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from worldsize.azureml import literals
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related
-from worldsize.base.span import Span
+from worldsize.base.span import NOWHERE
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.rules.context import Context
 
 _DEFAULT_MAXIMUM = 4  # of the client, where the file has none
 
 
-def check_compute_min_above_max(context: Context, compute: Compute) -> Iterator[Finding]:
+def check_compute_min_above_max(context: Tree, compute: Compute) -> Iterator[Finding]:
     low = compute.raw.get("min_instances") if compute.raw is not None else None
     high = compute.raw.get("max_instances") if compute.raw is not None else None
     least = literals.parse_number(low.value) if isinstance(low, Scalar) else None
@@ -33,7 +33,7 @@ def check_compute_min_above_max(context: Context, compute: Compute) -> Iterator[
 _RUN_ON_COMPUTE = frozenset({"command", "parallel", "sweep"})
 
 
-def check_step_needs_compute(context: Context, job: Job) -> Iterator[Finding]:
+def check_step_needs_compute(context: Tree, job: Job) -> Iterator[Finding]:
     """The steps of a pipeline without a default compute; a pipeline component may get one."""
     if job.type != "pipeline" or job.interface is not None or job.compute is not None:
         return
@@ -46,4 +46,4 @@ def check_step_needs_compute(context: Context, job: Job) -> Iterator[Finding]:
         if step.type in _RUN_ON_COMPUTE and step.compute is None and is_read:
             message = f"step `{step.name}` has no `compute`, and there is no default"
             help_ = f"add `compute:` to the step, or {job.keys.default_compute}"
-            yield Finding(step.span or Span("", 1, 1, 1, 1), message, help_)
+            yield Finding(step.span or NOWHERE, message, help_)

@@ -10,10 +10,10 @@ from worldsize.azureml import binding, fields, graph, literals
 from worldsize.azureml.job import Compute
 from worldsize.azureml.launch import Launch, read_input
 from worldsize.azureml.model import AZURE_ML, Component, Field, Job, Literal, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related, relate
 from worldsize.base.wording import plural
 from worldsize.documents.yaml.nodes import Mapping
-from worldsize.rules.context import Context
 
 _LEAST = {
     "process_count_per_instance": 1,
@@ -43,7 +43,7 @@ _LEAST_OF_COMPUTE = {
 }
 
 
-def check_step(context: Context, step: Step) -> Iterator[Finding]:
+def check_step(context: Tree, step: Step) -> Iterator[Finding]:
     for block in (step.distribution, step.resources, step.limits):
         yield from _check_counts(block, _LEAST)
     if step.type == "parallel" and isinstance(step.raw, Mapping):
@@ -52,7 +52,7 @@ def check_step(context: Context, step: Step) -> Iterator[Finding]:
         yield from _check_counts(fields.read_field(step.raw, "early_termination"), _LEAST_OF_STOPPING)
 
 
-def check_component(context: Context, component: Component) -> Iterator[Finding]:
+def check_component(context: Tree, component: Component) -> Iterator[Finding]:
     for block in (component.distribution, component.resources):
         yield from _check_counts(block, _LEAST)
     if component.type == "parallel" and component.path is not None and isinstance(component.raw, Mapping):
@@ -64,7 +64,7 @@ def _check_parallel(raw: Mapping) -> Iterator[Finding]:
     yield from _check_counts(fields.read_field(raw, "retry_settings"), _LEAST_OF_RETRIES)
 
 
-def check_compute(context: Context, compute: Compute) -> Iterator[Finding]:
+def check_compute(context: Tree, compute: Compute) -> Iterator[Finding]:
     if compute.raw is not None:
         yield from _check_counts(fields.read_node(compute.raw), _LEAST_OF_COMPUTE)
 
@@ -84,7 +84,7 @@ def _check_counts(block: Field[Any] | None, least_by_name: dict[str, int]) -> It
 _COUNTS = ("process_count_per_instance", "worker_count", "instance_count", "max_instance_count")
 
 
-def check_count_from_wrong_input(context: Context, job: Job) -> Iterator[Finding]:
+def check_count_from_wrong_input(context: Tree, job: Job) -> Iterator[Finding]:
     for step in job.steps.values():
         if not graph.is_inline(step):  # a count of an inline job takes no binding at all
             yield from _step(job, step)
@@ -125,7 +125,7 @@ def _fault(job: Job, port: str) -> tuple[str, tuple[Related, ...]]:
     return ("" if whole else f"is `{source.value.value}`"), related
 
 
-def check_instance_count_exceeds_max(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_instance_count_exceeds_max(context: Tree, launch: Launch) -> Iterator[Finding]:
     count, cluster = launch.instances, launch.cluster
     if cluster is None or count.value is None or count.span is None:
         return
@@ -136,7 +136,7 @@ def check_instance_count_exceeds_max(context: Context, launch: Launch) -> Iterat
         yield Finding(count.span, message, help_, relate(cluster.max_span, "the maximum of the cluster"))
 
 
-def check_max_instances_below_count(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_max_instances_below_count(context: Tree, launch: Launch) -> Iterator[Finding]:
     limit, count = launch.max_instances, launch.instances
     if limit.value is None or limit.span is None or count.value is None:
         return
@@ -146,7 +146,7 @@ def check_max_instances_below_count(context: Context, launch: Launch) -> Iterato
         yield Finding(limit.span, message, f"write at least {count.value}, or remove it", related=related)
 
 
-def check_instances_without_distribution(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_instances_without_distribution(context: Tree, launch: Launch) -> Iterator[Finding]:
     count, component = launch.instances, launch.step.component
     if launch.step.type != "command" or component is None or component.type != "command":
         return
@@ -158,7 +158,7 @@ def check_instances_without_distribution(context: Context, launch: Launch) -> It
         yield Finding(count.span, message, _advise(context, launch))
 
 
-def _advise(context: Context, launch: Launch) -> str:
+def _advise(context: Tree, launch: Launch) -> str:
     """What to write where: a step of a spec that uses a component has no `distribution` of its own."""
     add, step = "add `distribution: {type: pytorch}`", launch.step
     if launch.job.keys is not AZURE_ML and step.reference is not None:
@@ -168,7 +168,7 @@ def _advise(context: Context, launch: Launch) -> str:
     return f"{add}, or remove `instance_count`"
 
 
-def check_worker_count_disagrees(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_worker_count_disagrees(context: Tree, launch: Launch) -> Iterator[Finding]:
     workers, instances = launch.workers, launch.instances
     if launch.kind != "tensorflow" or workers.value is None or instances.value is None:
         return
@@ -180,7 +180,7 @@ def check_worker_count_disagrees(context: Context, launch: Launch) -> Iterator[F
         yield Finding(workers.span, message, help_, relate(instances.span, "one worker per instance"))
 
 
-def check_workers_below_instances(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_workers_below_instances(context: Tree, launch: Launch) -> Iterator[Finding]:
     workers, instances, servers = launch.workers, launch.instances, launch.servers
     if launch.kind != "tensorflow" or workers.span is None:
         return
@@ -200,7 +200,7 @@ _MIRRORED = re.compile(r"MultiWorkerMirroredStrategy|CollectiveAllReduceStrategy
 _WITHOUT = "a strategy without parameter servers"
 
 
-def check_parameter_servers_unused(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_parameter_servers_unused(context: Tree, launch: Launch) -> Iterator[Finding]:
     servers = launch.servers
     if launch.kind != "tensorflow" or not servers.value or servers.span is None:
         return
@@ -224,7 +224,7 @@ def find_strategy(launch: Launch) -> str | None:
     return strategy if isinstance(strategy, str) and "${{" not in strategy else None
 
 
-def _judge_scripts(context: Context, launch: Launch) -> Iterator[Finding]:
+def _judge_scripts(context: Tree, launch: Launch) -> Iterator[Finding]:
     servers, scripts = launch.servers, launch.scripts(context)
     if servers.span is None or any("ParameterServerStrategy" in source.text for source in scripts):
         return
@@ -237,7 +237,7 @@ def _judge_scripts(context: Context, launch: Launch) -> Iterator[Finding]:
             return
 
 
-def check_parameter_servers_share_instances(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_parameter_servers_share_instances(context: Tree, launch: Launch) -> Iterator[Finding]:
     servers, workers, instances = launch.servers, launch.workers.value, launch.instances.value
     if launch.kind != "tensorflow" or not servers.value or servers.span is None:
         return
@@ -257,7 +257,7 @@ def check_parameter_servers_share_instances(context: Context, launch: Launch) ->
         yield Finding(servers.span, message, help_)
 
 
-def _mirrored(context: Context, launch: Launch) -> bool:
+def _mirrored(context: Tree, launch: Launch) -> bool:
     """Whether another rule already says that the servers are not used."""
     if find_strategy(launch) not in (None, "parameter_server"):
         return True

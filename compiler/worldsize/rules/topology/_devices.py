@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from worldsize.azureml.command_line import HARMLESS
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, read_launches
 from worldsize.azureml.model import Job
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Problem, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.rules.context import Context
 
 if TYPE_CHECKING:
     from worldsize.scripts.program import Program
@@ -45,29 +45,15 @@ _ANY_GPU = compile_later(
 )
 
 
-def _find_programs(context: Context, launch: Launch) -> list[Program]:
+def _find_programs(context: Tree, launch: Launch) -> list[Program]:
     """The programs of a step; none if one of them is not read completely."""
-    programs = list_programs(context, launch)
+    from worldsize.scripts.program import list_started  # parses Python
+
+    programs = list_started(context, launch)
     return programs if all(program.complete for program in programs) else []
 
 
-def list_programs(context: Context, launch: Launch) -> list[Program]:
-    """The programs of a step, as far as they can be read."""
-    return context.once(_index_programs, launch.job).get(launch, [])
-
-
-def _index_programs(context: Context, job: Job) -> dict[Launch, list[Program]]:
-    """The programs of a job by the launch that starts them."""
-    from worldsize.scripts.program import find_programs  # parses Python
-
-    by_launch: dict[Launch, list[Program]] = {}
-    for program in find_programs(context, job):
-        for launch in program.launches:
-            by_launch.setdefault(launch, []).append(program)
-    return by_launch
-
-
-def drives_one_device(context: Context, launch: Launch) -> bool:
+def drives_one_device(context: Tree, launch: Launch) -> bool:
     """Whether every process joins the others and trains on a GPU of its own."""
     programs = _find_programs(context, launch)
     texts = [module.text for program in programs for module in program.modules]
@@ -78,13 +64,14 @@ def drives_one_device(context: Context, launch: Launch) -> bool:
     return torch or (horovod and any(_HOROVOD.search(text) for text in texts))
 
 
-def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int, Span]]:
+def find_trainer_devices(context: Tree, launch: Launch) -> Iterator[tuple[int, Span]]:
     """`Trainer(devices=1)` of Lightning: how many GPUs a process uses, and where that is written."""
     from worldsize.scripts.interface.read import read_reached
     from worldsize.scripts.module import keyword_argument
+    from worldsize.scripts.program import list_started
     from worldsize.scripts.settings import find_place, read_setting, read_value
 
-    for program in list_programs(context, launch):
+    for program in list_started(context, launch):
         is_used = program.imports("lightning", "pytorch_lightning")
         calls = program.called(*_TRAINERS) if is_used else []
         for module, call in calls if len(calls) == 1 else ():
@@ -100,7 +87,7 @@ def find_trainer_devices(context: Context, launch: Launch) -> Iterator[tuple[int
                 yield count, find_place(program, module, devices)
 
 
-def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
+def _find_cpu_program(context: Tree, launch: Launch) -> Program | None:
     """The program of a step, if all its packages are known to compute only on the CPU."""
     programs = _find_programs(context, launch)
     started = [command for command in launch.commands if command.arguments]
@@ -118,7 +105,7 @@ def _find_cpu_program(context: Context, launch: Launch) -> Program | None:
     return programs[0]
 
 
-def check_gpu_never_used(context: Context, launch: Launch) -> Iterator[Problem]:
+def check_gpu_never_used(context: Tree, launch: Launch) -> Iterator[Problem]:
     size, component = launch.size, launch.step.component
     if size is None or not size.devices or component is None or component.command is None:
         return
@@ -135,7 +122,7 @@ def check_gpu_never_used(context: Context, launch: Launch) -> Iterator[Problem]:
 _FLAGS = ("backend", "dist_backend", "distributed_backend", "ddp_backend")
 
 
-def check_nccl_on_cpu(context: Context, job: Job) -> Iterator[Finding]:
+def check_nccl_on_cpu(context: Tree, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         if launch.size is None or launch.size.gpus:
             continue
@@ -147,7 +134,7 @@ def check_nccl_on_cpu(context: Context, job: Job) -> Iterator[Finding]:
         yield from _in_scripts(context, job)
 
 
-def _may_ask(context: Context, launch: Launch) -> bool:
+def _may_ask(context: Tree, launch: Launch) -> bool:
     """Whether a step on CPUs runs a script of the user."""
     component = launch.step.component
     if component is None or launch.size is None or launch.size.gpus:
@@ -155,7 +142,7 @@ def _may_ask(context: Context, launch: Launch) -> bool:
     return not context.is_built_in(component)
 
 
-def _in_scripts(context: Context, job: Job) -> Iterator[Finding]:
+def _in_scripts(context: Tree, job: Job) -> Iterator[Finding]:
     # They parse Python, which a spec of built-in components need not wait for.
     from worldsize.scripts.interface.read import read_reached
     from worldsize.scripts.program import find_programs
@@ -183,11 +170,11 @@ def _problem(
     return Finding(span, message, f"{do} a size with GPUs", related=related)
 
 
-def check_job(context: Context, job: Job) -> Iterable[Problem]:
+def check_job(context: Tree, job: Job) -> Iterable[Problem]:
     return dict.fromkeys(_judge(context, job))  # steps that share a component share its fault
 
 
-def _judge(context: Context, job: Job) -> Iterator[Problem]:
+def _judge(context: Tree, job: Job) -> Iterator[Problem]:
     seen: set[object] = set()  # many steps share an environment and a size
     for launch in read_launches(context, job):
         component = launch.step.component
@@ -202,7 +189,7 @@ def _judge(context: Context, job: Job) -> Iterator[Problem]:
             yield from _judge_environment(context, launch, trains=trains)
 
 
-def _judge_environment(context: Context, launch: Launch, *, trains: bool) -> Iterator[Problem]:
+def _judge_environment(context: Tree, launch: Launch, *, trains: bool) -> Iterator[Problem]:
     from worldsize.azureml import gpu_support  # only steps with GPUs need it
 
     component, size = launch.step.component, launch.size

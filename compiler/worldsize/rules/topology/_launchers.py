@@ -9,13 +9,13 @@ from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers, read_launches
 from worldsize.azureml.model import Job
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Confidence, Finding, relate
 from worldsize.base.wording import plural
-from worldsize.rules.context import Context
 
 
-def check_mpirun_in_mpi_job(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_mpirun_in_mpi_job(context: Tree, launch: Launch) -> Iterator[Finding]:
     if launch.kind != "mpi" or launch.world == 1:
         return
     for inner in find_inner_launchers(launch):
@@ -26,7 +26,7 @@ def check_mpirun_in_mpi_job(context: Context, launch: Launch) -> Iterator[Findin
             yield Finding(span, message, f"write the command without `{inner.name}` and its options")
 
 
-def check_launcher_inside_launcher(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_launcher_inside_launcher(context: Tree, launch: Launch) -> Iterator[Finding]:
     outer = launch.processes.value
     if launch.kind not in STARTS_PROCESSES or outer is None or outer < 2:
         return
@@ -48,7 +48,7 @@ _WITHOUT = compile_later(
 )
 
 
-def check_mpi_image_without_mpi(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_mpi_image_without_mpi(context: Tree, launch: Launch) -> Iterator[Finding]:
     environment = launch.step.component.environment if launch.step.component else None
     image, build, conda_file = (read_member(environment, name) for name in ("image", "build", "conda_file"))
     if launch.kind != "mpi" or image is None or image.span is None or build or conda_file:
@@ -70,7 +70,7 @@ _MACHINES = "--machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_pro
 _WHERE = "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
 
 
-def check_launcher_nodes_disagree(context: Context, job: Job) -> Iterator[Finding]:
+def check_launcher_nodes_disagree(context: Tree, job: Job) -> Iterator[Finding]:
     for launch in read_launches(context, job):
         count = launch.instances.value
         if count is None or (launch.kind is None and count > 1) or (launch.processes.value or 2) > 1:

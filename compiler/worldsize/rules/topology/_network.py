@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from worldsize.azureml.launch import Launch
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.rules.context import Context
 from worldsize.rules.shared import replicas
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _NAME = "NCCL_IB_DISABLE"
 _ON = ("1", "true", "True")
 
 
-def check_infiniband_disabled(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_infiniband_disabled(context: Tree, launch: Launch) -> Iterator[Finding]:
     size, count = launch.size, launch.instances.value
     if size is None or not size.rdma or not size.gpus or count is None or count < 2:
         return
@@ -40,7 +40,7 @@ def _set_at(launch: Launch) -> Span | None:
 _ENOUGH = 10  # Gb/s a GPU
 
 
-def check_instances_without_infiniband(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_instances_without_infiniband(context: Tree, launch: Launch) -> Iterator[Finding]:
     size, count = launch.size, launch.instances
     if launch.kind not in ("pytorch", "mpi", "tensorflow") or size is None or count.span is None:
         return
@@ -75,7 +75,7 @@ def _faster() -> str:
     )
 
 
-def check_degree_does_not_divide(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_degree_does_not_divide(context: Tree, launch: Launch) -> Iterator[Finding]:
     world, split = launch.world, replicas.read_degrees(launch)
     instances, processes = launch.instances, launch.processes.value
     if world is None or instances.value is None or processes is None or split is None:
@@ -90,7 +90,7 @@ def check_degree_does_not_divide(context: Context, launch: Launch) -> Iterator[F
     yield Finding(split.span, message, help_, relate(instances.span, "instances"))
 
 
-def check_tensor_parallel_across_instances(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_tensor_parallel_across_instances(context: Tree, launch: Launch) -> Iterator[Finding]:
     split = replicas.read_degrees(launch)
     if split is not None and launch.world is not None and launch.world % split.product == 0:
         yield from _judge(launch, split, launch.world // split.pipeline)

@@ -10,18 +10,18 @@ from msgspec import Struct
 from worldsize.azureml import binding, command_launchers
 from worldsize.azureml.fields import read_command
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Fix, Related, relate
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
-from worldsize.rules.context import Context
 from worldsize.rules.topology import _devices
 
 _NAME = "CUDA_VISIBLE_DEVICES"
 _NUMBERS = re.compile(r"(?:-?\d+(?:,-?\d+)*)?")
 
 
-def check_processes_exceed_gpus(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_processes_exceed_gpus(context: Tree, launch: Launch) -> Iterator[Finding]:
     yield from _check_launchers(launch)
     processes, size = launch.processes, launch.size
     visible = find_visible_devices(launch)
@@ -135,7 +135,7 @@ _TRAINS = compile_later(r"\.backward\(|\.fit\(|GradientTape|train_on_batch")
 _USES_GPU = compile_later(r"[\"']cuda(?::0)?[\"']|\.cuda\(|tensorflow|keras")
 
 
-def check_processes_below_gpus(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_processes_below_gpus(context: Tree, launch: Launch) -> Iterator[Finding]:
     size = launch.size
     if size is None or size.devices < 2 or launch.kind not in (*STARTS_PROCESSES, None):
         return
@@ -161,7 +161,7 @@ def _by_variable(launch: Launch, inner: Launcher | None) -> Finding | None:
     return _finding(launch, visible.span, what, visible.count, "leave it out, or choose a smaller size")
 
 
-def _by_trainer(context: Context, launch: Launch) -> Finding | None:
+def _by_trainer(context: Tree, launch: Launch) -> Finding | None:
     """Lightning's `Trainer(devices=1)` in the only process of an instance."""
     if launch.size is None or (launch.processes.value if launch.kind else 1) != 1:
         return None
@@ -172,7 +172,7 @@ def _by_trainer(context: Context, launch: Launch) -> Finding | None:
     return None
 
 
-def _without(context: Context, launch: Launch) -> Finding | None:
+def _without(context: Tree, launch: Launch) -> Finding | None:
     """A command that does not start processes itself."""
     processes = launch.processes
     count = 1 if launch.kind is None else processes.value
@@ -235,7 +235,7 @@ def _finding(launch: Launch, span: Span | None, what: str, count: int, help_: st
     return Finding(span, message, help_, related=related)
 
 
-def _plain(context: Context, launch: Launch) -> bool:
+def _plain(context: Tree, launch: Launch) -> bool:
     """Whether one process uses only one GPU: a built-in trainer, or a script without a sign of more."""
     component = launch.step.component
     if context.is_built_in(component):
@@ -246,12 +246,14 @@ def _plain(context: Context, launch: Launch) -> bool:
     return bool(texts) and not any(_DRIVES_MORE.search(text) or _LAUNCHERS.search(text) for text in texts)
 
 
-def _trains_on_one(context: Context, launch: Launch) -> bool:
+def _trains_on_one(context: Tree, launch: Launch) -> bool:
     """Whether a script of the user trains, certainly on one GPU."""
     component = launch.step.component
     if component is None or context.is_built_in(component):
         return False
-    programs = _devices.list_programs(context, launch)
+    from worldsize.scripts.program import list_started  # parses Python
+
+    programs = list_started(context, launch)
     texts = [module.text for program in programs for module in program.modules]
     if not all(program.complete for program in programs) or _DRIVES_MORE.search(read_command(component)):
         return False

@@ -10,14 +10,14 @@ from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Component, Step
+from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
-from worldsize.rules.context import Context
 from worldsize.rules.shared.replicas import read_flag
 
 _SHAPE = re.compile(r"(\d+(?:\.\d+)?) ?[kmgtp]?i?b?", re.IGNORECASE)
 
 
-def check_shm_size_invalid(context: Context, subject: Step | Component) -> Iterator[Finding]:
+def check_shm_size_invalid(context: Tree, subject: Step | Component) -> Iterator[Finding]:
     field = read_member(subject.resources, "shm_size")
     if field is None or field.span is None or not isinstance(field.value, str) or "${{" in field.value:
         return
@@ -38,7 +38,7 @@ _DEFAULT = 2 * 2**30
 _LEAST = 64 * 2**20  # bytes a worker
 
 
-def check_shm_size_small(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_shm_size_small(context: Tree, launch: Launch) -> Iterator[Finding]:
     flag, processes = read_flag(launch, *_FLAGS), launch.processes.value
     if flag is None or flag[0] < 1 or launch.kind in ("ray", "tensorflow") or processes is None:
         return
@@ -63,7 +63,7 @@ def _bytes(text: object) -> float | None:
     return float(match[1]) * _UNITS[match[2].lower()] if match and float(match[1]) else None
 
 
-def check_ranks_share_file(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_ranks_share_file(context: Tree, launch: Launch) -> Iterator[Finding]:
     world = launch.world
     if world is None or world < 2:
         return

@@ -12,12 +12,12 @@ from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import Compute
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.model import Cluster, Job
+from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.rules.context import Context
 from worldsize.rules.shared.prices import describe_place, find_preemptible_tier, find_prices
 
 if TYPE_CHECKING:
@@ -29,15 +29,7 @@ if TYPE_CHECKING:
 _SHAPE = compile_later(r"standard_([A-Z]+)\d+(-\d+)?[a-z]*(_[A-Z0-9]+)?(_v\d+)?(_promo)?", re.IGNORECASE)
 
 
-def check_job(context: Context, job: Job) -> Iterator[Problem]:
-    yield from _judge(context, job)
-
-
-def check_compute(context: Context, compute: Compute) -> Iterator[Problem]:
-    yield from _judge(context, compute)
-
-
-def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
+def check_job(context: Tree, subject: Job | Compute) -> Iterator[Problem]:
     for name, span in _find_size_names(subject):
         size = context.vm_size(name)
         if size is None:
@@ -53,7 +45,10 @@ def _judge(context: Context, subject: Job | Compute) -> Iterator[Problem]:
             yield Problem("vm-size-retiring", span, message, "move to a current size before that day")
 
 
-def _unknown(context: Context, name: str, span: Span) -> Problem:
+check_compute = check_job
+
+
+def _unknown(context: Tree, name: str, span: Span) -> Problem:
     from worldsize.facts import vm_sizes  # only a fault needs the list of names
 
     near = vm_sizes.suggest(name, context.vm_sizes)
@@ -113,7 +108,7 @@ _SAYS = {
 }
 
 
-def check_vm_size_without_growth(context: Context, compute: Compute) -> Iterator[Finding]:
+def check_vm_size_without_growth(context: Tree, compute: Compute) -> Iterator[Finding]:
     typed = compute.size
     size = context.vm_size(typed.value) if typed is not None and isinstance(typed.value, str) else None
     if size is None or typed is None or typed.span is None or size.status != "current":
@@ -125,7 +120,7 @@ def check_vm_size_without_growth(context: Context, compute: Compute) -> Iterator
         yield Finding(typed.span, message, "for a new cluster choose another size")
 
 
-def check_cluster_sizes_disagree(context: Context, compute: Compute) -> Iterator[Finding]:
+def check_cluster_sizes_disagree(context: Tree, compute: Compute) -> Iterator[Finding]:
     cluster, size = context.cluster(compute.name), compute.size
     if cluster is None or cluster.size_span is None or size is None or size.span is None:
         return
@@ -154,12 +149,12 @@ def _counts_here(cluster: Cluster, compute: Compute) -> bool:
     return is_profile and PurePath(cluster.size_span.path).is_relative_to(compute.path.parent)
 
 
-def _normalise(context: Context, name: str) -> str:
+def _normalise(context: Tree, name: str) -> str:
     size = context.vm_size(name)
     return name.lower() if size is None else size.name
 
 
-def check_cheaper_vm_size(context: Context, launch: Launch) -> Iterator[Finding]:
+def check_cheaper_vm_size(context: Tree, launch: Launch) -> Iterator[Finding]:
     size, span = launch.size, launch.chosen_size_span
     if size is None or span is None or size.status == "retired":
         return
@@ -198,7 +193,7 @@ def _describe(other: VmSize, size: VmSize) -> str:
     )
 
 
-def check_instances_never_released(context: Context, compute: Compute) -> Iterator[Finding]:
+def check_instances_never_released(context: Tree, compute: Compute) -> Iterator[Finding]:
     low = compute.raw.get("min_instances") if compute.raw is not None else None
     most = literals.parse_number(compute.max_instances.value) if compute.max_instances is not None else None
     size = context.vm_size(compute.size.value) if compute.size is not None else None

@@ -94,16 +94,13 @@ steps:
 """
 
 
-def _plan_beside(pipeline: Path) -> Plan | None:
-    compiled = plan_file.load(pipeline.parent)
-    return compiled[0] if compiled is not None else None
-
-
 def test_a_compiled_pipeline_is_started_again_as_its_plan_says(tmp_path: Path) -> None:
     (tmp_path / "spec.yml").write_text(SPEC, encoding="utf-8")
     pipeline = compile_spec(tmp_path / "spec.yml", tmp_path / "out").pipeline
-    assert read_planned_restarts(_plan_beside(pipeline)) == {"train": 3}
-    assert read_planned_restarts(_plan_beside(tmp_path / "other.yml")) == {}
+    compiled = plan_file.load(pipeline.parent)
+    assert compiled is not None
+    assert read_planned_restarts(compiled[0]) == {"train": 3}
+    assert read_planned_restarts(Plan("", {})) == {}
     plan = pipeline.with_name(plan_file.NAME)
     plan.write_text(plan.read_text(encoding="utf-8").replace('"topology"', '"typology"'), encoding="utf-8")
-    assert read_planned_restarts(_plan_beside(pipeline)) == {}
+    assert plan_file.load(pipeline.parent) is None

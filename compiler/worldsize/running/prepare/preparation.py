@@ -47,7 +47,7 @@ from worldsize.running.model.emulation import Emulate, Emulation, emulate_option
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.task import Graph, Task, Text
-from worldsize.running.prepare.fit import fit_tasks, reconstruct_plan
+from worldsize.running.prepare.fit import Room, fit_tasks, reconstruct_plan
 from worldsize.running.prepare.graph import kinds
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.overrides import compile_spec, override_inputs
@@ -110,8 +110,7 @@ def prepare(
 def _prepare_target(
     target: Path, job_target: Target, options: RunOptions, *, track: bool, emulate: Emulate | None
 ) -> Prepared:
-    path, settings, compiled = job_target.path, job_target.settings, job_target.read_plan()
-    plan = compiled[0] if compiled is not None else None
+    path, settings = job_target.path, job_target.settings
     assets = read_asset_map(target, options.assets)
     files = boundary.make_files(path, assets.paths, [kinds.DRIVER])
     files.elsewhere = assets.local
@@ -129,15 +128,18 @@ def _prepare_target(
     problems += [*assets.problems, *more]
     if problems:
         raise RunError(problems, texts)
-    machine, keep = detect_machine(), options.nodes == "namespaces"
-    fitted = fit_tasks(graph.tasks, path, compiled, machine, options.processes, keep_instances=keep)
+    machine, reconstructed = detect_machine(), reconstruct_plan(graph.tasks)
+    plan, templates = job_target.read_plan() or reconstructed
+    room = Room(machine, options.processes, keep_instances=options.nodes == "namespaces")
+    fitted = fit_tasks(graph.tasks, path, plan, templates, room)
     sizes = read_vm_sizes(graph.tasks, plan)
     tasks, device_notices = fit_devices(fitted.tasks, sizes, machine, assets.learned)
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
     emulation, impossible = emulate_options(options, tasks, read_networks(sizes), emulate)
-    mode = options.environment or choose_mode(graph.tasks, code, from_spec=target != path)
+    ours = target != path or bool(reconstructed[0].steps)
+    mode = options.environment or choose_mode(code, ours=ours)
     if mode == "current":
         problems += find_missing_packages(tasks, code)
     environments = plan_environments(tasks, code, assets, mode, texts, gate=files.gate)
@@ -167,17 +169,13 @@ def _prepare_target(
     )
 
 
-def choose_mode(
-    tasks: Mapping[str, Task], code: Mapping[str, Snapshot], *, from_spec: bool
-) -> EnvironmentMode:
+def choose_mode(code: Mapping[str, Snapshot], *, ours: bool) -> EnvironmentMode:
     """Choose the environments by what the job says, so that they are the same here and in a local workspace.
 
-    A spec, what it was compiled to, and built-in components need only our own packages: `current`.
+    A job of ours, a spec or what it was compiled to, and built-in components need only our own packages:
+    `current`.
     """
-    ours = (
-        from_spec or bool(reconstruct_plan(tasks)[0].steps) or (code and all(map(is_built_in, code.values())))
-    )
-    return "current" if ours else "isolated"
+    return "current" if ours or (code and all(map(is_built_in, code.values()))) else "isolated"
 
 
 def _refuse_untracked_sweeps(graph: Graph, *, track: bool) -> Iterator[Problem]:
@@ -201,10 +199,9 @@ def _notice_variables(tasks: Mapping[str, Task]) -> Iterator[str]:
         yield f"`{name}` is set in this shell; it is not passed on, because each process gets its own value"
 
 
-def read_planned_restarts(plan: Plan | None) -> dict[str, int]:
+def read_planned_restarts(plan: Plan) -> dict[str, int]:
     """The maximum of restarts of each step that its plan sets."""
-    steps = plan.steps if plan is not None else {}
-    restarts = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
+    restarts = {name: step.inputs.get("max_restarts") for name, step in plan.steps.items()}
     return {name: count for name, count in restarts.items() if isinstance(count, int)}
 
 

@@ -1,8 +1,8 @@
 """Fits tasks to this machine: fewer processes, more accumulation, the same global batch.
 
 Each step is planned once more with the processes of this machine, and the result fills its inputs. Its plan
-is that of ``plan.json``. Clients of a workspace send a compiled pipeline without that file; but the inputs that
-the plan filled are there under the names of its quantities, and their product shows that they are a plan.
+is that of ``plan.json``. Clients of a workspace send a compiled pipeline without that file; but the inputs
+that the plan filled are there under the names of its quantities, and their product shows that they are one.
 """
 
 from __future__ import annotations

@@ -111,8 +111,9 @@ def _prepare_target(
     target: Path, job_target: Target, options: RunOptions, *, track: bool, emulate: Emulate | None
 ) -> Prepared:
     path, settings = job_target.path, job_target.settings
-    assets = read_asset_map(target, options.assets)
-    files = boundary.make_files(path, assets.paths, [kinds.DRIVER])
+    read = dict(job_target.parsed)
+    assets = read_asset_map(target, options.assets, read)
+    files = boundary.make_files(path, assets.paths, [kinds.DRIVER], read)
     files.elsewhere = assets.local
     job, problems = job_target.read_job(files)
     documents = job_target.read_documents(files)
@@ -269,8 +270,8 @@ class Target(Struct, frozen=True):
 
     path: Path  # the job file: what the user named, or what the spec was compiled to
     settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
+    parsed: Mapping[Path, Document]  # files that were read already, by resolved path
     compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
-    parsed: Mapping[Path, Document] = field(default_factory=dict)  # files of a job that were read already
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
         """The graph: the one that was just compiled from a spec, else the one in the file."""
@@ -289,9 +290,8 @@ class Target(Struct, frozen=True):
 
     def read_documents(self, files: Files) -> list[Document]:
         """The YAML files behind the graph."""
-        planned = self.compiled.planned if self.compiled is not None else None
-        before = planned.files.documents if planned is not None else {}
-        return list((before | files.documents).values())
+        before = {} if self.compiled is None else self.parsed
+        return list({**before, **files.documents}.values())
 
 
 def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked: bool = False) -> Target:
@@ -309,7 +309,8 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     may_be_job = isinstance(root, YamlMapping) and not {"jobs", "command", "type"}.isdisjoint(root)
     if kind == "spec" or (kind is None and not may_be_job):
         compiled = compile_spec(target, out, document, settings)
-        return Target(compiled.pipeline, {}, compiled)
+        parsed = compiled.planned.files.documents if compiled.planned is not None else {}
+        return Target(compiled.pipeline, {}, parsed, compiled)
     refused = _refuse_kind(kind, target, root)
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
@@ -317,7 +318,7 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     if not checked:
         tolerated = checking.check_job(target, document, tolerate=lambda error: error.code in MENTIONED)
         parsed = tolerated.tree.files.documents
-    return Target(target, settings, parsed=parsed)
+    return Target(target, settings, parsed)
 
 
 def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str] | None:

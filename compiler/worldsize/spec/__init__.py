@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from worldsize.spec.load import from_document, is_spec, load
+from worldsize.spec.load import from_document, load
 
-__all__ = ["from_document", "is_spec", "load"]
+__all__ = ["from_document", "load"]

@@ -13,7 +13,6 @@ from worldsize.base.span import Span
 from worldsize.documents import yaml
 from worldsize.spec import violations, workload
 from worldsize.spec.decode import decode
-from worldsize.spec.load import is_spec
 from worldsize.spec.model import Located, WorkloadKeys
 
 
@@ -35,8 +34,6 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
         workload.read_exponents(root)
     if root is None or problems:
         return None, problems or [_report_empty(path)], document
-    if is_spec(document):
-        return None, [_report_spec(root.span)], document
     problems += violations.check_schema(root, "estimate")
     if problems or not isinstance(root, yaml.Mapping):
         return None, problems, document
@@ -46,7 +43,8 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     return keys, problems, document
 
 
-def _report_spec(span: Span) -> Problem:
+def report_spec(span: Span) -> Problem:
+    """Report a spec in place of an estimate file."""
     message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
     return Problem("spec-missing-key", span, message, "`worldsize plan` shows the time and cost of its steps")
 

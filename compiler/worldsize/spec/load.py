@@ -61,12 +61,6 @@ def _read_exponents(root: yaml.Mapping) -> None:
             workload.read_exponents(scale)
 
 
-def is_spec(document: yaml.Document) -> bool:
-    """Whether a YAML file is a spec: it has ``steps``, and no ``jobs`` as a native pipeline has."""
-    root = document.root
-    return isinstance(root, yaml.Mapping) and "steps" in root and "jobs" not in root
-
-
 def _sort_problems(problems: list[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: (problem.span, problem.slug, problem.message))
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE
+from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE, find_launcher_call
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -28,7 +28,7 @@ from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Launcher, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.running.launch.machine import Machine
-from worldsize.running.model.task import Source, Task, Text, find_launcher_call
+from worldsize.running.model.task import Source, Task, Text
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step

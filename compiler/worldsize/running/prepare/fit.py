@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -437,7 +437,6 @@ _FOLLOWING = (
     "world_size", "instance_count", "process_count_per_instance", "local_world_size", "worker_count",
     "data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", _ACCUMULATION, _GLOBAL,
 )  # fmt: skip
-_LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "tensorflow": "tensorflow", "mpi": "mpi"}
 
 
 def reconstruct_plan(tasks: Mapping[str, Task]) -> tuple[Plan, dict[str, dict[str, str]]]:
@@ -500,10 +499,8 @@ def _follow(topology: Topology, training: Training | None) -> dict[str, PlanValu
 
 
 def _read_topology(task: Task) -> Topology | None:
-    launcher, call = _LAUNCHERS.get(task.launcher), None
-    if task.launched_processes > 1:
-        call = find_launcher_call(task.command)
-    if launcher is None and call is None:
+    call = find_launcher_call(task.command) if task.launched_processes > 1 else None
+    if task.launcher == "none" and call is None:
         return None
     world = task.rank_count
     if task.worker_count is not None:  # a replica is a GPU of a worker
@@ -514,7 +511,7 @@ def _read_topology(task: Task) -> Topology | None:
     if world % (tensor * pipeline) or world % task.world_size:
         return None
     return Topology(
-        launcher=launcher or "none",
+        launcher=cast("Launcher", task.launcher),
         instance_type=None,
         instance_count=task.instance_count,
         gpus_per_instance=None,

@@ -43,7 +43,7 @@ from worldsize.running.launch.machine import (
 )
 from worldsize.running.launch.redaction import make_mask
 from worldsize.running.model.assets import find_references, read_asset_map
-from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
+from worldsize.running.model.emulation import Emulate, Emulation
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.task import Graph, Task, Text
@@ -138,7 +138,9 @@ def _prepare_target(
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
-    emulation, impossible = emulate_options(options, tasks, read_networks(sizes), emulate)
+    emulation, impossible = Emulation(), list[Problem]()
+    if emulate is not None and options.emulate_anything:
+        emulation, impossible = emulate(options, tasks, read_networks(sizes))
     ours = target != path or bool(reconstructed[0].steps)
     mode = options.environment or choose_mode(code, ours=ours)
     if mode == "current":

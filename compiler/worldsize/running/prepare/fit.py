@@ -68,9 +68,9 @@ def fit_tasks(
     at = Span(str(pipeline), 1, 1, 1, 1)
     if unequal := list(_report_indivisible(tasks, room, at)):
         return FittedTasks(dict(tasks), [], unequal)
-    names = plan.steps.keys() & tasks.keys()
-    planned = _fit_planned({name: tasks[name] for name in tasks if name in names}, room, plan, templates)
-    native = _fit_native({name: tasks[name] for name in tasks if name not in names}, room, at)
+    steps = plan.steps
+    planned = _fit_planned({name: tasks[name] for name in tasks if name in steps}, room, plan, templates)
+    native = _fit_native({name: tasks[name] for name in tasks if name not in steps}, room, at)
     fitted = {**tasks, **planned.tasks, **native.tasks}  # in the order of the pipeline
     problems = native.problems or list(_report_too_many(fitted, at))
     return FittedTasks(fitted, planned.notices + native.notices, problems)
@@ -432,11 +432,6 @@ def describe_unequal(here: StepPlan, processes: int | None) -> str:
 
 
 _BATCH, _ACCUMULATION, _GLOBAL = "batch_size_per_device", "gradient_accumulation_steps", "global_batch_size"
-# What follows the number of processes; all other inputs of a step stay as they are.
-_FOLLOWING = (
-    "world_size", "instance_count", "process_count_per_instance", "local_world_size", "worker_count",
-    "data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", _ACCUMULATION, _GLOBAL,
-)  # fmt: skip
 
 
 def reconstruct_plan(tasks: Mapping[str, Task]) -> tuple[Plan, dict[str, dict[str, str]]]:
@@ -464,7 +459,7 @@ def _read_step(task: Task) -> StepPlan | None:
         return None
     if task.kind == "sweep" and task.read_number(_ACCUMULATION) == 0:
         derives = task.read_count("world_size") == topology.world_size
-        return StepPlan(task.name, topology, None, inputs=_follow(topology, None)) if derives else None
+        return StepPlan(task.name, topology, None, inputs=planned_inputs(topology, None)) if derives else None
     batch, accumulation = task.read_count(_BATCH), task.read_count(_ACCUMULATION)
     if task.kind != "command" or not batch or not accumulation:
         return None
@@ -490,12 +485,7 @@ def _read_step(task: Task) -> StepPlan | None:
         shard_count=1,
         shards_per_rank=1,
     )
-    return StepPlan(task.name, topology, training, inputs=_follow(topology, training))
-
-
-def _follow(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
-    planned = planned_inputs(topology, training)
-    return {name: planned[name] for name in _FOLLOWING if name in planned}
+    return StepPlan(task.name, topology, training, inputs=planned_inputs(topology, training))
 
 
 def _read_topology(task: Task) -> Topology | None:

@@ -111,9 +111,8 @@ def _prepare_target(
     target: Path, job_target: Target, options: RunOptions, *, track: bool, emulate: Emulate | None
 ) -> Prepared:
     path, settings = job_target.path, job_target.settings
-    read = dict(job_target.parsed)
-    assets = read_asset_map(target, options.assets, read)
-    files = boundary.make_files(path, assets.paths, [kinds.DRIVER], read)
+    assets = read_asset_map(target, options.assets, job_target.parsed)
+    files = boundary.make_files(path, assets.paths, [kinds.DRIVER], job_target.parsed)
     files.elsewhere = assets.local
     job, problems = job_target.read_job(files)
     documents = job_target.read_documents(files)
@@ -126,8 +125,7 @@ def _prepare_target(
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)
     graph, more = flatten(job, assets)
-    problems += [*assets.problems, *more]
-    if problems:
+    if problems := [*problems, *assets.problems, *more]:
         raise RunError(problems, texts)
     machine, reconstructed = detect_machine(), reconstruct_plan(graph.tasks)
     plan, templates = job_target.read_plan() or reconstructed
@@ -141,8 +139,7 @@ def _prepare_target(
     emulation, impossible = Emulation(), list[Problem]()
     if emulate is not None and options.emulate_anything:
         emulation, impossible = emulate(options, tasks, read_networks(sizes))
-    ours = target != path or bool(reconstructed[0].steps)
-    mode = options.environment or choose_mode(code, ours=ours)
+    mode = options.environment or choose_mode(code, ours=target != path or bool(reconstructed[0].steps))
     if mode == "current":
         problems += find_missing_packages(tasks, code)
     environments = plan_environments(tasks, code, assets, mode, texts, gate=files.gate)
@@ -272,7 +269,7 @@ class Target(Struct, frozen=True):
 
     path: Path  # the job file: what the user named, or what the spec was compiled to
     settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
-    parsed: Mapping[Path, Document]  # files that were read already, by resolved path
+    parsed: dict[Path, Document]  # files that were read already, by resolved path
     compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:

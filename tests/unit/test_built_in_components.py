@@ -88,6 +88,6 @@ def test_built_in_components_run_in_the_current_environment(tmp_path: Path) -> N
         assert component.folder is not None
         tasks[name] = Task(name, component, component.folder)
     code, _ = list_snapshots(tasks, CopyAccess())
-    assert choose_mode(tasks, code, from_spec=False) == "current"
+    assert choose_mode(code, ours=False) == "current"
     code["own"] = Snapshot({"train.py": tmp_path})
-    assert choose_mode(tasks, code, from_spec=False) == "isolated"
+    assert choose_mode(code, ours=False) == "isolated"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from worldsize.planning.derive import derive
 from worldsize.planning.localise import localise
-from worldsize.planning.model import Interface, Plan, Topology, Training
+from worldsize.planning.model import Interface, StepPlan, Topology, Training
 from worldsize.planning.quantities import DEGREES, QUANTITIES, find_unit, input_type, label_quantity
 
 Planner = Any  # the fixture's class lives in conftest.py
@@ -337,15 +337,15 @@ def test_the_laws(
     assert product == found.global_batch_size
     assert found.global_batch_size == (whole or found.global_batch_size)
     assert found.shard_count % topology.world_size == 0
-    local = localise(plan, slots)
-    same_mathematics(plan, local, slots)
-    again = localise(local, slots).steps["train"]
-    assert (again.topology, again.training) == (local.steps["train"].topology, local.steps["train"].training)
+    before = plan.steps["train"]
+    local = localise(before, slots)
+    same_mathematics(before, local, slots)
+    again = localise(local, slots)
+    assert (again.topology, again.training) == (local.topology, local.training)
 
 
-def same_mathematics(plan: Plan, local: Plan, slots: int) -> None:
+def same_mathematics(before: StepPlan, after: StepPlan, slots: int) -> None:
     """Fewer processes change the world size and the accumulation, and nothing else that a step is told."""
-    before, after = plan.steps["train"], local.steps["train"]
     assert after.training is not None
     assert before.training is not None
     world = after.topology.world_size

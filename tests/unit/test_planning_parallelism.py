@@ -16,12 +16,12 @@ from worldsize.planning import plan_file
 from worldsize.planning.degrees import Degrees
 from worldsize.planning.derive import derive
 from worldsize.planning.localise import localise
-from worldsize.planning.model import Interface, Plan, StepPlan
+from worldsize.planning.model import Interface, StepPlan
 from worldsize.planning.quantities import explain_missing
 from worldsize.running.launch.machine import Machine
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.task import Text
-from worldsize.running.prepare.fit import fit_tasks
+from worldsize.running.prepare.fit import Room, fit_tasks
 from worldsize.running.prepare.graph.flatten import flatten
 
 Planner = Any  # the fixture's class lives in conftest.py
@@ -277,11 +277,10 @@ def test_the_laws_of_meshes(
     assert math.prod(mesh(step)) == step.topology.world_size == world
     assert training.global_batch_size == b * a * step.topology.data_parallel_size
     assert training.shard_count % step.topology.data_parallel_size == 0
-    same_training(plan, localise(plan, slots, grow=grow), slots, grow=grow)
+    same_training(step, localise(step, slots, grow=grow), slots, grow=grow)
 
 
-def same_training(plan: Plan, local: Plan, slots: int, *, grow: bool) -> None:
-    before, here = plan.steps["train"], local.steps["train"]
+def same_training(before: StepPlan, here: StepPlan, slots: int, *, grow: bool) -> None:
     assert before.training is not None
     assert here.training is not None
     data, tensor, pipeline = mesh(here)
@@ -312,12 +311,10 @@ def test_replicas_go_first_then_the_degrees(
 ) -> None:
     more = "instance_count: 2\n    parallelism: {tensor: 2, pipeline: 2}"
     plan, _ = planner.planned(planner.write(more=more))
-    here = localise(plan, slots).steps["train"]
+    here = localise(plan.steps["train"], slots)
     assert mesh(here) == degrees
     assert here.training is not None
     assert here.training.gradient_accumulation_steps == accumulation
-    rows = {row.quantity: row for row in here.derivations}
-    assert rows["mesh"].formula == Degrees(*degrees).shown()
 
 
 PIPELINE = """\
@@ -363,9 +360,10 @@ def test_running_here_says_the_mesh_in_one_line(
     path.write_text(textwrap.dedent(PIPELINE), encoding="utf-8")
     found, _ = job.read_job(path)
     assert found is not None
-    fitted = fit_tasks(
-        flatten(found, AssetMap())[0].tasks, path, plan_file.load(path.parent), Machine(cores=2), processes
-    )
+    compiled = plan_file.load(path.parent)
+    assert compiled is not None
+    tasks = flatten(found, AssetMap())[0].tasks
+    fitted = fit_tasks(tasks, path, *compiled, Room(Machine(cores=2), processes))
     said = f"train: planned for 8 processes (4 data × 2 tensor × 1 pipeline), running {here}"
     assert fitted.notices == [f"{said} with accumulation ×{accumulation}, global batch 128 unchanged{why}"]
     given = fitted.tasks["train"].inputs["tensor"]

@@ -12,10 +12,11 @@ from worldsize.azureml import job
 from worldsize.azureml.model import Component
 from worldsize.facts import vm_sizes
 from worldsize.planning import plan_file
+from worldsize.planning.model import Plan
 from worldsize.running.launch.machine import Machine, fit_devices, read_vm_sizes
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.task import Task, Text
-from worldsize.running.prepare.fit import fit_tasks
+from worldsize.running.prepare.fit import Room, fit_tasks, reconstruct_plan
 from worldsize.running.prepare.graph.flatten import flatten
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
@@ -49,9 +50,9 @@ def test_a_compiled_step_is_told_of_this_machine(
     tasks = flatten(read, AssetMap())[0].tasks
     assert tasks["train"].inputs["planned_gpus_per_instance"] == Text(4)
     assert tasks["train"].inputs["planned_instance_type"] == Text(SIZE)
-    compiled = plan_file.load(pipeline.parent)
-    fitted = fit_tasks(tasks, pipeline, compiled, machine, len(machine.gpus) or None)
-    found, said = fit_devices(fitted.tasks, read_vm_sizes(tasks, compiled and compiled[0]), machine)
+    plan, templates = plan_file.load(pipeline.parent) or reconstruct_plan(tasks)
+    fitted = fit_tasks(tasks, pipeline, plan, templates, Room(machine, len(machine.gpus) or None))
+    found, said = fit_devices(fitted.tasks, read_vm_sizes(tasks, plan), machine)
     assert found["train"].inputs["planned_gpus_per_instance"] == Text(here)
     assert said == ([] if here else [SAID])
 
@@ -95,7 +96,7 @@ def test_a_launcher_of_more_processes_than_gpus_is_to_start_fewer(tmp_path: Path
     found, _ = job.read_job(path)
     assert found is not None
     tasks = flatten(found, AssetMap())[0].tasks
-    (problem,) = fit_tasks(tasks, path, None, Machine(8, ("0", "1")), None).problems
+    (problem,) = fit_tasks(tasks, path, Plan("", {}), {}, Room(Machine(8, ("0", "1")))).problems
     assert problem.help == "let its command start 2 at most"  # which no option changes
 
 

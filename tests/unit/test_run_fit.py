@@ -6,6 +6,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
 
 from worldsize import api
 from worldsize.azureml import job
@@ -13,7 +14,7 @@ from worldsize.planning import plan_file
 from worldsize.running.launch.machine import Machine
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.task import Text
-from worldsize.running.prepare.fit import FittedTasks, fit_tasks
+from worldsize.running.prepare.fit import FittedTasks, Room, fit_tasks, reconstruct_plan
 from worldsize.running.prepare.graph.flatten import flatten
 
 SPEC = """
@@ -35,13 +36,15 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 ACCUMULATES = "echo ${{plan.world_size}} ${{plan.gradient_accumulation_steps}}"
 
 
-def fit(path: Path, machine: Machine, processes: int | None, *, keep_instances: bool) -> FittedTasks:
+def fit(
+    path: Path, machine: Machine, processes: int | None = None, *, keep_instances: bool = False
+) -> FittedTasks:
     found, _ = job.read_job(path)
     assert found is not None
     read, problems = flatten(found, AssetMap())
     assert problems == []
-    made = plan_file.load(path.parent)
-    return fit_tasks(read.tasks, path, made, machine, processes, keep_instances=keep_instances)
+    plan, templates = plan_file.load(path.parent) or reconstruct_plan(read.tasks)
+    return fit_tasks(read.tasks, path, plan, templates, Room(machine, processes, keep_instances))
 
 
 def planned(
@@ -332,11 +335,7 @@ distribution: {distribution}
 """,
         encoding="utf-8",
     )
-    found, _ = job.read_job(path)
-    assert found is not None
-    fitted = fit_tasks(
-        flatten(found, AssetMap())[0].tasks, path, plan_file.load(path.parent), Machine(2), processes
-    )
+    fitted = fit(path, Machine(2), processes)
     assert [said in problem.message for problem in fitted.problems] == [True]
 
 
@@ -344,7 +343,7 @@ distribution: {distribution}
 def test_a_compiled_pipeline_without_its_plan_file_is_fitted_the_same(tmp_path: Path, kind: str) -> None:
     with_file = planned(tmp_path, kind, Machine(2), command=TELLS_BATCH)
     (tmp_path / "build" / "plan.json").unlink()
-    without = fit_file(tmp_path / "build" / "pipeline.yml", Machine(2))
+    without = fit(tmp_path / "build" / "pipeline.yml", Machine(2))
     for fitted in (with_file, without):
         task = fitted.tasks["train"]
         assert (task.instance_count, task.process_count_per_instance) == (1, 2)
@@ -362,7 +361,7 @@ def test_numbers_that_are_no_plan_leave_a_pipeline_as_it_is(tmp_path: Path) -> N
     text = path.read_text()
     assert "world_size: 8" in text
     path.write_text(text.replace("world_size: 8", "world_size: 6"))
-    fitted = fit_file(path, Machine(2))
+    fitted = fit(path, Machine(2))
     assert fitted.tasks["train"].world_size == 8
     assert "8 processes share 2 cores" in fitted.notices[0]
 
@@ -373,20 +372,12 @@ TELLS_BATCH = (
 )
 
 
-def fit_file(pipeline: Path, machine: Machine) -> FittedTasks:
-    found, _ = job.read_job(pipeline)
-    assert found is not None
-    read, problems = flatten(found, AssetMap())
-    assert problems == []
-    return fit_tasks(read.tasks, pipeline, plan_file.load(pipeline.parent), machine, None)
-
-
 @pytest.mark.parametrize("name", ["digits_ddp", "digits_horovod", "digits_tensorflow", "digits_sweep"])
 def test_shipped_pipelines_need_no_plan_file(tmp_path: Path, name: str) -> None:
     pipeline = api.compile(PIPELINES / f"{name}.yml", tmp_path / "build").pipeline
-    with_file = fit_file(pipeline, Machine(2))
+    with_file = fit(pipeline, Machine(2))
     (tmp_path / "build" / "plan.json").unlink()
-    without = fit_file(pipeline, Machine(2))
+    without = fit(pipeline, Machine(2))
     for step, task in with_file.tasks.items():
         other = without.tasks[step]
         shape = (task.world_size, task.instance_count, task.worker_count, task.gpus_per_process)
@@ -396,3 +387,15 @@ def test_shipped_pipelines_need_no_plan_file(tmp_path: Path, name: str) -> None:
         }
     assert without.tasks["train"].world_size == 2
     assert without.notices == with_file.notices
+
+
+def test_a_step_that_was_added_to_a_compiled_pipeline_is_native(tmp_path: Path) -> None:
+    pipeline = api.compile(PIPELINES / "digits_ddp.yml", tmp_path / "build").pipeline
+    document = yaml.safe_load(pipeline.read_text())
+    document["jobs"]["again"] = document["jobs"]["train"]
+    pipeline.write_text(yaml.safe_dump(document))
+    fitted = fit(pipeline, Machine(2))
+    assert {name: task.world_size for name, task in fitted.tasks.items()}["again"] == 8
+    assert fitted.notices[-1].startswith("again: 8 processes share 2 cores, so this will be slow")
+    other = fit(pipeline, Machine(2), 2)
+    assert other.tasks["again"].world_size == 2

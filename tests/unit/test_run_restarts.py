@@ -16,7 +16,7 @@ from worldsize.running.engine.attempt import (
     LONGEST_SECONDS,
     MAX_RESUMES,
     EndedAttempt,
-    RestartPolicy,
+    decide_restart,
 )
 from worldsize.running.prepare.preparation import read_planned_restarts
 
@@ -28,56 +28,52 @@ def tries(*ended: tuple[int | None, int | None, str]) -> list[EndedAttempt]:
     return [EndedAttempt(*each) for each in ended]
 
 
+def waits(*arguments: object) -> bool:
+    return isinstance(decide_restart(*arguments), float)  # type: ignore[arg-type]
+
+
 def test_nothing_is_tried_again_unless_asked() -> None:
-    assert RestartPolicy().decide(tries((1, 5, "error"))).seconds is None
-    assert RestartPolicy().decide(tries((KILLED, 5, "killed"))).seconds is None
+    assert decide_restart(tries((1, 5, "error"))) == ""
+    assert decide_restart(tries((KILLED, 5, "killed"))) == ""
 
 
 def test_what_saved_its_state_is_resumed_without_being_asked_and_does_not_count() -> None:
-    policy = RestartPolicy(max_restarts=1)
     history = tries(*[(RESUME, step, "saved") for step in range(5)], (KILLED, 9, "killed"))
-    assert RestartPolicy().decide(history[:1]).seconds is not None
-    assert policy.decide(history).seconds is not None
-    assert policy.decide([*history, *tries((KILLED, 11, "killed"))]).seconds is None
+    assert waits(history[:1])
+    assert waits(history, 1)
+    assert decide_restart([*history, *tries((KILLED, 11, "killed"))], 1) == "it has failed 2 times"
 
 
 def test_nobody_is_resumed_for_ever() -> None:
     history = tries(*[(RESUME, step, "saved") for step in range(MAX_RESUMES + 1)])
-    assert RestartPolicy().decide(history[:-1]).seconds is not None
-    assert RestartPolicy().decide(history).seconds is None
+    assert waits(history[:-1])
+    assert not waits(history)
 
 
 def test_the_same_error_at_the_same_step_ends_it() -> None:
-    policy = RestartPolicy(max_restarts=9)
-    twice = tries((1, 7, "KeyError"), (1, 7, "KeyError"))
-    decision = policy.decide(twice)
-    assert decision.seconds is None
-    assert decision.reason == "the same error twice at training step 7: another attempt would fail there too"
-    assert policy.decide(tries((1, 7, "KeyError"), (1, 8, "KeyError"))).seconds is not None
-    assert policy.decide(tries((1, 7, "KeyError"), (1, 7, "OSError"))).seconds is not None
-    assert "at the start" in policy.decide(tries((1, None, "ImportError"), (1, None, "ImportError"))).reason
+    reason = decide_restart(tries((1, 7, "KeyError"), (1, 7, "KeyError")), 9)
+    assert reason == "the same error twice at training step 7: another attempt would fail there too"
+    assert waits(tries((1, 7, "KeyError"), (1, 8, "KeyError")), 9)
+    assert waits(tries((1, 7, "KeyError"), (1, 7, "OSError")), 9)
+    reason = decide_restart(tries((1, None, "ImportError"), (1, None, "ImportError")), 9)
+    assert "at the start" in str(reason)
 
 
 def test_who_is_killed_twice_at_one_place_may_try_again() -> None:
-    assert (
-        RestartPolicy(max_restarts=9).decide(tries((KILLED, 7, "killed"), (KILLED, 7, "killed"))).seconds
-        is not None
-    )
+    assert waits(tries((KILLED, 7, "killed"), (KILLED, 7, "killed")), 9)
 
 
 def test_wrong_inputs_stay_wrong() -> None:
-    decision = RestartPolicy(max_restarts=9).decide(tries((2, None, "error")))
     reason = "its inputs are wrong, and another attempt would not change that"
-    assert (decision.seconds, decision.reason) == (None, reason)
+    assert decide_restart(tries((2, None, "error")), 9) == reason
 
 
 @given(st.integers(1, 30), st.text(max_size=5))
 def test_pauses_double_up_to_a_limit_and_are_the_same_for_a_seed(failures: int, seed: str) -> None:
-    policy = RestartPolicy(max_restarts=99, seed=seed)
     history = tries(*[(1, step, "error") for step in range(failures)])
-    seconds = policy.decide(history).seconds
-    assert seconds is not None
-    assert seconds == policy.decide(history).seconds
+    seconds = decide_restart(history, 99, seed)
+    assert isinstance(seconds, float)
+    assert seconds == decide_restart(history, 99, seed)
     expected = min(LONGEST_SECONDS, FIRST_SECONDS * 2 ** (failures - 1))
     assert 0.75 * expected <= seconds <= 1.25 * expected
 
@@ -94,16 +90,13 @@ steps:
 """
 
 
-def _plan_beside(pipeline: Path) -> Plan | None:
-    compiled = plan_file.load(pipeline.parent)
-    return compiled[0] if compiled is not None else None
-
-
 def test_a_compiled_pipeline_is_started_again_as_its_plan_says(tmp_path: Path) -> None:
     (tmp_path / "spec.yml").write_text(SPEC, encoding="utf-8")
     pipeline = compile_spec(tmp_path / "spec.yml", tmp_path / "out").pipeline
-    assert read_planned_restarts(_plan_beside(pipeline)) == {"train": 3}
-    assert read_planned_restarts(_plan_beside(tmp_path / "other.yml")) == {}
+    compiled = plan_file.load(pipeline.parent)
+    assert compiled is not None
+    assert read_planned_restarts(compiled[0]) == {"train": 3}
+    assert read_planned_restarts(Plan("", {})) == {}
     plan = pipeline.with_name(plan_file.NAME)
     plan.write_text(plan.read_text(encoding="utf-8").replace('"topology"', '"typology"'), encoding="utf-8")
-    assert read_planned_restarts(_plan_beside(pipeline)) == {}
+    assert plan_file.load(pipeline.parent) is None

@@ -18,6 +18,7 @@ from worldsize.running import RunError
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.model.assets import AssetMap
 from worldsize.running.model.folder import RunFolder
+from worldsize.running.model.options import RunOptions
 from worldsize.running.model.task import File
 from worldsize.running.prepare import preparation
 from worldsize.running.prepare.graph.flatten import flatten
@@ -245,20 +246,40 @@ def test_a_spec_is_planned_with_what_is_set(
     assert list(commands(path, {}).values()) == said
 
 
-def test_a_spec_that_runs_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parsed = []
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the files that are parsed."""
+    names: list[str] = []
     compose = Composer.run
 
     def count(composer: Composer) -> None:
-        parsed.append(Path(composer.source.path).name)
+        names.append(Path(composer.source.path).name)
         compose(composer)
 
     monkeypatch.setattr(Composer, "run", count)
+    return names
+
+
+def test_a_spec_that_runs_is_parsed_once(tmp_path: Path, parsed: list[str]) -> None:
     spec = tmp_path / "spec.yml"
     spec.write_text(textwrap.dedent(SPEC), encoding="utf-8")
     (tmp_path / "leaf.yml").write_text(textwrap.dedent(LEAF), encoding="utf-8")
     preparation.find_target(tmp_path / "." / "spec.yml", tmp_path / "build", {})
     assert parsed.count("spec.yml") == 1
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_job_that_runs_and_its_settings_are_parsed_once(
+    tmp_path: Path, parsed: list[str], *, checked: bool
+) -> None:
+    job = tmp_path / "job.yml"
+    job.write_text(
+        "type: command\ncommand: ls ${{inputs.data}}\nenvironment: azureml:any:1\ncompute: azureml:cpu\n"
+        "inputs: {data: {type: uri_file, path: azureml:data:1}}\n"
+    )
+    (tmp_path / "worldsize.yml").write_text("assets: {azureml:data:1: ./job.yml, azureml:any:1: ./job.yml}\n")
+    preparation.prepare(job, tmp_path / "build", RunOptions(environment="current"), checked=checked)
+    assert sorted(parsed) == ["job.yml", "worldsize.yml"]
 
 
 def test_what_a_spec_has_no_place_for(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ steps:
 def test_processes_here_share_the_batch_of_every_trial(tmp_path: Path) -> None:
     space = "{global_batch_size: {type: choice, values: [96, 160]}}"
     plan = worldsize.plan(write(tmp_path, space))
-    here = localise(plan, 5).steps["train"].topology.world_size
+    here = localise(plan.steps["train"], 5).topology.world_size
     assert here == 4
     assert 96 % here == 160 % here == 0
 

@@ -22,7 +22,7 @@ from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
 from worldsize.base.source import Source
 from worldsize.base.wording import plural
-from worldsize.checking import CheckedSpec, boundary, check_spec, in_budget, settings
+from worldsize.checking import CheckedSpec, boundary, check_spec, discover, in_budget, settings
 from worldsize.checking.specs import make_spec_error
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
@@ -45,7 +45,7 @@ from worldsize.resolving.step_estimates import (
     read_tier,
 )
 from worldsize.resolving.workloads import explain_unknown, resolve_case
-from worldsize.spec.load import read_estimate_file
+from worldsize.spec.load import read_estimate_file, report_spec
 
 if TYPE_CHECKING:
     from worldsize.api.layout import Layout
@@ -130,6 +130,9 @@ def estimate(
     sources: dict[str, Source] = {}
     with in_budget(Path(path), sources):
         keys, problems, document = read_estimate_file(Path(path))
+        root = None if document.problems else document.root
+        if root is not None and discover.recognise_kind(document, named=True) == "spec":
+            problems = [report_spec(root.span)]
         sources[document.path] = document.source
         project = settings.read_project_settings(Path(path).parent)
         case = resolve_case(keys, problems, project.vm_sizes) if keys is not None else None

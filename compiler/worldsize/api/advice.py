@@ -15,7 +15,7 @@ from worldsize.base import untrusted
 from worldsize.base.problem import HelpfulError
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.checking import CheckedSpec, check_spec, settings
+from worldsize.checking import CheckedSpec, check_spec, discover, settings
 from worldsize.checking.fixing import Change, Setting, SettingError, replace_content, set_values
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
@@ -32,7 +32,6 @@ from worldsize.planning.advising.search import try_other_batches
 from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.planning.estimates.model import Case
 from worldsize.resolving.advice import describe_file, explain_refusal, list_settings, read_steps
-from worldsize.spec import is_spec
 from worldsize.spec.workload import Transformer
 
 _MARK = "\ufeff".encode()
@@ -179,7 +178,7 @@ def read_asked(file: Path, request: Request, step: str | None) -> Asked:
     tiers = _choose_tiers(request.tiers)
     prices = read_price_list(request.region or project.region, Path(os.path.relpath(project.prices_file)))
     document, checked, unknown = yaml.load(file), None, dict[str, str]()
-    if is_spec(document):
+    if discover.recognise_kind(document, named=True) == "spec":
         checked = check_spec(file, document)
         subjects, unknown = read_steps(checked.planned)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -178,14 +178,16 @@ def fill_command(command: str, inputs: Mapping[str, str | None], outputs: Mappin
         if all(_value(expression, inputs, outputs) is not None for expression in section.expressions):
             pieces.append(command[section.start + 3 : section.end - 2])
         position = section.end
-    return _fill("".join([*pieces, command[position:]]), inputs, outputs)
+    kept = "".join([*pieces, command[position:]])
+    return fill_expressions(kept, lambda expression: _value(expression, inputs, outputs))
 
 
-def _fill(text: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:
+def fill_expressions(text: str, find: Callable[[Expression], str | None]) -> str:
+    """Replace each expression of a text by its value; one without a value stays."""
+
     def fill(match: re.Match[str]) -> str:
-        expression = _expression(match)
-        value = _value(expression, inputs, outputs)
-        return str(expression) if value is None else value
+        value = find(_expression(match))
+        return match.group() if value is None else value
 
     return _EXPRESSION.sub(fill, text)
 

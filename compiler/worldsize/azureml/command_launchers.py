@@ -45,6 +45,15 @@ class LauncherCall(NamedTuple):
         return None
 
 
+def find_launcher_call(text: str) -> LauncherCall | None:
+    """The launcher that a command line calls; None if it calls none or several.
+
+    MPI's launchers are not among them: Azure ML calls ``mpirun`` itself.
+    """
+    calls = [call for call in list_launcher_calls(text) if call.name not in MPI]
+    return calls[0] if len(calls) == 1 else None
+
+
 class Counts(NamedTuple):
     """The counts of a launcher, None where a number is unknown, and the words with these counts."""
 

@@ -57,15 +57,20 @@ def _allowed(settings_file: str | None, read: Mapping[Path, Document]) -> tuple[
     return settings.read_settings(document or yaml.load(settings_file)).allow
 
 
-def make_files(path: str | os.PathLike[str], mapped: Iterable[Path] = (), ours: Iterable[Path] = ()) -> Files:
+def make_files(
+    path: str | os.PathLike[str],
+    mapped: Iterable[Path] = (),
+    ours: Iterable[Path] = (),
+    read: Mapping[Path, Document] | None = None,
+) -> Files:
     """What compiling or running a file may read and copy.
 
     ``mapped`` are local paths of assets, each allowed with the project around it; ``ours`` are folders of
-    Worldsize itself.
+    Worldsize itself; ``read`` is as for :func:`find_allowed`.
     """
     allowed = [
-        find_allowed(path) or allow_everything,
-        *(find_allowed(path) or _allow_below(path) for path in mapped),
+        find_allowed(path, read) or allow_everything,
+        *(find_allowed(path, read) or _allow_below(path) for path in mapped),
         *map(_allow_below, ours),
     ]
 

@@ -26,7 +26,7 @@ from worldsize.documents.diagnostics.snippet import flatten, show_path
 from worldsize.documents.yaml import Document, Node, Scalar
 from worldsize.documents.yaml import Mapping as MappingNode
 from worldsize.documents.yaml import Sequence as SequenceNode
-from worldsize.documents.yaml.nodes import insert_entry
+from worldsize.documents.yaml.nodes import insert_entry, lies_in
 from worldsize.rules import engine
 from worldsize.scripts.module import parse_text
 
@@ -400,7 +400,7 @@ def _set_value(document: Document, setting: Setting) -> str:
         child = node.get(key)
         if child is None:
             return insert_entry(text, node, _write_entry(setting.path[depth:], setting.value))
-        if not _lies_in(child, node):
+        if not lies_in(child, node):
             raise SettingError(f"`{'.'.join(setting.path[: depth + 1])}` is shared by an alias")
         node = child
     if not isinstance(node, Scalar) or "${{" in node.text:
@@ -416,7 +416,3 @@ def _write_entry(path: tuple[str, ...], value: int | str) -> str:
     for key in reversed(path[1:]):
         inner = f"{{{key}: {inner}}}"
     return f"{path[0]}: {inner}"
-
-
-def _lies_in(node: Node, outer: Node) -> bool:
-    return outer.start <= node.start and node.end <= outer.end

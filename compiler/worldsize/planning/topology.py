@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from worldsize.azureml import binding, command_launchers, literals
 from worldsize.azureml.command_launchers import (
     IN_ALL,
-    MPI,
     PER_INSTANCE,
     TORCH,
     LauncherCall,
-    list_launcher_calls,
+    find_launcher_call,
 )
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import table, vm_sizes
@@ -241,10 +240,7 @@ class Launched(NamedTuple):
 
 
 def read_launched(step: Step, size: VmSize | None, instances: int) -> Launched | None:
-    """Read the launcher of a step's own command, or Ray in its script; None where that is unclear.
-
-    MPI's launchers are not among them: Azure ML calls ``mpirun`` itself.
-    """
+    """Read the launcher of a step's own command, or Ray in its script; None where that is unclear."""
     call = _find_call(step)
     if call is None:
         return None
@@ -292,10 +288,7 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
 
 
 def _find_call(step: Step) -> LauncherCall | None:
-    if step.command is None:
-        return None
-    calls = [call for call in list_launcher_calls(step.command.value) if call.name not in MPI]
-    return calls[0] if len(calls) == 1 else None
+    return find_launcher_call(step.command.value) if step.command is not None else None
 
 
 def _read_word(step: Step, text: str) -> Any:

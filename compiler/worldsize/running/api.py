@@ -21,7 +21,7 @@ from worldsize.base import untrusted
 from worldsize.base.wording import describe_os_error, plural
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
-from worldsize.running.engine.attempt import Restarting, RestartPolicy, RunContext
+from worldsize.running.engine.attempt import Restarting, RunContext
 from worldsize.running.engine.hangs import HangWatcher
 from worldsize.running.engine.schedule import Extensions, Schedule, catch_signals
 from worldsize.running.engine.sweep import Sweep
@@ -417,7 +417,7 @@ def make_extensions(
             force=prepared.options.force or prepared.graph.force_rerun,
             earlier=frozenset(step.name for step in done if step.state in DONE),
         ),
-        restarts=Restarting(RestartPolicy(max_restarts or 0, seed=run.id), restarts, view.notice),
+        restarts=Restarting(max_restarts or 0, restarts, run.id, view.notice),
         watchers=[HangWatcher(view.notice).tick, *([faults.tick] if faults is not None else [])],
         expansions={
             name: Sweep(prepared.tasks[name], plan, run, services.tracking, context.log)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from worldsize.spec.load import from_document, is_spec
+from worldsize.spec.load import from_document
 
-__all__ = ["from_document", "is_spec"]
+__all__ = ["from_document"]

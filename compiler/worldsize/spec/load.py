@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from worldsize.azureml import schedule_times
 from worldsize.base.problem import Problem, Related
+from worldsize.base.span import Span
 from worldsize.base.wording import quoted_list
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import find_node, list_entries
@@ -59,12 +60,6 @@ def _check_times(schedule: Schedule) -> Iterator[Problem]:
         None if time is None else (time.value, time.span) for time in (schedule.start_time, schedule.end_time)
     )
     yield from schedule_times.check_period(start_time=start, end_time=end)
-
-
-def is_spec(document: yaml.Document) -> bool:
-    """Whether a YAML file is a spec: it has ``steps``, and no ``jobs`` as a native pipeline has."""
-    root = document.root
-    return isinstance(root, yaml.Mapping) and "steps" in root and "jobs" not in root
 
 
 # Keys of `split:`, and the inputs of `shard_data` that they give.
@@ -171,10 +166,6 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     workload.read_exponents(root)
     if root is None or problems:
         return None, problems, document
-    if is_spec(document):
-        message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
-        help_ = "`worldsize plan` shows the time and cost of its steps"
-        return None, [Problem("spec-missing-key", root.span, message, help_)], document
     problems += violations.check_schema(root, "estimate")
     if problems or not isinstance(root, yaml.Mapping):
         return None, problems, document
@@ -182,3 +173,9 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     problems += workload.check_workload(keys.workload)
     problems += workload.check_stage(keys.training)
     return keys, problems, document
+
+
+def report_spec(span: Span) -> Problem:
+    """Report a spec in place of an estimate file."""
+    message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
+    return Problem("spec-missing-key", span, message, "`worldsize plan` shows the time and cost of its steps")

@@ -313,6 +313,11 @@ def _skip_breaks(value: str, offset: int, content: str) -> int | None:
     return offset
 
 
+def lies_in(node: Node, outer: Node) -> bool:
+    """Whether a node is written inside another, not where an alias leads."""
+    return outer.start <= node.start and node.end <= outer.end
+
+
 def insert_entry(text: str, mapping: Mapping, entry: str) -> str:
     """The text with an entry before the first of a mapping.
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base.wording import describe_os_error, quoted_list
@@ -238,57 +237,40 @@ class EndedAttempt(Struct, frozen=True):
         return self.status == RESUME_EXIT_STATUS
 
 
-class RestartDecision(Struct, frozen=True):
-    """What to do after an attempt: restart after some seconds, or stop for a reason."""
+def decide_restart(attempts: Sequence[EndedAttempt], max_restarts: int = 0, seed: str = "") -> float | str:
+    """The seconds before another attempt after these, whose last has just failed, or why there is none.
 
-    seconds: float | None
-    reason: str = ""
-
-
-class RestartPolicy(Struct, frozen=True):
-    """How often, and how soon."""
-
-    max_restarts: int = 0  # failures after which a step is started again
-    seed: str = ""  # of the pauses
-
-    def decide(self, attempts: Sequence[EndedAttempt]) -> RestartDecision:
-        """Decide whether there is another attempt after these, the last of which has just failed."""
-        last = attempts[-1]
-        failures = [attempt for attempt in attempts if not attempt.resumes]
-        if last.resumes:
-            if len(attempts) - len(failures) > MAX_RESUMES:
-                return RestartDecision(None, f"it was asked to stop more than {MAX_RESUMES} times")
-            return RestartDecision(self._pause(1, len(attempts)))
-        reason = self._find_reason_to_stop(failures)
-        if reason is not None:
-            return RestartDecision(None, reason)
-        return RestartDecision(self._pause(len(failures), len(attempts)))
-
-    def _find_reason_to_stop(self, failures: Sequence[EndedAttempt]) -> str | None:
-        """Say why no attempt follows; an empty text if none was requested, None if one does."""
-        last = failures[-1]
-        if not self.max_restarts:
-            return ""
-        if last.status == INPUT_FAULT:
-            return "its inputs are wrong, and another attempt would not change that"
-        if len(failures) > self.max_restarts:
-            return f"it has failed {len(failures)} times"
-        if len(failures) > 1 and _is_stuck(failures[-2], last):
-            where = "the start" if not last.training_step else f"training step {last.training_step}"
-            return f"the same error twice at {where}: another attempt would fail there too"
-        return None
-
-    def _pause(self, failures: int, attempts: int) -> float:
-        draw = random.Random(f"{self.seed}/{attempts}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
-        return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** (failures - 1)) * (1 + draw)
+    Args:
+        attempts: All attempts of a step so far.
+        max_restarts: Failures after which a step is started again; with 0 the reason is empty.
+        seed: Of the pauses.
+    """
+    failures = [attempt for attempt in attempts if not attempt.resumes]
+    doublings = max(0, len(failures) - 1)
+    if attempts[-1].resumes:
+        if len(attempts) - len(failures) > MAX_RESUMES:
+            return f"it was asked to stop more than {MAX_RESUMES} times"
+        doublings = 0
+    elif not max_restarts:
+        return ""
+    elif failures[-1].status == INPUT_FAULT:
+        return "its inputs are wrong, and another attempt would not change that"
+    elif len(failures) > max_restarts:
+        return f"it has failed {len(failures)} times"
+    elif len(failures) > 1 and _is_stuck(failures[-2], failures[-1]):
+        step = failures[-1].training_step
+        where = f"training step {step}" if step else "the start"
+        return f"the same error twice at {where}: another attempt would fail there too"
+    draw = random.Random(f"{seed}/{len(attempts)}").uniform(-JITTER, JITTER)  # noqa: S311 - no secret
+    return min(LONGEST_SECONDS, FIRST_SECONDS * 2.0**doublings) * (1 + draw)
 
 
 class Restarting(Struct):
     """Restarts steps that write checkpoints."""
 
-    policy: RestartPolicy  # how often, and how soon; each step draws its own pauses
-    # how often, for the steps that say it themselves
-    max_restarts: Mapping[str, int] = field(default_factory=dict)
+    default: int = 0  # the restarts of a step that does not set them itself
+    max_restarts: Mapping[str, int] = field(default_factory=dict)  # of those that do
+    seed: str = ""  # of the pauses; each step draws its own
     say: Callable[[str], None] = lambda _: None  # shows the user why no further attempt is made
     attempts: dict[str, list[EndedAttempt]] = field(default_factory=dict)
 
@@ -300,12 +282,13 @@ class Restarting(Struct):
         attempts = self.attempts.setdefault(task.name, [])
         signature = failure_signature(failure.message, failure.last_lines)
         attempts.append(EndedAttempt(failure.status, attempt.training_step, signature))
-        max_restarts = self.max_restarts.get(task.name, self.policy.max_restarts)
-        policy = replace(self.policy, max_restarts=max_restarts, seed=f"{self.policy.seed}/{task.name}")
-        decision = policy.decide(attempts)
-        if decision.seconds is None and decision.reason:
-            self.say(f"{task.name}: not started again: {decision.reason}")
-        return decision.seconds
+        max_restarts = self.max_restarts.get(task.name, self.default)
+        decision = decide_restart(attempts, max_restarts, f"{self.seed}/{task.name}")
+        if isinstance(decision, float):
+            return decision
+        if decision:
+            self.say(f"{task.name}: not started again: {decision}")
+        return None
 
 
 def _is_stuck(before: EndedAttempt, last: EndedAttempt) -> bool:

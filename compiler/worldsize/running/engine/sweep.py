@@ -522,13 +522,8 @@ def make_trial(step: Task, plan: SweepPlan, number: int, values: Values) -> Task
 
 def fill_command(command: str, values: Values) -> str:
     """Replace each ``${{search_space.x}}`` of a command that names a parameter."""
-    pieces: list[str] = []
-    position = 0
-    for expression in binding.find_expressions(command):
-        if expression.scope == "search_space" and expression.port in values:
-            pieces += [command[position : expression.start], literals.render_literal(values[expression.port])]
-            position = expression.end
-    return "".join([*pieces, command[position:]])
+    texts = {f"search_space.{name}": literals.render_literal(value) for name, value in values.items()}
+    return binding.fill_expressions(command, lambda expression: texts.get(expression.name))
 
 
 def _fit_to_port(component: Component, key: str, value: Value) -> Value:

@@ -28,6 +28,7 @@ from worldsize.documents.yaml.nodes import Node
 from worldsize.running.model.folder import is_served_job, show_path
 
 if TYPE_CHECKING:
+    from worldsize.documents.yaml import Document
     from worldsize.facts.vm_sizes import Learned
 
 EXAMPLES = {"component": "component.yml", "environment": "conda.yml"}  # the file for an asset
@@ -204,24 +205,30 @@ def parse_map_option(text: str) -> tuple[str, str]:
     return reference, path
 
 
-def read_asset_map(target: Path, mapped: Mapping[str, str] | None = None) -> AssetMap:
-    """Read the map for a spec or job file: its project's ``worldsize.yml``, and the options of the call."""
+def read_asset_map(
+    target: Path, mapped: Mapping[str, str] | None = None, read: dict[Path, Document] | None = None
+) -> AssetMap:
+    """Read the map for a spec or job file: its project's ``worldsize.yml``, and the options of the call.
+
+    ``read`` holds documents that are parsed already, by resolved path; the settings are added.
+    """
     from worldsize.checking import discover, settings
     from worldsize.documents import yaml  # the parser of `--map` does not need it
 
-    paths = (project.settings for project in discover.group_projects([target]))
-    documents = [yaml.load(Path(os.path.relpath(path))) for path in paths if path is not None]
-    projects = [(document, settings.read_settings(document)) for document in documents]
-    sources = {document.path: document.source for document in documents}
-    assets = (asset for _, project in projects for asset in project.assets)
-    entries = [AssetEntry(asset.reference, asset.path.absolute(), asset.span) for asset in assets]
     options = [
         AssetEntry(name, Path(path).absolute(), Span(f"--map {shorten(f'{name}={path}')}", 1, 1, 1, 1))
         for name, path in (mapped or {}).items()
     ]
-    learned = {name: size for _, project in projects for name, size in project.vm_sizes.items()}
     served = is_served_job(target.absolute())
-    return AssetMap(entries, options, sources, learned=learned, in_workspace=served)
+    (project,) = discover.group_projects([target])
+    if project.settings is None:
+        return AssetMap(options=options, in_workspace=served)
+    key, read = Path(os.path.realpath(project.settings)), {} if read is None else read
+    document = read.get(key) or yaml.load(Path(os.path.relpath(project.settings)))
+    read[key], described = document, settings.read_settings(document)
+    entries = [AssetEntry(asset.reference, asset.path.absolute(), asset.span) for asset in described.assets]
+    sources = {document.path: document.source}
+    return AssetMap(entries, options, sources, learned=described.vm_sizes, in_workspace=served)
 
 
 def _list_keys(text: str) -> Iterator[tuple[str, str]]:

@@ -55,18 +55,3 @@ class Emulation(Struct, frozen=True):
 
 
 Emulate = Callable[[RunOptions, Mapping[str, Task], Networks], tuple[Emulation, list[Problem]]]
-
-
-def emulate_options(
-    options: RunOptions, tasks: Mapping[str, Task], networks: Networks, emulate: Emulate | None
-) -> tuple[Emulation, list[Problem]]:
-    """What the options of a run emulate, and every reason why that is impossible here.
-
-    Raises:
-        ValueError: They ask for what the caller does not provide.
-    """
-    if not options.emulate_anything:
-        return Emulation(), []
-    if emulate is None:
-        raise ValueError("`nodes`, `link`, `kill`, `drop_link` and `chaos` need `emulate`")
-    return emulate(options, tasks, networks)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.command_launchers import MPI, LauncherCall, count_processes, list_launcher_calls
+from worldsize.azureml.command_launchers import count_processes, find_launcher_call
 from worldsize.azureml.model import Component, Port, Step
 from worldsize.azureml.sweep import multiply_step
 from worldsize.base.span import Span
@@ -215,12 +215,6 @@ class Graph(Struct, frozen=True):
     keep_going: bool = False  # whether steps that do not need a failed one still run
     force_rerun: bool = False  # whether no step takes over what an earlier run has made
     secrets: frozenset[str] = frozenset()  # values that came through a name which says that they are secret
-
-
-def find_launcher_call(command: str) -> LauncherCall | None:
-    """The launcher that a command calls; None if it calls none or several."""
-    calls = [call for call in list_launcher_calls(command) if call.name not in MPI]
-    return calls[0] if len(calls) == 1 else None
 
 
 def count_launched(command: str, inputs: Mapping[str, Source | None], instances: int) -> int:

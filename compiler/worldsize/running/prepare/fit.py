@@ -1,7 +1,8 @@
 """Fits tasks to this machine: fewer processes, more accumulation, the same global batch.
 
-Clients of a workspace send a compiled pipeline without the ``plan.json`` beside it. The inputs that a plan
-filled in are still there under the names of its quantities, and their product shows that they are a plan.
+Each step is planned once more with the processes of this machine, and the result fills its inputs. Its plan
+is that of ``plan.json``. Clients of a workspace send a compiled pipeline without that file; but the inputs
+that the plan filled are there under the names of its quantities, and their product shows that they are one.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE
+from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE, find_launcher_call
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -26,7 +28,7 @@ from worldsize.planning.localise import localise
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.planning.model import Launcher, Plan, PlanValue, StepPlan, Topology, Training
 from worldsize.running.launch.machine import Machine
-from worldsize.running.model.task import Source, Task, Text, find_launcher_call
+from worldsize.running.model.task import Source, Task, Text
 
 Templates = Mapping[str, Mapping[str, str]]
 MAX_PROCESSES = 1024  # of one step
@@ -39,8 +41,8 @@ class Room(NamedTuple):
     """What the tasks have to fit."""
 
     machine: Machine
-    processes: int | None  # that the user requests for distributed steps; None for as many as fit
-    keep_instances: bool  # whether each instance is emulated as a machine; they share the processes
+    processes: int | None = None  # that the user requests for distributed steps; None for as many as fit
+    keep_instances: bool = False  # whether each instance is emulated as a machine; they share the processes
 
 
 class FittedTasks(Struct, frozen=True):
@@ -52,47 +54,34 @@ class FittedTasks(Struct, frozen=True):
 
 
 def fit_tasks(
-    tasks: Mapping[str, Task],
-    pipeline: Path,
-    compiled: tuple[Plan, Templates] | None,
-    machine: Machine,
-    processes: int | None,
-    *,
-    keep_instances: bool = False,
+    tasks: Mapping[str, Task], pipeline: Path, plan: Plan, templates: Templates, room: Room
 ) -> FittedTasks:
     """Fit the tasks of a pipeline.
 
     Args:
         tasks: Those of the pipeline, by name.
         pipeline: Its file.
-        compiled: The plan of the spec that it was compiled from, and which inputs follow it.
-        machine: This machine.
-        processes: The number that the user requests for distributed steps; None for as many as fit.
-        keep_instances: Whether a step keeps its instances, because each is emulated as a machine; they share
-            the processes equally, at least one each.
+        plan: That of its spec, or of its inputs (:func:`reconstruct_plan`). Steps without one are native.
+        templates: Which inputs follow the plan.
+        room: What they have to fit.
     """
-    at, room = Span(str(pipeline), 1, 1, 1, 1), Room(machine, processes, keep_instances)
-    if keep_instances and processes is not None:
-        unequal = list(_report_indivisible(tasks, processes, at))
-        if unequal:
-            return FittedTasks(dict(tasks), [], unequal)
-    if compiled is not None:
-        fitted = _fit_planned(tasks, room, *compiled)
-    else:  # the steps that are told a plan follow it, the others stay
-        plan, templates = reconstruct_plan(tasks)
-        following = {name: task for name, task in tasks.items() if name in plan.steps}
-        others = {name: task for name, task in tasks.items() if name not in plan.steps}
-        planned, fitted = _fit_planned(following, room, plan, templates), _fit_native(others, room, at)
-        both = planned.tasks | fitted.tasks
-        ordered = {name: both[name] for name in tasks}
-        fitted = FittedTasks(ordered, planned.notices + fitted.notices, fitted.problems)
-    return fitted if fitted.problems else replace(fitted, problems=list(_report_too_many(fitted.tasks, at)))
+    at = Span(str(pipeline), 1, 1, 1, 1)
+    if unequal := list(_report_indivisible(tasks, room, at)):
+        return FittedTasks(dict(tasks), [], unequal)
+    steps = plan.steps
+    planned = _fit_planned({name: tasks[name] for name in tasks if name in steps}, room, plan, templates)
+    native = _fit_native({name: tasks[name] for name in tasks if name not in steps}, room, at)
+    fitted = {**tasks, **planned.tasks, **native.tasks}  # in the order of the pipeline
+    problems = native.problems or list(_report_too_many(fitted, at))
+    return FittedTasks(fitted, planned.notices + native.notices, problems)
 
 
-def _report_indivisible(tasks: Mapping[str, Task], processes: int, at: Span) -> Iterator[Problem]:
-    """Report steps whose instances cannot share the requested processes equally."""
+def _report_indivisible(tasks: Mapping[str, Task], room: Room, at: Span) -> Iterator[Problem]:
+    """Report steps that keep instances which cannot share the requested processes equally."""
     for name, task in tasks.items():
-        count = task.instance_count
+        processes, count = room.processes, task.instance_count
+        if processes is None or not room.keep_instances:
+            return
         if task.launcher != "none" and task.launched_processes == 1 and processes % count:
             message = f"`--processes {processes}` is not a multiple of the {count} instances of step `{name}`"
             nearest = max(1, processes // count) * count
@@ -122,29 +111,27 @@ def _say_fewer(task: Task, most: int) -> str:
 
 
 def _fit_planned(tasks: Mapping[str, Task], room: Room, plan: Plan, templates: Templates) -> FittedTasks:
-    names = plan.steps.keys() & tasks.keys()
-    followed = {name: find_followed_quantities(tasks[name], templates.get(name, {}), plan) for name in names}
-    fixed = {name: find_fixed_counts(task, templates.get(name, {})) for name, task in tasks.items()}
-    steps = {
-        name: _fit_step(before, fixed.get(name, FixedCounts()), followed.get(name, frozenset()), room)
-        for name, before in plan.steps.items()
-    }
-    fitted = Plan(plan.name, steps)
+    """Plan each step again with the processes of this machine, and fill its inputs from that plan."""
+    following = {name: find_following(task, templates.get(name, {}), plan) for name, task in tasks.items()}
+    fitted = Plan(
+        plan.name,
+        {name: _fit_step(step, following.get(name, Following()), room) for name, step in plan.steps.items()},
+    )
     refilled: dict[str, Task] = {}
     notices: list[str] = []
     for name, task in tasks.items():
-        refilled[name] = refill_plan(task, templates.get(name, {}), plan, fitted)
-        step, before = fitted.steps.get(name), plan.steps.get(name)
-        if step is None or before is None or not before.topology.is_distributed:
+        step, before, follows = fitted.steps[name], plan.steps[name], following[name]
+        changed = step.topology != before.topology
+        refilled[name] = refill_plan(task, follows.templates, fitted, changed=changed)
+        if not before.topology.is_distributed:
             continue
         refilled[name] = _shape_task(refilled[name], step.topology, room)
         unequal = describe_unequal(step, room.processes)
-        if fixed[name].ranks:
+        if follows.fixes_ranks:
             notices += describe_fixed(name, before, room)
         elif step.topology.world_size != before.topology.world_size or unequal:
-            notices.append(
-                f"{name}: {describe_change(before, step, refilled[name], followed[name])}{unequal}"
-            )
+            change = describe_change(before, step, refilled[name], follows.quantities)
+            notices.append(f"{name}: {change}{unequal}")
         elif step.training is not None and step.topology.world_size > room.machine.slots:
             notices.append(f"{name}: {describe_sharing(step, room.machine)}")
         if room.keep_instances and step.topology.instance_count < before.topology.instance_count:
@@ -172,22 +159,19 @@ def _shape_task(task: Task, here: Topology, room: Room) -> Task:
     return replace(task, instance_count=instances, worker_count=workers, gpus_per_process=replicas // workers)
 
 
-def _fit_step(before: StepPlan, fixed: FixedCounts, followed: frozenset[str], room: Room) -> StepPlan:
+def _fit_step(before: StepPlan, following: Following, room: Room) -> StepPlan:
     """The plan of a step for this machine, with the processes and instances that its command has anyway.
 
     A step that cannot keep its global batch otherwise has all planned processes: cores can be shared and GPUs
     cannot, and memory limits the number of processes.
     """
     machine, processes, keep_instances = room
-    keep = keep_instances or fixed.nodes
-
-    def fit(count: int) -> StepPlan:
-        one = Plan("", {before.step: before})
-        return localise(one, count, grow=processes is not None, keep_instances=keep).steps[before.step]
-
-    here = before if fixed.ranks else fit(processes or machine.slots)
+    fit = partial(
+        localise, before, grow=processes is not None, keep_instances=keep_instances or following.fixes_nodes
+    )
+    here = before if following.fixes_ranks else fit(processes or machine.slots)
     world, most = before.topology.world_size, machine.slots * (1 if machine.gpus else MAX_PER_CORE)
-    if processes is None and world <= most and not _keeps_global_batch(before, here, followed):
+    if processes is None and world <= most and not _keeps_global_batch(before, here, following.quantities):
         return fit(world)
     return here
 
@@ -256,68 +240,90 @@ def _describe_uneven_workers(task: Task) -> Iterator[str]:
         yield f"{counts}: {idle} instance{'s' if idle > 1 else ''} would cost money and run nothing"
 
 
-def find_followed_quantities(task: Task, templates: Mapping[str, str], plan: Plan) -> frozenset[str]:
-    """The quantities of the plan that the command of a task receives.
+_COUNTS_NODES = re.compile(r"\$\{?(?:AZUREML_NODE_COUNT|WORLD_SIZE)\}?")  # of Azure ML, for one process each
 
-    An input counts if the command names it, and a variable always counts, unless its value was changed by
-    hand since compiling.
+
+class Following(NamedTuple):
+    """What of a task follows its plan."""
+
+    templates: Mapping[str, str] = {}  # of inputs and variables that were not changed by hand since compiling
+    quantities: frozenset[str] = frozenset()  # that its command receives
+    fixes_ranks: bool = False  # whether its launcher has a number of processes of its own
+    fixes_nodes: bool = False  # the same of nodes
+
+
+def find_following(task: Task, templates: Mapping[str, str], plan: Plan) -> Following:
+    """What of a task follows the plan.
+
+    Its command receives an input that it names, and every variable.
     """
 
     def list_ports(text: str, scope: str) -> set[str]:
         return {part.port or "" for part in binding.find_expressions(text) if part.scope == scope}
 
     named = list_ports(task.command, "inputs")
-    followed: set[str] = set()
-    for name, template in templates.items():
-        if (name.startswith(VARIABLE) or name in named) and _follows(task, name, template, plan):
-            followed |= list_ports(template, "plan")
+    kept = {name: text for name, text in templates.items() if _has_planned(task, name, text, plan)}
+    received = [text for name, text in kept.items() if name.startswith(VARIABLE) or name in named]
+    quantities = {quantity for text in received for quantity in list_ports(text, "plan")}
     for name in ("gradient_accumulation_steps", "global_batch_size") if task.kind == "sweep" else ():
         if task.read_number(name) == 0:  # trials derive it for the processes that they find
-            followed.add(name)
-    return frozenset(followed)
+            quantities.add(name)
+    return Following(kept, frozenset(quantities), *_find_fixed(task, templates))
 
 
-def refill_plan(task: Task, templates: Mapping[str, str], plan: Plan, fitted: Plan) -> Task:
-    """Set the inputs and variables that follow the plan to their values for this number of processes."""
+def _find_fixed(task: Task, templates: Mapping[str, str]) -> tuple[bool, bool]:
+    """Whether the launcher of a command has its own number of processes, and of nodes."""
+    call = find_launcher_call(task.command)
+    if call is None:
+        return False, False
+
+    def follows(text: str) -> bool:
+        expression = binding.parse_expression(text)
+        return expression is not None and expression.scope == "inputs" and expression.port in templates
+
+    ranks, nodes = call.find_value((*PER_INSTANCE, *IN_ALL)), call.find_value(NODES)
+    fixes_nodes = (
+        nodes is not None and not follows(nodes[1].bare) and not _COUNTS_NODES.fullmatch(nodes[1].bare)
+    )
+    return ranks is None or not follows(ranks[1].bare), fixes_nodes and task.instance_count > 1
+
+
+def _has_planned(task: Task, name: str, template: str, plan: Plan) -> bool:
+    """Whether an input or variable has the value that the plan gave it."""
+    planned = _fill(template, plan, task.name)
+    variables, variable = task.environment_variables, name.removeprefix(VARIABLE)
+    value = task.read_text(name) if variable == name else variables.get(variable)
+    return planned is not None and value == literals.render_literal(planned)
+
+
+def refill_plan(task: Task, templates: Mapping[str, str], fitted: Plan, *, changed: bool) -> Task:
+    """Fill the inputs and variables that follow the plan; ``changed`` where the step has other processes."""
     inputs: dict[str, Source | None] = dict(task.inputs)
     variables = dict(task.environment_variables)
     for name, template in templates.items():
         here = _fill(template, fitted, task.name)
-        if here is None or not _follows(task, name, template, plan):
+        if here is None:
             continue
         if name.startswith(VARIABLE):
             variables[name.removeprefix(VARIABLE)] = literals.render_literal(here)
         else:
             inputs[name] = Text(here)
-    if PREDICTION in inputs and plan.steps[task.name].topology != fitted.steps[task.name].topology:
+    if PREDICTION in inputs and changed:
         inputs[PREDICTION] = None  # the prediction is for another number of processes
     return replace(task, inputs=inputs, environment_variables=variables)
 
 
-def _follows(task: Task, name: str, template: str, plan: Plan) -> bool:
-    """Whether a value is still that of the plan, and not changed by hand since compiling."""
-    planned = _fill(template, plan, task.name)
-    if planned is None:
-        return False
-    if name.startswith(VARIABLE):
-        return task.environment_variables.get(name.removeprefix(VARIABLE)) == literals.render_literal(planned)
-    source = task.inputs.get(name)
-    return isinstance(source, Text) and source.rendered == literals.render_literal(planned)
-
-
 def _fill(template: str, plan: Plan, step: str) -> PlanValue | None:
+    """A template with the plan's quantities, typed if it is one expression; None if the plan lacks one."""
+    expressions = [part for part in binding.find_expressions(template) if part.scope == "plan"]
+    values = {part.port: _find_quantity(plan, step, part.port or "") for part in expressions}
     whole = binding.parse_expression(template)
-    if whole is not None:
-        return _find_quantity(plan, step, whole.port or "")
-    text = template
-    for expression in reversed(binding.find_expressions(template)):
-        value: PlanValue | None = str(expression)
-        if expression.scope == "plan":
-            value = _find_quantity(plan, step, expression.port or "")
-        if value is None:
-            return None
-        text = text[: expression.start] + literals.render_literal(value) + text[expression.end :]
-    return text
+    if whole is not None or None in values.values():
+        return values.get(whole.port) if whole is not None else None
+    return binding.fill_expressions(
+        template,
+        lambda part: literals.render_literal(values[part.port]) if part.scope == "plan" else None,
+    )
 
 
 def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
@@ -327,34 +333,6 @@ def _find_quantity(plan: Plan, step: str, name: str) -> PlanValue | None:
         return planned.inputs[name]
     values = [other.inputs[name] for other in plan.steps.values() if other.training and name in other.inputs]
     return values[0] if len(values) == 1 else None
-
-
-_COUNTS_NODES = re.compile(r"\$\{?(?:AZUREML_NODE_COUNT|WORLD_SIZE)\}?")  # of Azure ML, for one process each
-
-
-class FixedCounts(NamedTuple):
-    """What a command says itself, whatever the plan is."""
-
-    ranks: bool = False
-    nodes: bool = False
-
-
-def find_fixed_counts(task: Task, templates: Mapping[str, str]) -> FixedCounts:
-    """Whether the launcher of a command has its own number of processes, or of nodes."""
-    call = find_launcher_call(task.command)
-    if call is None:
-        return FixedCounts()
-
-    def follows(text: str) -> bool:
-        expression = binding.parse_expression(text)
-        return expression is not None and expression.scope == "inputs" and expression.port in templates
-
-    ranks = call.find_value((*PER_INSTANCE, *IN_ALL))
-    nodes = call.find_value(NODES)
-    fixed_nodes = (
-        nodes is not None and not follows(nodes[1].bare) and not _COUNTS_NODES.fullmatch(nodes[1].bare)
-    )
-    return FixedCounts(ranks is None or not follows(ranks[1].bare), fixed_nodes and task.instance_count > 1)
 
 
 _EACH_TRIAL = ", the global batch of each trial unchanged"
@@ -454,20 +432,14 @@ def describe_unequal(here: StepPlan, processes: int | None) -> str:
 
 
 _BATCH, _ACCUMULATION, _GLOBAL = "batch_size_per_device", "gradient_accumulation_steps", "global_batch_size"
-# What follows the number of processes; all other inputs of a step stay as they are.
-_FOLLOWING = (
-    "world_size", "instance_count", "process_count_per_instance", "local_world_size", "worker_count",
-    "data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size", _ACCUMULATION, _GLOBAL,
-)  # fmt: skip
-_LAUNCHERS: Mapping[str, Launcher] = {"pytorch": "pytorch", "tensorflow": "tensorflow", "mpi": "mpi"}
 
 
 def reconstruct_plan(tasks: Mapping[str, Task]) -> tuple[Plan, dict[str, dict[str, str]]]:
-    """The plan of the steps that are told one, and which of their inputs follow it.
+    """The plan of the steps whose inputs are one, and which of the inputs follow it.
 
-    A step counts if it is told its batch per device and its accumulation steps, and these, the processes
-    that it starts, and the global batch and world size, where it is told them, agree. The trials of a sweep
-    count if they are told the world size, and derive their accumulation from the processes that they find.
+    A step has a plan if its inputs give the batch per device and the accumulation steps, and these agree with
+    the processes that it starts and with the global batch and world size, if they give them. The trials of a
+    sweep have one if they receive the world size, and derive their accumulation from the processes they find.
     """
     plans = {name: plan for name, task in tasks.items() if (plan := _read_step(task)) is not None}
     templates = {
@@ -487,7 +459,7 @@ def _read_step(task: Task) -> StepPlan | None:
         return None
     if task.kind == "sweep" and task.read_number(_ACCUMULATION) == 0:
         derives = task.read_count("world_size") == topology.world_size
-        return StepPlan(task.name, topology, None, inputs=_follow(topology, None)) if derives else None
+        return StepPlan(task.name, topology, None, inputs=planned_inputs(topology, None)) if derives else None
     batch, accumulation = task.read_count(_BATCH), task.read_count(_ACCUMULATION)
     if task.kind != "command" or not batch or not accumulation:
         return None
@@ -513,19 +485,12 @@ def _read_step(task: Task) -> StepPlan | None:
         shard_count=1,
         shards_per_rank=1,
     )
-    return StepPlan(task.name, topology, training, inputs=_follow(topology, training))
-
-
-def _follow(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
-    planned = planned_inputs(topology, training)
-    return {name: planned[name] for name in _FOLLOWING if name in planned}
+    return StepPlan(task.name, topology, training, inputs=planned_inputs(topology, training))
 
 
 def _read_topology(task: Task) -> Topology | None:
-    launcher, call = _LAUNCHERS.get(task.launcher), None
-    if task.launched_processes > 1:
-        call = find_launcher_call(task.command)
-    if launcher is None and call is None:
+    call = find_launcher_call(task.command) if task.launched_processes > 1 else None
+    if task.launcher == "none" and call is None:
         return None
     world = task.rank_count
     if task.worker_count is not None:  # a replica is a GPU of a worker
@@ -536,7 +501,7 @@ def _read_topology(task: Task) -> Topology | None:
     if world % (tensor * pipeline) or world % task.world_size:
         return None
     return Topology(
-        launcher=launcher or "none",
+        launcher=cast("Launcher", task.launcher),
         instance_type=None,
         instance_count=task.instance_count,
         gpus_per_instance=None,
@@ -552,7 +517,7 @@ def _read_topology(task: Task) -> Topology | None:
 
 
 def _differs(task: Task, name: str, expected: int) -> bool:
-    """Whether a step is told another value of a quantity; 0 stands for none."""
+    """Whether a step receives another value of a quantity; 0 stands for none."""
     if task.inputs.get(name) is None or task.read_number(name) == 0:
         return False
     return task.read_count(name) != expected

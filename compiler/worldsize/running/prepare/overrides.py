@@ -32,7 +32,7 @@ from worldsize.documents import yaml
 from worldsize.documents.secrecy.masking import HIDDEN
 from worldsize.documents.secrecy.names import is_secret
 from worldsize.documents.yaml import Document
-from worldsize.documents.yaml.nodes import insert_entry
+from worldsize.documents.yaml.nodes import find_node, insert_entry, lies_in
 from worldsize.documents.yaml.scalars import resolve_scalar
 from worldsize.running.model.errors import RunError
 from worldsize.running.prepare.graph.trace import Scope, find_argument
@@ -248,28 +248,27 @@ def override_spec(
 
 
 def _edit_input(document: yaml.Document, name: str, value: str) -> str | Problem:
-    steps = _get_child(document.root, "steps")
+    steps = find_node(document.root, "steps")
     if not isinstance(steps, yaml.Mapping):
         return document.text  # the check of the spec reports the fault
     step_name, _, port = name.partition(".")
-    step = _get_child(steps, step_name)
+    step, declared = find_node(steps, step_name), find_node(document.root, _PIPELINE)
     span = _Setting(name, value).span
-    declared = _get_child(document.root, _PIPELINE)
     if step_name == _PIPELINE and step is None and port:
         return _edit_pipeline_input(document, declared, port, value, span)
     if not isinstance(step, yaml.Mapping) or not port:
         message = f"`{name}` names no input of a step: write `STEP.INPUT`"
         help_ = _suggest_input(steps, declared, name, show_value(name, value))
         return Problem("run-refused", span, message, help_)
-    arguments = _get_child(step, "with")
-    if not (_lies_in(step, steps) and (arguments is None or _lies_in(arguments, step))):
+    arguments = find_node(step, "with")
+    if not (lies_in(step, steps) and (arguments is None or lies_in(arguments, step))):
         message = f"`with:` of step `{step_name}` is shared with another step by an alias"
         return Problem("run-refused", span, message, "change it in the file")
     if "uses" not in step and not (isinstance(arguments, yaml.Mapping) and port in arguments):
         message = f"step `{step_name}` has no input `{port}`"  # its command cannot read it
         names = list(arguments) if isinstance(arguments, yaml.Mapping) else []
         help_ = did_you_mean(port, names) or "declare it under `with:`"
-        if _get_child(_get_child(step, "scale"), port) is not None:
+        if find_node(step, "scale", port) is not None:
             help_ = f"`{port}` stands under `scale:` of the step: change it in the file"
         return Problem("run-refused", span, message, help_)
     edited = _edit_with(document.text, step, arguments, port, _to_yaml(value))
@@ -281,17 +280,19 @@ def _suggest_input(steps: yaml.Mapping, declared: yaml.Node | None, name: str, v
     step_name, _, port = name.partition(".")
     if port:
         return did_you_mean(step_name, list(steps)) or "steps stand under `steps:`"
-    if _get_child(declared, name) is not None:
+    if find_node(declared, name) is not None:
         return f"did you mean `--set {_PIPELINE}.{name}={value}`?"
     if name in steps:
         return f"write `--set {name}.INPUT=…`"
-    owner = _find_owner(steps, name)
-    if owner is not None:
-        return f"did you mean `--set {owner}.{name}={value}`?"
-    paths = [f"{step}.{path}" for step in steps for path in _list_inputs(_get_child(steps, step))]
-    near = closest(name, dict.fromkeys(path.partition(".")[2] for path in paths))
-    full = next((path for path in paths if path.partition(".")[2] == near), None)
-    return f"did you mean `--set {full}={value}`?" if full else f"no step has an input `{name}`"
+    owners: dict[str, str] = {}  # the first step that has each input
+    for step in steps:
+        for path in _list_inputs(find_node(steps, step)):
+            owners.setdefault(path, step)
+    gives = (step for step in steps if find_node(steps, step, "with", name) is not None)
+    near = name if name in owners else closest(name, owners)
+    if near is None:
+        return f"no step has an input `{name}`"
+    return f"did you mean `--set {next(gives, owners[near])}.{near}={value}`?"
 
 
 def _edit_pipeline_input(
@@ -304,7 +305,7 @@ def _edit_pipeline_input(
         return Problem("run-refused", span, f"the pipeline has no input `{name}`", help_)
     node, text, written = declared.get(name), document.text, _to_yaml(value)
     if isinstance(node, yaml.Mapping):
-        kind = _get_child(node, "type")
+        kind = find_node(node, "type")
         data = "path" in node or (
             isinstance(kind, yaml.Scalar) and kind.text not in ("string", "number", "integer", "boolean")
         )
@@ -317,22 +318,14 @@ def _edit_pipeline_input(
         node = current
     elif isinstance(node, yaml.Scalar) and isinstance(node.value, str):
         written = json.dumps(value)
-    if not isinstance(node, yaml.Scalar) or not _lies_in(node, declared):
+    if not isinstance(node, yaml.Scalar) or not lies_in(node, declared):
         return Problem("run-refused", span, f"`{name}` is not a single value in the file", "change it there")
     return text[: node.start] + written + text[node.end :]
 
 
-def _find_owner(steps: yaml.Mapping, name: str) -> str | None:
-    """The first step that gives an input of this name, else the first that has it."""
-    blocks = {step: _get_child(_get_child(steps, step), "with") for step in steps}
-    gives = (step for step, inputs in blocks.items() if _get_child(inputs, name) is not None)
-    has = (step for step in steps if name in _list_inputs(_get_child(steps, step)))
-    return next(gives, None) or next(has, None)
-
-
 def _list_inputs(step: yaml.Node | None) -> list[str]:
     """The inputs of a step that may be set: those that it gives, and those of its built-in component."""
-    inputs, uses = _get_child(step, "with"), _get_child(step, "uses")
+    inputs, uses = find_node(step, "with"), find_node(step, "uses")
     names = list(inputs) if isinstance(inputs, yaml.Mapping) else []
     if isinstance(uses, yaml.Scalar) and uses.text in resources.component_names():
         component = load_component(resources.component_file(uses.text), Files())
@@ -351,17 +344,9 @@ def _edit_with(
     old = arguments.get(port)
     if old is None:
         return insert_entry(text, arguments, f"{json.dumps(port)}: {written}")
-    if not isinstance(old, yaml.Scalar) or not _lies_in(old, arguments):
+    if not isinstance(old, yaml.Scalar) or not lies_in(old, arguments):
         return None
     return text[: old.start] + written + text[old.end :]
-
-
-def _get_child(node: yaml.Node | None, key: str) -> yaml.Node | None:
-    return node.get(key) if isinstance(node, yaml.Mapping) else None
-
-
-def _lies_in(node: yaml.Node, outer: yaml.Node) -> bool:
-    return outer.start <= node.start and node.end <= outer.end
 
 
 def _to_yaml(value: str) -> str:

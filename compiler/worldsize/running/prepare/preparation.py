@@ -43,11 +43,11 @@ from worldsize.running.launch.machine import (
 )
 from worldsize.running.launch.redaction import make_mask
 from worldsize.running.model.assets import find_references, read_asset_map
-from worldsize.running.model.emulation import Emulate, Emulation, emulate_options
+from worldsize.running.model.emulation import Emulate, Emulation
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import EnvironmentMode, RunOptions
 from worldsize.running.model.task import Graph, Task, Text
-from worldsize.running.prepare.fit import fit_tasks, reconstruct_plan
+from worldsize.running.prepare.fit import Room, fit_tasks, reconstruct_plan
 from worldsize.running.prepare.graph import kinds
 from worldsize.running.prepare.graph.flatten import flatten
 from worldsize.running.prepare.overrides import compile_spec, override_inputs
@@ -110,10 +110,9 @@ def prepare(
 def _prepare_target(
     target: Path, job_target: Target, options: RunOptions, *, track: bool, emulate: Emulate | None
 ) -> Prepared:
-    path, settings, compiled = job_target.path, job_target.settings, job_target.read_plan()
-    plan = compiled[0] if compiled is not None else None
-    assets = read_asset_map(target, options.assets)
-    files = boundary.make_files(path, assets.paths, [kinds.DRIVER])
+    path, settings = job_target.path, job_target.settings
+    assets = read_asset_map(target, options.assets, job_target.parsed)
+    files = boundary.make_files(path, assets.paths, [kinds.DRIVER], job_target.parsed)
     files.elsewhere = assets.local
     job, problems = job_target.read_job(files)
     documents = job_target.read_documents(files)
@@ -126,18 +125,21 @@ def _prepare_target(
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)
     graph, more = flatten(job, assets)
-    problems += [*assets.problems, *more]
-    if problems:
+    if problems := [*problems, *assets.problems, *more]:
         raise RunError(problems, texts)
-    machine, keep = detect_machine(), options.nodes == "namespaces"
-    fitted = fit_tasks(graph.tasks, path, compiled, machine, options.processes, keep_instances=keep)
+    machine, reconstructed = detect_machine(), reconstruct_plan(graph.tasks)
+    plan, templates = job_target.read_plan() or reconstructed
+    room = Room(machine, options.processes, keep_instances=options.nodes == "namespaces")
+    fitted = fit_tasks(graph.tasks, path, plan, templates, room)
     sizes = read_vm_sizes(graph.tasks, plan)
     tasks, device_notices = fit_devices(fitted.tasks, sizes, machine, assets.learned)
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
-    emulation, impossible = emulate_options(options, tasks, read_networks(sizes), emulate)
-    mode = options.environment or choose_mode(graph.tasks, code, from_spec=target != path)
+    emulation, impossible = Emulation(), list[Problem]()
+    if emulate is not None and options.emulate_anything:
+        emulation, impossible = emulate(options, tasks, read_networks(sizes))
+    mode = options.environment or choose_mode(code, ours=target != path or bool(reconstructed[0].steps))
     if mode == "current":
         problems += find_missing_packages(tasks, code)
     environments = plan_environments(tasks, code, assets, mode, texts, gate=files.gate)
@@ -167,17 +169,13 @@ def _prepare_target(
     )
 
 
-def choose_mode(
-    tasks: Mapping[str, Task], code: Mapping[str, Snapshot], *, from_spec: bool
-) -> EnvironmentMode:
+def choose_mode(code: Mapping[str, Snapshot], *, ours: bool) -> EnvironmentMode:
     """Choose the environments by what the job says, so that they are the same here and in a local workspace.
 
-    A spec, what it was compiled to, and built-in components need only our own packages: `current`.
+    A job of ours, a spec or what it was compiled to, and built-in components need only our own packages:
+    `current`.
     """
-    ours = (
-        from_spec or bool(reconstruct_plan(tasks)[0].steps) or (code and all(map(is_built_in, code.values())))
-    )
-    return "current" if ours else "isolated"
+    return "current" if ours or (code and all(map(is_built_in, code.values()))) else "isolated"
 
 
 def _refuse_untracked_sweeps(graph: Graph, *, track: bool) -> Iterator[Problem]:
@@ -201,10 +199,9 @@ def _notice_variables(tasks: Mapping[str, Task]) -> Iterator[str]:
         yield f"`{name}` is set in this shell; it is not passed on, because each process gets its own value"
 
 
-def read_planned_restarts(plan: Plan | None) -> dict[str, int]:
+def read_planned_restarts(plan: Plan) -> dict[str, int]:
     """The maximum of restarts of each step that its plan sets."""
-    steps = plan.steps if plan is not None else {}
-    restarts = {name: step.inputs.get("max_restarts") for name, step in steps.items()}
+    restarts = {name: step.inputs.get("max_restarts") for name, step in plan.steps.items()}
     return {name: count for name, count in restarts.items() if isinstance(count, int)}
 
 
@@ -272,8 +269,8 @@ class Target(Struct, frozen=True):
 
     path: Path  # the job file: what the user named, or what the spec was compiled to
     settings: Mapping[str, str]  # values for inputs, by name, that are still to be applied
+    parsed: dict[Path, Document]  # files that were read already, by resolved path
     compiled: Compiled | None = None  # what the spec was compiled to; None where the user named a job
-    parsed: Mapping[Path, Document] = field(default_factory=dict)  # files of a job that were read already
 
     def read_job(self, files: Files) -> tuple[Job | None, list[Problem]]:
         """The graph: the one that was just compiled from a spec, else the one in the file."""
@@ -292,9 +289,8 @@ class Target(Struct, frozen=True):
 
     def read_documents(self, files: Files) -> list[Document]:
         """The YAML files behind the graph."""
-        planned = self.compiled.planned if self.compiled is not None else None
-        before = planned.files.documents if planned is not None else {}
-        return list((before | files.documents).values())
+        before = {} if self.compiled is None else self.parsed
+        return list({**before, **files.documents}.values())
 
 
 def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked: bool = False) -> Target:
@@ -312,7 +308,8 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     may_be_job = isinstance(root, YamlMapping) and not {"jobs", "command", "type"}.isdisjoint(root)
     if kind == "spec" or (kind is None and not may_be_job):
         compiled = compile_spec(target, out, document, settings)
-        return Target(compiled.pipeline, {}, compiled)
+        parsed = compiled.planned.files.documents if compiled.planned is not None else {}
+        return Target(compiled.pipeline, {}, parsed, compiled)
     refused = _refuse_kind(kind, target, root)
     if refused is not None:
         raise RunError([Problem("run-refused", Span(str(target), 1, 1, 1, 1), *refused)])
@@ -320,7 +317,7 @@ def find_target(target: Path, out: Path, settings: Mapping[str, str], *, checked
     if not checked:
         tolerated = checking.check_job(target, document, tolerate=lambda error: error.code in MENTIONED)
         parsed = tolerated.tree.files.documents
-    return Target(target, settings, parsed=parsed)
+    return Target(target, settings, parsed)
 
 
 def _refuse_kind(kind: str | None, target: Path, root: object) -> tuple[str, str] | None:

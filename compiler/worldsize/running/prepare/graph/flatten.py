@@ -206,11 +206,15 @@ class StepReader(Struct, frozen=True):
         if component is None:
             return None
         before, searched = len(self.faults.problems), self._list_swept()
-        settings = StepSettings(self, component)
-        launcher = settings.launcher()
-        # Without `distribution` the command is started once, however many instances are asked for.
-        instances = 1 if launcher == "none" else settings.instances()
-        workers, servers = settings.workers(launcher, instances)
+        block = fields.read_distribution(self.step.distribution or component.distribution)
+        launcher = self._read_launcher(block)
+        count = fields.read_member(self.step.resources or component.resources, "instance_count")
+        # Without `distribution` the command is started once, however many instances it requests.
+        instances = 1 if launcher == "none" else self._read_count("instance_count", count, 1)
+        workers, servers = None, 0
+        if block is not None and launcher == "tensorflow":
+            servers = self._read_count("parameter_server_count", block.parameter_server_count, 0, least=0)
+            workers = self._read_count("worker_count", block.worker_count, instances)
         if not graphs.is_inline(self.step):
             self.check_names(component.inputs, searched)
         inputs = {name: self.value(port) for name, port in component.inputs.items() if name not in searched}
@@ -222,6 +226,7 @@ class StepReader(Struct, frozen=True):
         elsewhere = notice_unwritten_outputs(self.step.outputs, self.scope.folder, outputs_folder)
         self.faults.notices += [f"{self.name}: {notice}" for notice in elsewhere]
         path, title = component.path or self.scope.job.path, self.step.display_name
+        processes = block.process_count_per_instance if block is not None else None
         return Task(
             name=self.name,
             kind=self.step.type,
@@ -229,14 +234,14 @@ class StepReader(Struct, frozen=True):
             folder=path.parent if path else Path(),
             launcher=launcher,
             instance_count=instances,
-            process_count_per_instance=settings.processes(),
+            process_count_per_instance=self._read_count("process_count_per_instance", processes, 1),
             worker_count=workers,
             parameter_server_count=servers,
             inputs=inputs,
             outputs=outputs,
-            environment_variables=settings.environment(launcher),
+            environment_variables=self._read_variables(launcher, component),
             display_name=str(title.value) if title is not None and title.value is not None else None,
-            timeout=settings.timeout(),
+            timeout=self._read_timeout(),
             step=self.step,
             span=self.span,
         )
@@ -347,10 +352,7 @@ class StepReader(Struct, frozen=True):
 
     def setting(self, value: Any) -> Any:
         """A setting with a binding to an input of the pipeline resolved; any other value is unchanged."""
-        expression = binding.parse_expression(value)
-        if expression is None:
-            return value
-        source = self.tracer.trace(self.scope, Binding(expression), is_data=False)
+        source = self._trace_value(value) if binding.parse_expression(value) is not None else None
         return source.value if isinstance(source, Text) else value
 
     def _list_swept(self) -> frozenset[str]:
@@ -402,6 +404,76 @@ class StepReader(Struct, frozen=True):
         else:
             self.refuse(f"step `{self.name}` has nothing to run", "give it a `component` or `command`")
 
+    def _read_launcher(self, block: fields.Distribution | None) -> str:
+        if block is None or block.kind is None:
+            return "none"
+        if block.kind in LAUNCHERS:
+            return block.kind
+        names = ", ".join(f"`{name}`" for name in LAUNCHERS if name != "none")
+        message = f"step `{self.name}` is distributed with `{block.kind}`, which is not started here"
+        self.refuse(message, f"use {names}, or a step without `distribution`", block.type)
+        return "none"
+
+    def _read_timeout(self) -> int | None:
+        """Seconds after which the step is stopped; sweeps and mini-batches have limits of their own."""
+        if self.step.type == "sweep":
+            return None
+        return self._read_count("timeout", fields.read_member(self.step.limits, "timeout"), 0) or None
+
+    def _read_variables(self, launcher: str, component: Component) -> dict[str, str]:
+        """The step's own variables. Those without a value are dropped, as the Azure ML client does."""
+        variables: dict[str, tuple[Any, Field[Any] | None]] = {}
+        for block in self._list_blocks(component):
+            for name, value in block.value.items() if isinstance(block.value, dict) else ():
+                variables[name] = value, fields.read_member(block, name)
+        rendered = {}
+        for name, (value, setting) in variables.items():
+            if name in LAUNCHERS[launcher].variables:  # one value is wrong for all processes
+                self.refuse(
+                    f"`environment_variables` of step `{self.name}` sets `{name}`,"
+                    f" which `distribution: {{type: {launcher}}}` sets for each process",
+                    f"remove `{name}`, or remove `distribution` and start the processes yourself",
+                    setting,
+                )
+            source = self._trace_value(value)
+            if isinstance(source, Text) and source.value is not None:
+                rendered[str(name)] = source.rendered
+            elif isinstance(source, File):
+                rendered[str(name)] = str(source.path.absolute())
+            elif not isinstance(source, Text):  # a path that does not exist yet, or a wrong binding
+                why = f"is `{value}`, which is not a literal"
+                why = source.message if isinstance(source, Reason) else why
+                help_ = "bind it to an input of the pipeline that is a number or a text"
+                self.refuse(f"variable `{name}` of step `{self.name}` {why}", help_, setting)
+        return rendered
+
+    def _list_blocks(self, component: Component) -> Iterator[Field[Any]]:
+        """The blocks of variables: that of the step, then that of a sweep's trial, which overrides it."""
+        if self.step.environment_variables is not None:
+            yield self.step.environment_variables
+        raw = component.raw if self.step.type == "sweep" else None
+        trial = fields.read_field(raw, "environment_variables") if isinstance(raw, YamlMapping) else None
+        if trial is not None:
+            yield trial
+
+    def _read_count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
+        if setting is None or setting.value is None:
+            return default
+        source = self._trace_value(setting.value)
+        number = literals.parse_number(source.value) if isinstance(source, Text) else None
+        if number is None or number < least or number != int(number):
+            message = f"`{name}` of step `{self.name}` is `{setting.value}`"
+            if isinstance(source, Text) and source.value != setting.value:
+                message += f", {source.value}"
+            self.refuse(message, f"give a whole number from {least}", setting)
+            return default
+        return int(number)
+
+    def _trace_value(self, value: Any) -> Traced:
+        expression = binding.parse_expression(value)
+        argument: Argument = Literal(value) if expression is None else Binding(expression)
+        return self.tracer.trace(self.scope, argument, is_data=False)
+
     def refuse(self, message: str, help_: str, at: Field[Any] | None = None) -> None:
         """Report why the step cannot run, at a field if one is given."""
         self.faults.refuse(self.span, message, help_, at)
@@ -416,123 +488,6 @@ def _is_direct(port: Port, argument: Argument, reason: Reason) -> bool:
 
 # azure-ai-ml 1.35.2, `map_single_brackets_and_warn`; so `${inputs.x}` keeps its dollar sign.
 _OLD = re.compile(r"(?<!\{)\{(inputs|outputs|search_space)\.([^{}]*)\}(?!\})")
-
-
-class StepSettings(Struct, frozen=True):
-    """Reads the settings of a step apart from its inputs."""
-
-    reader: StepReader
-    component: Component
-
-    @property
-    def step(self) -> Step:
-        """The step."""
-        return self.reader.step
-
-    def launcher(self) -> str:
-        """The launcher of the processes."""
-        block = self._read_distribution()
-        if block is None or block.kind is None:
-            return "none"
-        if block.kind in LAUNCHERS:
-            return block.kind
-        names = ", ".join(f"`{name}`" for name in LAUNCHERS if name != "none")
-        message = f"step `{self.reader.name}` is distributed with `{block.kind}`, which is not started here"
-        help_ = f"use {names}, or a step without `distribution`"
-        self.reader.refuse(message, help_, block.type)
-        return "none"
-
-    def instances(self) -> int:
-        """The number of instances."""
-        resources = self.step.resources or self.component.resources
-        return self._read_count("instance_count", fields.read_member(resources, "instance_count"), 1)
-
-    def processes(self) -> int:
-        """Processes per instance; the default is 1, as in Azure ML."""
-        block = self._read_distribution()
-        name = "process_count_per_instance"
-        return 1 if block is None else self._read_count(name, block.process_count_per_instance, 1)
-
-    def workers(self, launcher: str, instances: int) -> tuple[int | None, int]:
-        """TensorFlow's workers and parameter servers; the default is one worker per instance."""
-        block = self._read_distribution()
-        if launcher != "tensorflow" or block is None:
-            return None, 0
-        servers = self._read_count("parameter_server_count", block.parameter_server_count, 0, least=0)
-        return self._read_count("worker_count", block.worker_count, instances), servers
-
-    def timeout(self) -> int | None:
-        """Seconds after which the step is stopped; sweeps and mini-batches have limits of their own."""
-        if self.step.type == "sweep":
-            return None
-        return self._read_count("timeout", fields.read_member(self.step.limits, "timeout"), 0) or None
-
-    def environment(self, launcher: str) -> dict[str, str]:
-        """The step's own variables. Those without a value are dropped, as the Azure ML client does."""
-        rendered = {}
-        blocks = [block.value for block in self._list_blocks() if isinstance(block.value, dict)]
-        for name, value in dict(item for block in blocks for item in block.items()).items():
-            if name in LAUNCHERS[launcher].variables:
-                self._report_contradiction(launcher, name)
-            source = self._trace_value(value)
-            if isinstance(source, Text) and source.value is not None:
-                rendered[str(name)] = source.rendered
-            elif isinstance(source, File):
-                rendered[str(name)] = str(source.path.absolute())
-            elif not isinstance(source, Text):
-                self._report_unresolved(str(name), value, source)
-        return rendered
-
-    def _read_distribution(self) -> fields.Distribution | None:
-        return fields.read_distribution(self.step.distribution or self.component.distribution)
-
-    def _find_variable(self, name: str) -> Field[Any] | None:
-        settings = [fields.read_member(block, name) for block in self._list_blocks()]
-        return next((setting for setting in reversed(settings) if setting is not None), None)
-
-    def _list_blocks(self) -> Iterator[Field[Any]]:
-        """The blocks of variables: that of the step, then that of a sweep's trial, which overrides it."""
-        if self.step.environment_variables is not None:
-            yield self.step.environment_variables
-        raw = self.component.raw
-        if self.step.type == "sweep" and isinstance(raw, YamlMapping):
-            trial = fields.read_field(raw, "environment_variables")
-            if trial is not None:
-                yield trial
-
-    def _read_count(self, name: str, setting: Field[Any] | None, default: int, *, least: int = 1) -> int:
-        if setting is None or setting.value is None:
-            return default
-        source = self._trace_value(setting.value)
-        number = literals.parse_number(source.value) if isinstance(source, Text) else None
-        if number is None or number < least or number != int(number):
-            message = f"`{name}` of step `{self.reader.name}` is `{setting.value}`"
-            if isinstance(source, Text) and source.value != setting.value:
-                message += f", {source.value}"
-            self.reader.refuse(message, f"give a whole number from {least}", setting)
-            return default
-        return int(number)
-
-    def _trace_value(self, value: Any) -> Traced:
-        expression = binding.parse_expression(value)
-        argument: Argument = Literal(value) if expression is None else Binding(expression)
-        return self.reader.tracer.trace(self.reader.scope, argument, is_data=False)
-
-    def _report_unresolved(self, name: str, value: Any, source: Traced) -> None:
-        """Report a variable whose value is not a text: a path that does not exist yet, or a wrong binding."""
-        why = source.message if isinstance(source, Reason) else f"is `{value}`, which is not a literal"
-        help_ = "bind it to an input of the pipeline that is a number or a text"
-        at = self._find_variable(name)
-        self.reader.refuse(f"variable `{name}` of step `{self.reader.name}` {why}", help_, at)
-
-    def _report_contradiction(self, launcher: str, name: str) -> None:
-        """Report a variable that the launcher sets for each process, so that one value is wrong."""
-        self.reader.refuse(
-            f"`environment_variables` of step `{self.reader.name}` sets `{name}`,"
-            f" which `distribution: {{type: {launcher}}}` sets for each process",
-            f"remove `{name}`, or remove `distribution` and start the processes yourself",
-            self._find_variable(name),
-        )
 
 
 def modernise_command(component: Component) -> Component:

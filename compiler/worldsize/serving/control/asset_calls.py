@@ -109,7 +109,7 @@ def _list_versions(call: Call) -> Response:
 def _get_container(call: Call) -> object:
     container = assets.get_container(call.workspace.database, call.kind, call.name)
     if container is None and _is_curated(call.kind, call.name):
-        container = Container("environments", call.name, {}, False, CREATED, CREATED, "1", "2", None)
+        container = Container("environments", call.name, {}, False, CREATED, CREATED, "2", "1")
     if container is None:
         raise not_found(_describe(call))
     return _describe_container(call, container)
@@ -218,7 +218,7 @@ def _curated_version(name: str, version: str = "1") -> Asset:
         "properties": {},
         "isAnonymous": False,
     }
-    return Asset("environments", name, version, properties, False, CREATED, CREATED, None)
+    return Asset("environments", name, version, properties, False, CREATED, CREATED)
 
 
 HANDLERS: Handlers = {

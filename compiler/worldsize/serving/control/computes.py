@@ -282,7 +282,7 @@ def _given(workspace: Workspace) -> list[Resource]:
         for name, (size, count) in USUAL.items()
         if name not in names
     }
-    return [Resource(KIND, name, body, {}, CREATED, CREATED) for name, body in bodies.items()]
+    return [Resource(KIND, name, body, CREATED, CREATED) for name, body in bodies.items()]
 
 
 def describe_cluster(size: str, count: int, tier: str) -> JsonObject:

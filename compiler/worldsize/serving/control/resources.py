@@ -148,7 +148,6 @@ def _list_built_in(workspace: Workspace) -> list[Resource]:
                 "credentials": {"credentialsType": "AccountKey"},
                 "serviceDataAccessAuthIdentity": "None",
             },
-            {},
             CREATED,
             CREATED,
         )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import dataclasses
 import hashlib
 import os
 import re
@@ -16,11 +15,13 @@ import urllib.parse
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -63,7 +64,7 @@ _MISSING = "The specified blob does not exist."
 MAX_BLOCK_LIST = 8 << 20  # bytes of its XML: 50,000 ids of the longest kind
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class BlobRequest:
     """A request for one blob."""
 
@@ -114,7 +115,7 @@ async def put(call: BlobRequest) -> Response:
     properties = _read_properties(headers, whole=True)
     locate(call.workspace.home, call.container, call.path)  # refuse the name before the body
     async with received_body(call.workspace.home, call.request) as body:
-        described = dataclasses.replace(properties, content_md5=properties.content_md5 or body.md5)
+        described = msgspec.structs.replace(properties, content_md5=properties.content_md5 or body.md5)
 
         def store() -> Response:
             _check_write(headers, call.find())
@@ -147,7 +148,7 @@ async def copy(call: BlobRequest) -> Response:
     metadata = _read_properties(headers, whole=False).metadata or source.properties.metadata
     with temporary_file(call.workspace.home) as file:
         await asyncio.to_thread(_copy_file, source.file, file)
-        properties = dataclasses.replace(source.properties, metadata=metadata)
+        properties = msgspec.structs.replace(source.properties, metadata=metadata)
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(call.workspace.home, call.container, call.path)
     status = 201 if "x-ms-blob-type" in headers else 202
@@ -172,7 +173,7 @@ async def _put_block_list(call: BlobRequest) -> Response:
     committed = tuple((part.block, part.size) for part in parts)
     with temporary_file(home) as file:
         await asyncio.to_thread(join_blocks, parts, file)
-        properties = dataclasses.replace(properties, blocks=committed)
+        properties = msgspec.structs.replace(properties, blocks=committed)
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(home, container, path)
     return call.answer(201, blob)
@@ -207,14 +208,15 @@ async def _get_block_list(call: BlobRequest) -> Response:
 
 async def _put_metadata(call: BlobRequest) -> Response:
     metadata = read_metadata(call.request.headers)
-    return await _change(call, lambda before: dataclasses.replace(before, metadata=metadata))
+    return await _change(call, lambda before: msgspec.structs.replace(before, metadata=metadata))
 
 
 async def _put_properties(call: BlobRequest) -> Response:
     """Set Blob Properties: those that are not given are cleared."""
     properties = _read_properties(call.request.headers, whole=False)
     return await _change(
-        call, lambda before: dataclasses.replace(properties, metadata=before.metadata, blocks=before.blocks)
+        call,
+        lambda before: msgspec.structs.replace(properties, metadata=before.metadata, blocks=before.blocks),
     )
 
 

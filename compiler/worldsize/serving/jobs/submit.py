@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worldsize.azureml import binding, fields, literals
-from worldsize.azureml.model import Component, Field, Job, Literal, Step
+from worldsize.azureml import command_launchers, fields
+from worldsize.azureml.launch import Launch, read_launches
+from worldsize.azureml.model import Data, Job, Literal, Step
 from worldsize.azureml.references import classify
+from worldsize.azureml.tree import Tree
 from worldsize.checking import check_job, discover
 from worldsize.checking.settings import describe_size, read_settings
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml import load
 from worldsize.facts import vm_sizes
-from worldsize.running.model.task import Text, count_launched
+from worldsize.running.model.task import find_launcher_call
 from worldsize.running.prepare.preparation import MENTIONED
 from worldsize.serving.control import assets, paths
 from worldsize.serving.control.assets import get_resource
@@ -115,14 +117,14 @@ def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: 
     settings = describe_project(workspace, references)
     path = write_files(files, folder, settings)
     try:
-        job = check_job(
+        checked = check_job(
             path, tolerate=lambda error: error.code in TOLERATED or error.confidence != "certain"
-        ).job
+        )
     except SpecError as error:
         wrong = [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
         raise ServiceError(400, "ValidationError", _describe_errors(wrong)) from None
-    write_width(folder, count_processes(job) if job is not None else 1)
-    return job
+    write_width(folder, count_processes(checked.tree, checked.job) if checked.job is not None else 1)
+    return checked.job
 
 
 def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
@@ -233,36 +235,28 @@ def _list_children(job: Job, root: JobRecord, outer: str | None = None) -> Itera
 
 def _list_inputs(step: Step, root: str, outer: str | None) -> dict[str, Any]:
     """The inputs of a step as the service shows them: literals, and data with its address."""
-    inputs = fields.read_field(step.raw, "inputs") if step.raw is not None else None  # type: ignore[arg-type]
-    values = inputs.value if inputs is not None and isinstance(inputs.value, dict) else {}
     ports = step.component.inputs if step.component is not None else {}
     shown: dict[str, Any] = {}
-    for name, value in values.items():
-        port = ports.get(str(name))
-        type_ = str((port.type if port is not None else None) or "uri_folder")
-        place = value.get("path") if isinstance(value, dict) else value
-        if (read := _read_output(place)) is not None:
-            source = read[0] if outer is None else f"{outer}.{read[0]}"
-            path = output_path(child_name(root, source), read[1]).path
+    for name, argument in step.inputs.items():
+        value, port = argument.value, ports.get(name)
+        type_ = (port.type if port is not None else None) or "uri_folder"
+        if isinstance(value, Literal):
+            if not isinstance(value.value, dict | list):
+                shown[name] = {"jobInputType": "literal", "value": str(value.value)}
+        elif isinstance(value, Data):
+            if value.path is not None:
+                shown[name] = {"jobInputType": type_, "uri": str(value.path.value)}
+        elif (bound := value.expression).scope == "parent.jobs" and bound.side == "outputs" and bound.port:
+            source = bound.step if outer is None else f"{outer}.{bound.step}"
+            path = output_path(child_name(root, str(source)), bound.port).path
             path = path.removesuffix("/") if type_ == "uri_file" else path
             # Without a workspace, which each client knows by names of its own.
-            shown[str(name)] = {
-                "jobInputType": type_,
-                "uri": f"azureml://datastores/{BLOB_STORE}/paths/{path}",
-            }
-        elif isinstance(value, dict) and place is not None:
-            shown[str(name)] = {"jobInputType": type_, "uri": str(place)}
-        elif not isinstance(value, dict | list):
-            shown[str(name)] = {"jobInputType": "literal", "value": str(value)}
+            shown[name] = {"jobInputType": type_, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{path}"}
+        elif value.mode is not None:
+            shown[name] = {"jobInputType": type_, "uri": str(bound)}
+        else:
+            shown[name] = {"jobInputType": "literal", "value": str(bound)}
     return shown
-
-
-def _read_output(value: object) -> tuple[str, str] | None:
-    """The step and its output that a value binds; None for any other value."""
-    expression = binding.parse_expression(value.strip()) if isinstance(value, str) else None
-    if expression is None or expression.scope != "parent.jobs" or expression.side != "outputs":
-        return None
-    return (expression.step, expression.port) if expression.step and expression.port else None
 
 
 def _find_objective(step: Step) -> dict[str, Any] | None:
@@ -290,39 +284,25 @@ def _list_outputs(step: Step) -> dict[str, Any]:
     return shown
 
 
-def count_processes(job: Job) -> int:
-    """The processes of the largest step of a job, which take a slot each."""
-    widths = [1]
-    for step in job.steps.values():
-        inner = step.component.graph if step.component is not None else None
-        widths.append(count_processes(inner) if inner is not None else _count_processes(step))
-    return max(widths)
+def count_processes(tree: Tree, job: Job) -> int:
+    """The processes of the largest step of a job, also those that its command starts: each takes a slot."""
+    components = (step.component for step in job.steps.values())
+    graphs = (component.graph for component in components if component is not None)
+    widths = [count_processes(tree, graph) for graph in graphs if graph is not None]
+    return max([1, *widths, *map(_count_processes, read_launches(tree, job))])
 
 
-def _count_processes(step: Step) -> int:
-    component = step.component or Component(None, step.type, None, None, {}, {})
-    block = fields.read_distribution(step.distribution or component.distribution)
-    instances = _read_count(fields.read_member(step.resources or component.resources, "instance_count"))
-    launched = _count_launched(step, component, instances)
-    if block is None or block.kind is None:
-        return instances * launched if launched > 1 else 1
-    if block.worker_count is not None and (workers := literals.parse_number(block.worker_count.value)):
-        return int(workers)
-    return instances * _read_count(block.process_count_per_instance) * launched
-
-
-def _read_count(count: Field[Any] | None) -> int:
-    number = literals.parse_number(count.value) if count is not None else None
-    return max(1, int(number or 1))
-
-
-def _count_launched(step: Step, component: Component, instances: int) -> int:
-    """The processes that a launcher in the command starts on each instance; 1 where there is none."""
-    if component.command is None:
+def _count_processes(launch: Launch) -> int:
+    if launch.kind == "tensorflow" and launch.workers.field is not None:
+        return launch.workers.value or 1
+    command = launch.step.component.command if launch.step.component is not None else None
+    call = find_launcher_call(str(command.value)) if command is not None else None
+    instances, started = launch.instances.value or 1, 1
+    if call is not None:
+        counts = command_launchers.count_processes(
+            call, launch.read_number, devices=None, instances=instances
+        )
+        started = counts.starts or 1
+    if launch.kind is None and started == 1:  # each instance would do the same
         return 1
-    values = {name: port.default.value for name, port in component.inputs.items() if port.default is not None}
-    values |= {
-        name: bound.value.value for name, bound in step.inputs.items() if isinstance(bound.value, Literal)
-    }
-    texts = {name: Text(value) for name, value in values.items()}
-    return count_launched(str(component.command.value), texts, instances)
+    return instances * (launch.processes.value or 1) * started

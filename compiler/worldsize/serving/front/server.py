@@ -169,7 +169,7 @@ class Server(uvicorn.Server):
         self._listener: Listener | None = None
         self.ready = asyncio.Event()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's
+    async def startup(self, *_: object, **__: object) -> None:
         """Start what runs beside the application, then accept connections."""
         sys.setswitchinterval(SWITCH_SECONDS)
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The requests for one blob, and what all answers of the service have in common.
+"""A request to the blob service and its answers, and what is done with one blob.
 
 https://learn.microsoft.com/rest/api/storageservices/operations-on-blobs has the requests.
 """
@@ -66,7 +66,7 @@ MAX_BLOCK_LIST = 8 << 20  # bytes of its XML: 50,000 ids of the longest kind
 
 @dataclass(frozen=True, slots=True)
 class BlobRequest:
-    """A request for one blob."""
+    """A request for a blob, for a container if the path is empty, or for the account."""
 
     workspace: Workspace
     request: Request
@@ -77,24 +77,14 @@ class BlobRequest:
         """The blob, if it exists."""
         return read_blob(self.workspace, self.container, self.path)
 
-    def answer(self, status: int, blob: Blob | None = None, **headers: str) -> Response:
-        """An answer without a body."""
-        said = {} if blob is None else write_headers(blob)
+    def answer(
+        self, status: int, blob: Blob | None = None, root: ET.Element | None = None, **headers: str
+    ) -> Response:
+        """An answer with a document of XML, or without a body."""
         more = {name.replace("_", "-"): value for name, value in headers.items()}
-        return empty_answer(self.request, status, {**said, **more})
-
-
-async def answer_blob(call: BlobRequest) -> Response:
-    """Answer a request for a blob.
-
-    Raises:
-        StorageError: It cannot be answered.
-    """
-    operation = call.request.query_params.get("comp", "").lower()
-    handler = HANDLERS.get((call.request.method, operation))
-    if handler is None:
-        raise unsupported(f"{call.request.method} of a blob with `comp={operation[:40]}`")
-    return await handler(call)
+        text = None if root is None else ET.tostring(root, encoding="utf-8", xml_declaration=True)
+        all_headers = {**_service_headers(self.request), **_write_headers(blob), **more}
+        return Response(text, status, all_headers, None if root is None else "application/xml")
 
 
 async def get(call: BlobRequest) -> Response:
@@ -202,8 +192,8 @@ async def _get_block_list(call: BlobRequest) -> Response:
                 element = ET.SubElement(listed, "Block")
                 add_child(element, "Name", block)
                 add_child(element, "Size", str(size))
-    headers = {} if blob is None else {**write_headers(blob), "x-ms-blob-content-length": str(blob.size)}
-    return xml_answer(call.request, root, headers)
+    size = {} if blob is None else {"x-ms-blob-content-length": str(blob.size)}
+    return call.answer(200, blob, root, **size)
 
 
 async def _put_metadata(call: BlobRequest) -> Response:
@@ -250,7 +240,8 @@ async def _set_tier(call: BlobRequest) -> Response:
     return call.answer(200)
 
 
-HANDLERS: dict[tuple[str, str], Callable[[BlobRequest], Awaitable[Response]]] = {
+Handler = Callable[[BlobRequest], Awaitable[Response]]
+HANDLERS: dict[tuple[str, str], Handler] = {
     ("GET", ""): get,
     ("HEAD", ""): get,
     ("GET", "metadata"): get,
@@ -427,19 +418,10 @@ def _service_headers(request: Request) -> dict[str, str]:
     return headers
 
 
-def empty_answer(request: Request, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer without a body."""
-    return Response(None, status, {**_service_headers(request), **(headers or {})})
-
-
-def xml_answer(request: Request, root: ET.Element, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in XML."""
-    text = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return Response(text, 200, {**_service_headers(request), **(headers or {})}, "application/xml")
-
-
-def write_headers(blob: Blob) -> dict[str, str]:
-    """What a writer is told of the blob."""
+def _write_headers(blob: Blob | None) -> dict[str, str]:
+    """What a writer learns of the blob."""
+    if blob is None:
+        return {}
     headers = {
         "ETag": blob.etag,
         "Last-Modified": format_datetime(blob.modified, usegmt=True),
@@ -451,7 +433,7 @@ def write_headers(blob: Blob) -> dict[str, str]:
 
 
 def _blob_headers(blob: Blob) -> dict[str, str]:
-    """What a reader is told of the blob, but the length and the hash of what it gets."""
+    """What a reader learns of the blob, but the length and the hash of what it gets."""
     written = format_datetime(blob.modified, usegmt=True)
     return {
         "ETag": blob.etag,

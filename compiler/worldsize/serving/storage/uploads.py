@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from worldsize.base import untrusted
 from worldsize.serving.home import Home
-from worldsize.serving.storage.blobs import Blob
+from worldsize.serving.storage.blobs import Blob, BlobProperties, put_blob
 from worldsize.serving.storage.files import (
     StorageError,
     blob_name,
@@ -28,6 +28,7 @@ from worldsize.serving.storage.files import (
     invalid_header,
     invalid_query,
 )
+from worldsize.serving.workspace import Workspace
 
 CHUNK = 1 << 20  # bytes written at once
 BLOCK_LIFE = 7 * 24 * 3600.0  # seconds that Azure keeps blocks that are not committed
@@ -92,6 +93,17 @@ async def received_body(home: Home, request: Request) -> AsyncIterator[Received]
         if length is not None and length != str(size):
             raise invalid_header("Content-Length")
         yield Received(path, md5)
+
+
+async def receive_blob(workspace: Workspace, request: Request, container: str, path: str) -> Blob:
+    """Make the body of a request the content of a blob.
+
+    Raises:
+        StorageError: 400 or 409, as :func:`received_body` and :func:`put_blob` do.
+    """
+    async with received_body(workspace.home, request) as body:
+        properties = BlobProperties(content_md5=body.md5)
+        return await asyncio.to_thread(put_blob, workspace, container, path, body.file, properties)
 
 
 async def _write(request: Request, path: Path, digest: hashlib._Hash) -> int:

@@ -40,9 +40,9 @@ from worldsize.serving.storage.artifacts import (
     unknown_artifact,
 )
 from worldsize.serving.storage.blob_requests import read_chunks
-from worldsize.serving.storage.blobs import BlobProperties, delete_blob, list_pages, put_blob, read_blob
+from worldsize.serving.storage.blobs import delete_blob, list_pages, read_blob
 from worldsize.serving.storage.files import StorageError, blob_name, is_inside, locate
-from worldsize.serving.storage.uploads import received_body
+from worldsize.serving.storage.uploads import receive_blob
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.runs import artifact_uri
@@ -253,9 +253,7 @@ async def _answer_artifact(workspace: Workspace, request: Request, path: str) ->
         return answer({"files": files})
     name = _blob(workspace, path)
     if request.method == "PUT":
-        async with received_body(workspace.home, request) as body:
-            properties = BlobProperties(content_md5=body.md5)
-            await asyncio.to_thread(put_blob, workspace, CONTAINER, name, body.file, properties)
+        await receive_blob(workspace, request, CONTAINER, name)
         return answer({})
     blob = read_blob(workspace, CONTAINER, name)
     if blob is None:

@@ -78,12 +78,11 @@ class BlobRequest:
         return read_blob(self.workspace, self.container, self.path)
 
     def answer(
-        self, status: int, blob: Blob | None = None, root: ET.Element | None = None, **headers: str
+        self, status: int, headers: Mapping[str, str] | None = None, root: ET.Element | None = None
     ) -> Response:
         """An answer with a document of XML, or without a body."""
-        more = {name.replace("_", "-"): value for name, value in headers.items()}
         text = None if root is None else ET.tostring(root, encoding="utf-8", xml_declaration=True)
-        all_headers = {**_service_headers(self.request), **_write_headers(blob), **more}
+        all_headers = {**_service_headers(self.request), **(headers or {})}
         return Response(text, status, all_headers, None if root is None else "application/xml")
 
 
@@ -113,7 +112,7 @@ async def put(call: BlobRequest) -> Response:
             if call.path.endswith("/") or properties.metadata.get("hdi_isfolder") == "true":
                 return _make_folder(call)
             blob = put_blob(call.workspace, call.container, call.path, body.file, described)
-            return call.answer(201, blob)
+            return call.answer(201, _write_headers(blob))
 
         answer = await call.workspace.database.change(store)
     discard_blocks(call.workspace.home, call.container, call.path)
@@ -142,7 +141,8 @@ async def copy(call: BlobRequest) -> Response:
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(call.workspace.home, call.container, call.path)
     status = 201 if "x-ms-blob-type" in headers else 202
-    return call.answer(status, blob, x_ms_copy_id=str(uuid.uuid4()), x_ms_copy_status="success")
+    copied = {"x-ms-copy-id": str(uuid.uuid4()), "x-ms-copy-status": "success"}
+    return call.answer(status, {**_write_headers(blob), **copied})
 
 
 async def _put_block(call: BlobRequest) -> Response:
@@ -151,7 +151,7 @@ async def _put_block(call: BlobRequest) -> Response:
     async with received_body(call.workspace.home, call.request) as body:
         block = call.request.query_params.get("blockid", "")
         stage_block(call.workspace.home, call.container, call.path, block, body.file)
-    return call.answer(201, Content_MD5=body.md5, x_ms_request_server_encrypted="true")
+    return call.answer(201, {"Content-MD5": body.md5, "x-ms-request-server-encrypted": "true"})
 
 
 async def _put_block_list(call: BlobRequest) -> Response:
@@ -166,7 +166,7 @@ async def _put_block_list(call: BlobRequest) -> Response:
         properties = msgspec.structs.replace(properties, blocks=committed)
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(home, container, path)
-    return call.answer(201, blob)
+    return call.answer(201, _write_headers(blob))
 
 
 def _replace(call: BlobRequest, content: Path, properties: BlobProperties) -> Blob:
@@ -192,8 +192,8 @@ async def _get_block_list(call: BlobRequest) -> Response:
                 element = ET.SubElement(listed, "Block")
                 add_child(element, "Name", block)
                 add_child(element, "Size", str(size))
-    size = {} if blob is None else {"x-ms-blob-content-length": str(blob.size)}
-    return call.answer(200, blob, root, **size)
+    headers = {} if blob is None else {**_write_headers(blob), "x-ms-blob-content-length": str(blob.size)}
+    return call.answer(200, headers, root)
 
 
 async def _put_metadata(call: BlobRequest) -> Response:
@@ -216,7 +216,8 @@ async def _change(call: BlobRequest, describe: Callable[[BlobProperties], BlobPr
     def change() -> Response:
         blob = _check_read({}, call.find())
         _check_write(call.request.headers, blob)
-        return call.answer(200, change_blob(call.workspace, blob, describe(blob.properties)))
+        changed = change_blob(call.workspace, blob, describe(blob.properties))
+        return call.answer(200, _write_headers(changed))
 
     return await call.workspace.database.change(change)
 
@@ -231,7 +232,7 @@ async def delete(call: BlobRequest) -> Response:
 
     await call.workspace.database.change(remove)
     discard_blocks(call.workspace.home, call.container, call.path)
-    return call.answer(202, x_ms_delete_type_permanent="true")
+    return call.answer(202, {"x-ms-delete-type-permanent": "true"})
 
 
 async def _set_tier(call: BlobRequest) -> Response:
@@ -418,10 +419,8 @@ def _service_headers(request: Request) -> dict[str, str]:
     return headers
 
 
-def _write_headers(blob: Blob | None) -> dict[str, str]:
+def _write_headers(blob: Blob) -> dict[str, str]:
     """What a writer learns of the blob."""
-    if blob is None:
-        return {}
     headers = {
         "ETag": blob.etag,
         "Last-Modified": format_datetime(blob.modified, usegmt=True),

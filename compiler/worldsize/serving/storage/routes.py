@@ -62,13 +62,13 @@ async def create(call: BlobRequest) -> Response:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         raise StorageError(409, "ContainerAlreadyExists", "The specified container already exists.") from None
-    return call.answer(201, **_properties(folder))
+    return call.answer(201, _properties(folder))
 
 
 async def properties(call: BlobRequest) -> Response:
     """Get Container Properties and Get Container Metadata."""
-    headers = _properties(_existing(call))
-    return call.answer(200, **headers, x_ms_lease_status="unlocked", x_ms_lease_state="available")
+    leases = {"x-ms-lease-status": "unlocked", "x-ms-lease-state": "available"}
+    return call.answer(200, {**_properties(_existing(call)), **leases})
 
 
 async def delete(call: BlobRequest) -> Response:
@@ -162,7 +162,7 @@ async def _list_containers(call: BlobRequest) -> Response:
 
 
 async def _describe_account(call: BlobRequest) -> Response:
-    return call.answer(200, x_ms_sku_name="Standard_LRS", x_ms_account_kind="StorageV2")
+    return call.answer(200, {"x-ms-sku-name": "Standard_LRS", "x-ms-account-kind": "StorageV2"})
 
 
 async def _describe_service(call: BlobRequest) -> Response:

@@ -132,10 +132,6 @@ def describe_discovery(workspace: Workspace, name: str) -> JsonObject:
     }
 
 
-def _id(call: Call, asset: RegistryAsset) -> str:
-    return f"azureml://registries/{call.scope.workspace}/{asset.kind}/{asset.name}"
-
-
 def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
     properties = {
@@ -144,15 +140,14 @@ def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
         "nextVersion": None,
         **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
     }
-    kind = f"registries/{asset.kind}"
-    return describe_resource(_id(call, asset), kind, asset.name, properties, (CREATED, CREATED))
+    return describe_resource(call, (asset.kind, asset.name), properties)
 
 
 def _describe(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
-    id_, kind = f"{_id(call, asset)}/versions/{version}", f"registries/{asset.kind}/versions"
-    properties = {**_SAID, "isAnonymous": False, **_content(asset, id_)}
-    return describe_resource(id_, kind, version, properties, (CREATED, CREATED))
+    path = (asset.kind, asset.name, "versions", version)
+    uri = "/".join(("azureml://registries", call.scope.workspace, *path))
+    return describe_resource(call, path, {**_SAID, "isAnonymous": False, **_content(asset, uri)})
 
 
 def _content(asset: RegistryAsset, uri: str) -> JsonObject:

@@ -39,7 +39,7 @@ HANDLERS: dict[str, Handlers] = {
     "datastores": resources.STORE_HANDLERS,
     "jobs": jobs.HANDLERS,
     "schedules": schedules.HANDLERS,
-    "outboundrules": resources.HANDLERS,
+    "outboundrules": resources.RULE_HANDLERS,
 }
 ABSENT = {  # kinds of resources that only Azure has
     "onlineendpoints": "online endpoints",

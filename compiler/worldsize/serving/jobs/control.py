@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
@@ -42,7 +43,7 @@ async def _cancel(call: Call) -> Response:
 async def _put(call: Call) -> Response:
     name, properties = call.name, as_object(call.body.get("properties"), "properties")
     take_about(properties)
-    if await asyncio.to_thread(records.get_job, call.workspace.database, name) is None:
+    if await asyncio.to_thread(records.get_job, call.database, name) is None:
         await submit(call.workspace, name, properties)
         return await asyncio.to_thread(_show, call, 201)
     if not _is_update(properties):
@@ -61,7 +62,7 @@ def _refuse_deletion(call: Call) -> Response:
 
 
 def _find(call: Call) -> JobRecord:
-    job = records.get_job(call.workspace.database, call.name)
+    job = records.get_job(call.database, call.name)
     if job is None:
         raise not_found(f"Job `{call.name}`")
     return job
@@ -82,7 +83,7 @@ def update(call: Call, job: JobRecord, properties: Mapping[str, Any]) -> None:
     take_about(changed)
     archived = changed.pop("isArchived", None)
     records.update_job(
-        call.workspace.database,
+        call.database,
         job.name,
         properties={**job.properties, **changed},
         archived=None if archived is None else bool(archived),
@@ -93,7 +94,7 @@ def update(call: Call, job: JobRecord, properties: Mapping[str, Any]) -> None:
 def _list(call: Call) -> Response:
     query, (limit, after) = call.query, read_window(call)
     rows = records.select_jobs(
-        call.workspace.database,
+        call.database,
         types=_types(query.get("jobtype")),
         tag=query.get("tag"),
         archived=views(call),
@@ -101,13 +102,11 @@ def _list(call: Call) -> Response:
         limit=limit + 1,
         after=after or None,
     )
-    return answer_page(
-        call,
-        rows,
-        lambda row: show_job(call.workspace, call.scope, records.read_job_row(row)),
-        skipped=True,
-        token=itemgetter("id"),
-    )
+
+    def describe(call: Call, row: sqlite3.Row) -> dict[str, Any]:
+        return show_job(call.workspace, call.scope, records.read_job_row(row))
+
+    return answer_page(call, rows, describe, skipped=True, token=itemgetter("id"))
 
 
 def _types(text: str | None) -> list[str]:

@@ -8,34 +8,27 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import command_launchers, fields
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Data, Job, Literal, Step
-from worldsize.azureml.references import classify
 from worldsize.azureml.tree import Tree
-from worldsize.checking import check_job, discover
-from worldsize.checking.settings import describe_size, read_settings
+from worldsize.checking import check_job
+from worldsize.checking.settings import describe_size
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
-from worldsize.documents.yaml import load
-from worldsize.facts import vm_sizes
 from worldsize.running.model.task import find_launcher_call
 from worldsize.running.prepare.preparation import MENTIONED
-from worldsize.serving.control import assets, paths
-from worldsize.serving.control.assets import get_resource
-from worldsize.serving.control.paths import AssetName, output_path, parse_asset, project_settings
-from worldsize.serving.database import mapping_of, now
+from worldsize.serving.control.paths import output_path, project_settings
+from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.process import write_width
 from worldsize.serving.jobs.records import JobRecord, child_name, child_record
 from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
-from worldsize.serving.tracking.models import sync_for
 from worldsize.serving.workspace import BLOB_STORE, Workspace
 
 # What is not the user's text: the client writes types that it derives from Python functions.
@@ -112,7 +105,7 @@ def _refuse_taken(workspace: Workspace, name: str) -> None:
 
 def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: Path) -> Job | None:
     """Write the YAML of a job and check it, once for all: the runner does not check it again. Its graph."""
-    references = References(WorkspaceLookup(workspace))
+    references = References(workspace)
     files = translate_job(properties, references)
     settings = describe_project(workspace, references)
     path = write_files(files, folder, settings)
@@ -139,73 +132,18 @@ def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
 
 def describe_project(workspace: Workspace, references: References) -> dict[str, Any]:
     """The ``worldsize.yml`` of a job: that of the server's project, with what the workspace knows itself."""
-    described: dict[str, Any] = {"allow": [str(workspace.home.root.resolve())]}
-    computes, assets, sizes = dict[str, Any](), dict[str, str](), dict[str, Any]()
-    path = discover.find_settings(str(workspace.project.resolve()), discover.find_tree(workspace.project))
-    if path is not None:
-        settings = read_settings(load(path))
-        described["allow"] += [str(folder) for folder in settings.allow]
-        assets = {asset.reference: str(asset.path.absolute()) for asset in settings.assets}
-        for compute in settings.computes:
-            members = {"instance_type": compute.size, "max_instances": compute.max_instances}
-            computes[compute.name] = {
-                key: member.value for key, member in members.items() if member is not None
-            }
-        sizes = {size.name: describe_size(size) for size in settings.vm_sizes.values()}
-    assets |= {reference: str(target) for reference, target in references.assets.items()}
-    described |= {"compute": {**references.computes, **computes}, "assets": assets}
-    return {**described, "vm_sizes": sizes} if sizes else described
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceLookup:
-    """The assets and computes of a workspace."""
-
-    workspace: Workspace
-
-    def component(self, reference: str) -> Mapping[str, Any] | None:
-        """The specification of a component, or None."""
-        asset = find_asset(self.workspace, "components", reference)
-        specification = asset.properties.get("componentSpec") if asset is not None else None
-        return specification if isinstance(specification, Mapping) else None
-
-    def environment(self, reference: str) -> Mapping[str, Any] | None:
-        """The properties of an environment, or None."""
-        asset = find_asset(self.workspace, "environments", reference)
-        return asset.properties if asset is not None else None
-
-    def path(self, reference: str) -> Path | None:
-        """The path of data, code or a model, or None."""
-        sync_for(self.workspace, reference)
-        return paths.local_path(self.workspace, reference)
-
-    def web_address(self, reference: str) -> str | None:
-        """The address outside of the workspace that a data asset stands for, or None."""
-        asset = paths.find_data(self.workspace, reference)
-        address = asset.properties.get("dataUri") if asset is not None else None
-        return address if isinstance(address, str) and classify(address) == "web" else None
-
-    def vm_size(self, compute: str) -> Mapping[str, Any] | None:
-        """The size of a compute as ``worldsize.yml`` has it, or None."""
-        resource = get_resource(self.workspace.database, "computes", compute)
-        body = {} if resource is None else resource.body
-        settings = mapping_of(mapping_of(body, "properties"), "properties")  # of its type of compute
-        size, learned = settings.get("vmSize"), project_settings(self.workspace).vm_sizes
-        if not isinstance(size, str) or vm_sizes.lookup(size, learned) is None:
-            return None
-        most = mapping_of(settings, "scaleSettings").get("maxNodeCount")
-        limit = {"max_instances": most} if isinstance(most, int) and most > 0 else {}
-        return {"instance_type": size, **limit}
-
-
-def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset | None:
-    """The asset of an id, a short form or a label of the workspace; None if it is elsewhere or missing."""
-    name = parse_asset(reference)
-    if name is None:  # a name alone means its newest version
-        name = AssetName(kind, reference.removeprefix("azureml:"), None)
-    if name.kind not in ("", kind):
-        return None
-    return paths.find_asset(workspace.database, kind, name)
+    settings = project_settings(workspace)
+    assets = {asset.reference: str(asset.path.absolute()) for asset in settings.assets}
+    computes = dict(references.computes)
+    for compute in settings.computes:
+        members = {"instance_type": compute.size, "max_instances": compute.max_instances}
+        computes[compute.name] = {key: member.value for key, member in members.items() if member is not None}
+    return {
+        "allow": [str(folder) for folder in (workspace.home.root.resolve(), *settings.allow)],
+        "compute": computes,
+        "assets": {**assets, **{reference: str(path) for reference, path in references.assets.items()}},
+        "vm_sizes": {size.name: describe_size(size) for size in settings.vm_sizes.values()},
+    }
 
 
 TYPES = {"sweep": "Sweep", "pipeline": "Pipeline"}  # of jobs by the kind of the step; others are commands

@@ -180,7 +180,7 @@ class GraphWriter:
         if reference in self._open or len(self._open) > MAX_DEPTH:
             raise bad_request(f"`{where}` uses a component that contains itself.")
         if reference not in self._known:
-            component = self.references.lookup.component(reference)
+            component = self.references.find_properties("components", reference).get("componentSpec")
             if component is None:
                 return reference if not reference.startswith("/") else f"azureml:{reference}"
             self._open.append(reference)

@@ -229,7 +229,9 @@ _UPDATE = """
 UPDATE jobs SET
     properties = coalesce(:properties, properties),
     archived = coalesce(:archived, archived),
-    display_name = coalesce(:display_name, display_name)
+    display_name = coalesce(:display_name, display_name),
+    error_code = coalesce(:code, error_code),
+    error_message = coalesce(:message, error_message)
 WHERE name = :name
 """
 
@@ -241,13 +243,17 @@ def update_job(
     properties: Mapping[str, Any] | None = None,
     archived: bool | None = None,
     display_name: str | None = None,
+    error: tuple[str, str] | None = None,
 ) -> None:
     """Store other values of what can be changed of a job; None keeps a value."""
+    code, message = error or (None, None)
     parameters = {
         "name": name,
         "properties": None if properties is None else json.dumps(properties),
         "archived": archived,
         "display_name": display_name,
+        "code": code,
+        "message": message,
     }
     database.connection.execute(_UPDATE, parameters)
 
@@ -259,12 +265,6 @@ def enter_process(database: Database, name: str, pid: int | None = None) -> bool
         (pid or os.getpid(), name),
     )
     return done.rowcount > 0
-
-
-def set_error(database: Database, name: str, code: str, message: str) -> None:
-    """Record why a job failed."""
-    query = "UPDATE jobs SET error_code = ?, error_message = ? WHERE name = ?"
-    database.connection.execute(query, (code, message, name))
 
 
 def child_record(

@@ -25,7 +25,7 @@ from worldsize.serving.control.paths import output_path, project_settings
 from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
-from worldsize.serving.jobs.process import write_width
+from worldsize.serving.jobs.process import WIDTH
 from worldsize.serving.jobs.records import JobRecord, child_name, child_record
 from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
@@ -116,7 +116,8 @@ def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: 
     except SpecError as error:
         wrong = [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
         raise ServiceError(400, "ValidationError", _describe_errors(wrong)) from None
-    write_width(folder, count_processes(checked.tree, checked.job) if checked.job is not None else 1)
+    processes = count_processes(checked.tree, checked.job) if checked.job is not None else 1
+    (folder / WIDTH).write_text(str(processes), encoding="ascii")  # by which the queue lends slots
     return checked.job
 
 

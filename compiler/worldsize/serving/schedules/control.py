@@ -27,7 +27,7 @@ from worldsize.serving.database import contained, format_time, now, read_time
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.fire import complete_definition, fire, wake
-from worldsize.serving.schedules.records import KIND, ScheduleRecord, has_start, read_trigger
+from worldsize.serving.schedules.records import KIND, ScheduleRecord, read_trigger
 
 _ACTIONS = {  # what each action must have
     "createjob": "jobDefinition",
@@ -66,7 +66,7 @@ def _put(call: Call) -> Response:
     read_trigger(properties["trigger"], read_time(now()))
     exists = name.lower() in map(str.lower, records.list_states(database))
     schedule = records.read_schedule(put_resource(database, KIND, name, properties))
-    if not exists and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
+    if not (exists or schedule.note or properties["trigger"].get("startTime")) and schedule.enabled:
         # Documented: without a start time the first job starts at once.
         records.claim(database, schedule.name, schedule.created.replace(microsecond=0))
     return answer(_describe(call, schedule), 200 if exists else 201)

@@ -217,11 +217,6 @@ def read_trigger(body: object, created: datetime) -> cron.Trigger:
     return cron.Trigger(zone, rhythm, anchor, start or anchor + timedelta(seconds=1), last)
 
 
-def has_start(body: dict[str, Any]) -> bool:
-    """Whether a trigger names its start time; without one, its first job starts at once."""
-    return bool(body.get("startTime"))
-
-
 @cache
 def _read_zone(name: str) -> ZoneInfo:
     wanted = name.strip().lower()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from worldsize.serving.control.call import LONGEST_NAME, answer_beside, read_object, take_about
 from worldsize.serving.control.paths import find_asset, parse_asset
 from worldsize.serving.database import EPOCH, text_of, texts_of, use_each
-from worldsize.serving.errors import answer, bad_request, encode, not_found
+from worldsize.serving.errors import bad_request, encode, not_found
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.control import page_address, run_properties
@@ -34,24 +35,26 @@ MAX_RUNS, MAX_CHILDREN = 500, 10_000  # of one answer
 Handler = Callable[["RunRequest"], object]
 
 
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """A request to the run history, with the JSON object of its body."""
 
-    def __init__(self, workspace: Workspace, request: Request, body: Mapping[str, Any]) -> None:
-        self.workspace, self.request, self.body = workspace, request, body
-        values = request.path_params
-        self.scope = Scope(values["subscription"], values["group"], values["workspace"])
+    workspace: Workspace
+    names: Mapping[str, str]  # in the path
+    body: Mapping[str, Any]
 
-    def job(self) -> JobRecord:
-        """The job of the run that the path names.
+    @property
+    def scope(self) -> Scope:
+        """The names of the workspace."""
+        return Scope(self.names["subscription"], self.names["group"], self.names["workspace"])
+
+    def find(self, name: str | None = None) -> JobRecord:
+        """The job of a run: of the one that the path names by default.
 
         Raises:
             ServiceError: There is none.
         """
-        return self.find(self.request.path_params["run"])
-
-    def find(self, name: str) -> JobRecord:
-        """The job of a run."""
+        name = self.names["run"] if name is None else name
         job = records.get_job(self.workspace.database, name)
         if job is None:
             raise not_found(f"Run `{name}`")
@@ -59,7 +62,7 @@ class RunRequest:
 
     def show(self, job: JobRecord) -> dict[str, Any]:
         """The run of a job."""
-        return show_run(self.workspace, self.scope, job)
+        return _show_run(self.workspace, self.scope, job)
 
     def show_all(self, jobs: Iterable[JobRecord]) -> object:
         """The answer with those runs that can be shown."""
@@ -68,19 +71,17 @@ class RunRequest:
 
 
 def _get_children(call: RunRequest) -> object:
-    return call.show_all(records.children(call.workspace.database, call.job().name, MAX_CHILDREN))
+    return call.show_all(records.children(call.workspace.database, call.find().name, MAX_CHILDREN))
 
 
 def _list_runs(call: RunRequest) -> object:
-    experiment = call.request.path_params.get("experiment")
-    rows = records.select_jobs(
-        call.workspace.database, archived=(False, True), experiment=experiment, limit=MAX_RUNS
-    )
+    experiment, database = call.names.get("experiment"), call.workspace.database
+    rows = records.select_jobs(database, archived=(False, True), experiment=experiment, limit=MAX_RUNS)
     return call.show_all(use_each("run", rows, records.read_job_row))
 
 
 def _modify(call: RunRequest) -> object:
-    job, body = call.job(), call.body
+    job, body = call.find(), call.body
     properties = dict(job.properties)
     for name in ("tags", "properties"):
         if body.get(name) is not None:
@@ -96,11 +97,11 @@ def _modify(call: RunRequest) -> object:
         archived=None if hidden is None else bool(hidden),
         display_name=str(title)[:LONGEST_NAME] if title else None,
     )
-    return call.show(call.job())
+    return call.show(call.find())
 
 
 async def _cancel(call: RunRequest) -> object:
-    job = await cancel(call.workspace, call.request.path_params["run"])
+    job = await cancel(call.workspace, call.names["run"])
     return await asyncio.to_thread(call.show, job)
 
 
@@ -117,43 +118,61 @@ def _resolve_models(call: RunRequest) -> object:
     return {"values": {name: {"path": asset["uri"], **asset} for name, asset in _resolve(call).items()}}
 
 
-_RUN_PATHS: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "", lambda call: call.show(call.job())),
-    ("PATCH", "", _modify),
-    ("GET", "/details", lambda call: show_details(call.workspace, call.scope, call.job())),
-    ("GET", "/children", _get_children),
-    ("POST", "/cancel", _cancel),
-    # What clients tell of their own runs, such as a heartbeat; the states are known here.
-    ("POST", "/events", lambda call: call.job() and {}),
-    # The services of a job's node, such as a debugger that the cluster lets in: there is none here.
-    ("GET", "/serviceinstances/{node}", lambda call: call.job() and {"instances": {}}),
-)
+def _get_store(call: RunRequest) -> object:
+    """A datastore, as azureml-fsspec and mltable ask for it."""
+    name = call.names["name"]
+    if (container := CONTAINERS.get(name)) is None:
+        raise not_found(f"Datastore `{name}`")
+    section = {
+        "accountName": call.workspace.endpoints.account,
+        "containerName": container,
+        "endpoint": "core.windows.net",
+        "protocol": "https",
+        "credentialType": "Sas",
+        "credential": sign_path(call.workspace, container),
+        "isSas": True,
+        "blobCacheTimeout": 0,
+    }
+    store = {"name": name, "dataStoreType": "AzureBlob", "hasBeenValidated": True, "tags": {}}
+    return {**store, "azureStorageSection": section}
+
+
+_HISTORY = f"/history/v1.0{_PREFIX}"
 _HOLDERS = ("", "/experiments/{experiment}", "/experimentids/{experiment}")
+_RUNS: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "", _list_runs),
+    ("GET", "/{run}", lambda call: call.show(call.find())),
+    ("PATCH", "/{run}", _modify),
+    ("GET", "/{run}/details", lambda call: _show_details(call, call.find())),
+    ("GET", "/{run}/children", _get_children),
+    ("POST", "/{run}/cancel", _cancel),
+    # What clients tell of their own runs, such as a heartbeat; the states are known here.
+    ("POST", "/{run}/events", lambda call: call.find() and {}),
+    # The services of a job's node, such as a debugger that the cluster lets in: there is none here.
+    ("GET", "/{run}/serviceinstances/{node}", lambda call: call.find() and {"instances": {}}),
+)
+_PATHS: tuple[tuple[str, str, Handler], ...] = (
+    *((method, f"{_HISTORY}{holder}/runs{path}", do) for holder in _HOLDERS for method, path, do in _RUNS),
+    ("POST", f"{_HISTORY}/rundata", _get_data),
+    (
+        "POST",
+        f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris",
+        lambda call: {"values": _resolve(call)},
+    ),
+    ("POST", f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris", _resolve_models),
+    ("GET", f"/datastore/v1.0{_PREFIX}/datastores/{{name}}", _get_store),
+)
 
 
 def routes(workspace: Workspace) -> list[BaseRoute]:
-    """The routes of the run history of jobs."""
-    history = f"/history/v1.0{_PREFIX}"
-    all_routes: list[BaseRoute] = []
-    for holder in _HOLDERS:
-        all_routes.append(_route(workspace, "GET", f"{history}{holder}/runs", _list_runs))
-        for method, action, handler in _RUN_PATHS:
-            all_routes.append(_route(workspace, method, f"{history}{holder}/runs/{{run}}{action}", handler))
-    all_routes.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
-    data = f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris"
-    models = f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris"
-    all_routes.append(_route(workspace, "POST", data, lambda call: {"values": _resolve(call)}))
-    all_routes.append(_route(workspace, "POST", models, _resolve_models))
-    all_routes.append(_make_store_route(workspace))
-    return all_routes
+    """The routes of the run history of jobs, and of what other services say of assets and datastores."""
 
-
-def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
-    async def respond(request: Request) -> Response:
+    async def respond(method: str, handler: Handler, request: Request) -> Response:
         body = await read_object(request) if method != "GET" else {}
-        return await answer_beside(workspace, method, partial(handler, RunRequest(workspace, request, body)))
+        call = RunRequest(workspace, request.path_params, body)
+        return await answer_beside(workspace, method, partial(handler, call))
 
-    return Route(path, respond, methods=[method])
+    return [Route(path, partial(respond, method, do), methods=[method]) for method, path, do in _PATHS]
 
 
 MAX_IDS = 1000  # of one request
@@ -202,35 +221,12 @@ def _read_ids(body: Mapping[str, Any]) -> list[str]:
     return [str(value) for value in values] if isinstance(values, list) else []
 
 
-def _make_store_route(workspace: Workspace) -> BaseRoute:
-    """The route of one datastore, as azureml-fsspec and mltable ask for it."""
-
-    async def show(request: Request) -> Response:
-        name = request.path_params["name"]
-        if (container := CONTAINERS.get(name)) is None:
-            raise not_found(f"Datastore `{name}`")
-        section = {
-            "accountName": workspace.endpoints.account,
-            "containerName": container,
-            "endpoint": "core.windows.net",
-            "protocol": "https",
-            "credentialType": "Sas",
-            "credential": sign_path(workspace, container),
-            "isSas": True,
-            "blobCacheTimeout": 0,
-        }
-        store = {"name": name, "dataStoreType": "AzureBlob", "hasBeenValidated": True, "tags": {}}
-        return answer({**store, "azureStorageSection": section})
-
-    return Route(f"/datastore/v1.0{_PREFIX}/datastores/{{name}}", show)
-
-
 RUN_TYPES = {"Pipeline": "azureml.PipelineRun", "Sweep": "hyperdrive"}
 # The types of assets in the words of the run history, which differ for models.
 ASSET_TYPES = {"mlflow_model": "MLFlowModel", "custom_model": "CustomModel", "triton_model": "TritonModel"}
 
 
-def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The run of a job."""
     return {
         "runNumber": job.id,
@@ -267,14 +263,15 @@ def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
     }
 
 
-def show_details(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_details(call: RunRequest, job: JobRecord) -> dict[str, Any]:
     """The details of a run, which clients ask for again and again while they stream its logs."""
-    run = show_run(workspace, scope, job)
-    run["createdTimeUtc"] = job.created
-    run["logFiles"] = _show_logs(workspace, job)
-    run["runDefinition"] = {}
-    run["submittedBy"] = "worldsize"
-    return run
+    return {
+        **call.show(job),
+        "createdTimeUtc": job.created,
+        "logFiles": _show_logs(call.workspace, job),
+        "runDefinition": {},
+        "submittedBy": "worldsize",
+    }
 
 
 def _show_logs(workspace: Workspace, job: JobRecord) -> dict[str, str]:

@@ -52,7 +52,18 @@ async def _put(call: Call) -> Response:
 
 
 def _update(call: Call) -> Response:
-    update(call, _find(call), as_object(call.body.get("properties"), "properties"))
+    """Change what can be changed of a job: tags, properties, names, and whether it is archived."""
+    job, properties = _find(call), as_object(call.body.get("properties"), "properties")
+    changed = {name: properties[name] for name in MUTABLE if properties.get(name) is not None}
+    take_about(changed)
+    archived = changed.pop("isArchived", None)
+    records.update_job(
+        call.database,
+        job.name,
+        properties={**job.properties, **changed},
+        archived=None if archived is None else bool(archived),
+        display_name=str(changed["displayName"]) if changed.get("displayName") else None,
+    )
     return _show(call)
 
 
@@ -75,20 +86,6 @@ def _show(call: Call, status: int = 200) -> Response:
 def _is_update(properties: Mapping[str, Any]) -> bool:
     """Whether a body is the job itself with other tags, as clients send it: it has the job's state."""
     return bool(properties.get("status")) or properties.get("isArchived") is True
-
-
-def update(call: Call, job: JobRecord, properties: Mapping[str, Any]) -> None:
-    """Change what can be changed of a job: tags, properties, names, and whether it is archived."""
-    changed = {name: properties[name] for name in MUTABLE if properties.get(name) is not None}
-    take_about(changed)
-    archived = changed.pop("isArchived", None)
-    records.update_job(
-        call.database,
-        job.name,
-        properties={**job.properties, **changed},
-        archived=None if archived is None else bool(archived),
-        display_name=str(changed["displayName"]) if changed.get("displayName") else None,
-    )
 
 
 def _list(call: Call) -> Response:

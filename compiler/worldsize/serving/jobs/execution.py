@@ -242,7 +242,7 @@ class Reporter:
                 title=step.rpartition(".")[2],
                 properties={**properties, "properties": {}},
             )
-            records.insert_missing(self._database, [record])
+            records.insert(self._database, record)
             self._jobs[step] = record
         return self._jobs[step]
 

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from worldsize.serving.database import Database, now, read_row, read_time, use_each
-from worldsize.serving.errors import conflict
 
 ENDED = ("Completed", "Failed", "Canceled", "NotResponding")
 WAITING = ("NotStarted", "Queued")
@@ -158,20 +157,8 @@ def descendants(database: Database, root: str, limit: int = -1) -> list[JobRecor
     return _read_each(database, query, root, root, limit)
 
 
-def insert(database: Database, record: JobRecord) -> None:
-    """Store a new job.
-
-    Raises:
-        ServiceError: Its name is taken.
-    """
-    try:
-        database.insert("jobs", msgspec.structs.asdict(record))
-    except sqlite3.IntegrityError:
-        raise conflict(f"A job named `{record.name}` exists already.") from None
-
-
-def insert_missing(database: Database, jobs: Iterable[JobRecord]) -> None:
-    """Store those children of a job that are not there yet."""
+def insert(database: Database, *jobs: JobRecord) -> None:
+    """Store jobs; one that is there already stays as it is."""
     with database.transaction():
         for record in jobs:
             database.insert("jobs", msgspec.structs.asdict(record), "ON CONFLICT DO NOTHING")

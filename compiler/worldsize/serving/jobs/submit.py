@@ -75,7 +75,7 @@ def _submit(
             type=kind,
             display_name=str(properties.get("displayName") or name),
             experiment=str(properties.get("experimentName") or "Default"),
-            status="NotStarted",
+            status="Queued",
             properties=properties,
             root=name,
             created=now(),
@@ -88,14 +88,10 @@ def _submit(
             target = workspace.home.jobs / name
             shutil.rmtree(target, ignore_errors=True)
             folder.rename(target)
-            records.insert(workspace.database, record)
-            records.insert_missing(workspace.database, below)
-            records.set_status(workspace.database, name, "Queued")
+            records.insert(workspace.database, record, *below)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    stored = records.get_job(workspace.database, name)
-    assert stored is not None
-    return stored
+    return record
 
 
 def _refuse_taken(workspace: Workspace, name: str) -> None:

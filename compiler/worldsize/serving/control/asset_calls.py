@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -95,11 +94,9 @@ def _list_versions(call: Call) -> Response:
     rows = assets.select_versions(
         call.database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
     )
-
-    def describe(call: Call, row: sqlite3.Row) -> JsonObject:
-        return _describe_version(call, assets.read_asset(row))
-
-    return answer_page(call, rows, describe, name=assets.name_row, skipped=True)
+    return answer_page(
+        call, rows, _describe_version, read=assets.read_asset, name=assets.name_row, skipped=True
+    )
 
 
 def _get_container(call: Call) -> object:
@@ -126,11 +123,7 @@ def _list_containers(call: Call) -> Response:
     rows = assets.select_containers(
         call.database, call.kind, archived=views(call), limit=limit + 1, skip=skip
     )
-
-    def describe(call: Call, row: sqlite3.Row) -> JsonObject:
-        return _describe_container(call, assets.read_container(row))
-
-    return answer_page(call, rows, describe, skipped=True)
+    return answer_page(call, rows, _describe_container, read=assets.read_container, skipped=True)
 
 
 def _describe_version(call: Call, asset: Asset) -> JsonObject:

@@ -85,24 +85,16 @@ def get_latest(database: Database, kind: str, name: str) -> Asset | None:
     return database.read_one(word(kind), _NEWEST, (kind, name), read_asset)
 
 
-def list_versions(
-    database: Database,
-    kind: str,
-    name: str,
-    *,
-    archived: Sequence[bool] = (False,),
-    limit: int = -1,
-    skip: int = 0,
-) -> list[Asset]:
-    """Versions of a name, the newest first: those that can be read; all for a limit of -1."""
-    rows = select_versions(database, kind, name, archived=archived, limit=limit, skip=skip)
+def list_versions(database: Database, kind: str, name: str, *, limit: int = -1) -> list[Asset]:
+    """Versions of a name that are not archived and can be read, the newest first; all for a limit of -1."""
+    rows = select_versions(database, kind, name, archived=(False,), limit=limit, skip=0)
     return [*use_each(word(kind), rows, read_asset, name_row)]
 
 
 def select_versions(
     database: Database, kind: str, name: str, *, archived: Sequence[bool], limit: int, skip: int
 ) -> Iterable[sqlite3.Row]:
-    """The rows of the versions that :func:`list_versions` reads."""
+    """The rows of the versions of a name, the newest first."""
     query = (
         "SELECT id FROM assets WHERE kind = ? AND name = ? AND archived IN (?, ?)"
         " ORDER BY id DESC LIMIT ? OFFSET ?"

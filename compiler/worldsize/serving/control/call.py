@@ -451,8 +451,9 @@ def views(call: Call) -> tuple[bool, ...]:
 def answer_page(
     call: Call,
     records: Iterable[Item],
-    describe: Callable[[Call, Item], JsonObject],
+    describe: Callable[[Call, Any], JsonObject],
     *,
+    read: Callable[[Item], object] = lambda record: record,
     name: Callable[[Item], object] | None = None,
     skipped: bool = False,
     token: Callable[[Item], int] | None = None,
@@ -464,7 +465,8 @@ def answer_page(
     Args:
         call: The request.
         records: Those of the request, or with ``skipped`` those from the beginning of its window.
-        describe: The resource of a record.
+        describe: The resource of a record as ``read`` returns it.
+        read: Reads a record, where it is still the row of a table.
         name: What a record is called, in messages.
         skipped: Whether the request's ``$skip`` has been followed.
         token: What ``$skip`` of the next page is by its last record, in place of how many were before.
@@ -482,7 +484,7 @@ def answer_page(
             link = f"{call.base}{path}?{urlencode(query)}"
             return answer({"value": shown} if ends else {"value": shown, "nextLink": link})
         count, last = count + 1, 0 if token is None else token(record)
-        for text in use_each(call.kind, [record], lambda item: encode(describe(call, item)), name):
+        for text in use_each(call.kind, [record], lambda item: encode(describe(call, read(item))), name):
             shown.append(msgspec.Raw(text))
             size += len(text)
     return answer({"value": shown})

@@ -245,7 +245,7 @@ USUAL = {"cpu-cluster": ("STANDARD_D2_V2", 4), "gpu-cluster": ("STANDARD_NC4AS_T
 
 def list_computes(workspace: Workspace) -> Iterator[Resource]:
     """All computes, the project's first, one in memory at a time."""
-    by_name = {compute.name.lower(): compute for compute in _given(workspace)}
+    by_name = {compute.name.lower(): compute for compute in _list_described(workspace)}
     described = use_each(
         "compute",
         by_name.values(),
@@ -262,7 +262,9 @@ def _find_compute(workspace: Workspace, name: str) -> Resource | None:
     made = get_resource(workspace.database, KIND, name)
     if made is not None:
         return None if _is_deleted(made) else made
-    return next((compute for compute in _given(workspace) if compute.name.lower() == name.lower()), None)
+    return next(
+        (compute for compute in _list_described(workspace) if compute.name.lower() == name.lower()), None
+    )
 
 
 def _is_deleted(resource: Resource) -> bool:
@@ -270,7 +272,7 @@ def _is_deleted(resource: Resource) -> bool:
     return not resource.body
 
 
-def _given(workspace: Workspace) -> list[Resource]:
+def _list_described(workspace: Workspace) -> list[Resource]:
     bodies = _declared(workspace)
     names = {name.lower() for name in bodies}
     bodies |= {

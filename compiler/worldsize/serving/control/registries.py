@@ -23,7 +23,12 @@ _REFERENCE = re.compile(
     r"azureml://registries/(?P<registry>[^/]+)/(?P<kind>[a-z]+)/(?P<name>[^/]+)"
     r"(?:/(?:versions|labels)/(?P<version>[^/]+))?/?"
 )
-_SAID: JsonObject = {"description": None, "tags": {}, "properties": {}, "isArchived": False}  # of an asset
+_DEFAULTS: JsonObject = {
+    "description": None,
+    "tags": {},
+    "properties": {},
+    "isArchived": False,
+}  # of an asset
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ def describe_discovery(workspace: Workspace, name: str) -> JsonObject:
 def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
     properties = {
-        **_SAID,
+        **_DEFAULTS,
         "latestVersion": version,
         "nextVersion": None,
         **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
@@ -147,7 +152,7 @@ def _describe(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
     path = (asset.kind, asset.name, "versions", version)
     uri = "/".join(("azureml://registries", call.scope.workspace, *path))
-    return describe_resource(call, path, {**_SAID, "isAnonymous": False, **_content(asset, uri)})
+    return describe_resource(call, path, {**_DEFAULTS, "isAnonymous": False, **_content(asset, uri)})
 
 
 def _content(asset: RegistryAsset, uri: str) -> JsonObject:

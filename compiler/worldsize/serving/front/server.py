@@ -182,7 +182,7 @@ class Server(uvicorn.Server):
             self.servers = []
             workspace, authority = self._opened.workspace, self._opened.authority
             tunnel = Tunnel(workspace, authority, self._make_protocol, self._upstream)
-            self._listener = Listener(self._opened.listening, authority, self._make_protocol, tunnel)
+            self._listener = Listener(self._opened.listening, tunnel)
             self.started = True
         self.ready.set()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
@@ -80,7 +79,7 @@ def _find(call: Call) -> JobRecord:
 
 
 def _show(call: Call, status: int = 200) -> Response:
-    return answer(show_job(call.workspace, call.scope, _find(call)), status)
+    return answer(_show_job(call, _find(call)), status)
 
 
 def _is_update(properties: Mapping[str, Any]) -> bool:
@@ -99,11 +98,7 @@ def _list(call: Call) -> Response:
         limit=limit + 1,
         after=after or None,
     )
-
-    def describe(call: Call, row: sqlite3.Row) -> dict[str, Any]:
-        return show_job(call.workspace, call.scope, records.read_job_row(row))
-
-    return answer_page(call, rows, describe, skipped=True, token=itemgetter("id"))
+    return answer_page(call, rows, _show_job, read=records.read_job_row, skipped=True, token=itemgetter("id"))
 
 
 def _types(text: str | None) -> list[str]:
@@ -131,7 +126,7 @@ USER = {"createdBy": "worldsize", "createdByType": "User"}
 _NULLS = ("description", "computeId", "identity", "notificationSetting", "resources", "queueSettings")
 
 
-def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_job(call: Call, job: JobRecord) -> dict[str, Any]:
     """The resource of a job: what was submitted, completed with what the service knows."""
     properties = {**_defaults(job), **job.properties}
     properties |= {
@@ -140,16 +135,16 @@ def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "displayName": job.display_name,
         "experimentName": job.experiment,
         "isArchived": job.archived,
-        "services": _show_services(workspace, scope, job),
+        "services": _show_services(call.workspace, call.scope, job),
         "inputs": properties.get("inputs") or {},
-        "outputs": show_outputs(scope, job),
+        "outputs": show_outputs(call.scope, job),
         "properties": run_properties(job),
         "tags": properties.get("tags") or {},
     }
     if job.parent is not None:
         properties["parentJobName"] = job.parent
     return {
-        "id": f"{scope.id}/jobs/{job.name}",
+        "id": f"{call.scope.id}/jobs/{job.name}",
         "name": job.name,
         "type": "Microsoft.MachineLearningServices/workspaces/jobs",
         "properties": properties,

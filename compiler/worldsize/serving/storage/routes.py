@@ -120,7 +120,7 @@ def _add_items(parent: ET.Element, page: Page, blobs: list[Blob], *, wants_metad
 def _add_blob(parent: ET.Element, blob: Blob, *, wants_metadata: bool) -> None:
     element = add_child(parent, "Blob")
     add_child(element, "Name", blob.name)
-    said = add_child(element, "Properties")
+    shown = add_child(element, "Properties")
     written = format_datetime(blob.modified, usegmt=True)
     values = {
         "Creation-Time": written,
@@ -138,7 +138,7 @@ def _add_blob(parent: ET.Element, blob: Blob, *, wants_metadata: bool) -> None:
         "ServerEncrypted": "true",
     }
     for name, value in values.items():
-        add_child(said, name, value)
+        add_child(shown, name, value)
     if wants_metadata:
         metadata = add_child(element, "Metadata")
         for name, value in blob.properties.metadata.items():
@@ -154,9 +154,9 @@ async def _list_containers(call: BlobRequest) -> Response:
         if folder.is_dir() and folder.name.startswith(prefix):
             element = add_child(listed, "Container")
             add_child(element, "Name", folder.name)
-            said = add_child(element, "Properties")
+            shown = add_child(element, "Properties")
             for name, value in _properties(folder).items():
-                add_child(said, "Etag" if name == "ETag" else name, value.strip('"'))
+                add_child(shown, "Etag" if name == "ETag" else name, value.strip('"'))
     add_child(root, "NextMarker")
     return call.answer(200, root=root)
 

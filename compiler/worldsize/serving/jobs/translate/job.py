@@ -133,7 +133,7 @@ class GraphWriter:
 
     references: References
     files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _known: dict[str, str] = field(default_factory=dict)  # file names by the reference of the component
+    _names: dict[str, str] = field(default_factory=dict)  # file names by the reference of the component
     _open: list[str] = field(default_factory=list)  # the components around the one that is written
 
     def read_nodes(self, jobs: Mapping[str, Any], where: str, folder: str) -> dict[str, Any]:
@@ -179,15 +179,15 @@ class GraphWriter:
         """Write the file of a component, once; the text that a node names it by."""
         if reference in self._open or len(self._open) > MAX_DEPTH:
             raise bad_request(f"`{where}` uses a component that contains itself.")
-        if reference not in self._known:
+        if reference not in self._names:
             component = self.references.find_properties("components", reference).get("componentSpec")
             if component is None:
                 return reference if not reference.startswith("/") else f"azureml:{reference}"
             self._open.append(reference)
             document = self._read_component(Body(component, "componentSpec"))
             self._open.pop()
-            self._known[reference] = self._add_file(document)
-        return f"{folder}{self._known[reference]}"
+            self._names[reference] = self._add_file(document)
+        return f"{folder}{self._names[reference]}"
 
     def _add_file(self, document: Mapping[str, Any]) -> str:
         digest = hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -111,7 +112,13 @@ def _get_data(call: RunRequest) -> object:
 
 
 def _resolve(call: RunRequest) -> dict[str, dict[str, Any]]:
-    return _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
+    """The address and type of each asset by its id; ids that name nothing are left out."""
+    values = call.body.get("values")
+    ids = [str(value) for value in values] if isinstance(values, list) else []
+    if len(ids) > MAX_IDS:
+        raise bad_request(f"`values` has {len(ids):,} ids, of which {MAX_IDS:,} are allowed.")
+    resolved = use_each("asset", ids, lambda asset_id: (asset_id, _resolve_asset(call, asset_id)), str)
+    return {asset_id: asset for asset_id, asset in resolved if asset is not None}
 
 
 def _resolve_models(call: RunRequest) -> object:
@@ -177,48 +184,27 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
 
 MAX_IDS = 1000  # of one request
 # The id of an output: `…/data/azureml_{job}_output_{name}/versions/1`.
-_BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
+_OUTPUT_ID = re.compile(r".*/data/azureml_(.+)_output_(.*)/versions/1", re.DOTALL)
 
 
-def _resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
-    """The address and type of each asset by its id; ids that name nothing are left out."""
-    resolved = use_each(
-        "asset", ids, lambda asset_id: (asset_id, _resolve_asset(workspace, scope, asset_id)), str
-    )
-    return {asset_id: asset for asset_id, asset in resolved if asset is not None}
-
-
-def _resolve_asset(workspace: Workspace, scope: Scope, asset_id: str) -> dict[str, Any] | None:
-    job_name, name_of_output = _parse_output(asset_id)
-    job = records.get_job(workspace.database, job_name) if job_name else None
-    if job is not None:
-        output = next((declared for declared in list_outputs(job) if declared.name == name_of_output), None)
+def _resolve_asset(call: RunRequest, asset_id: str) -> dict[str, Any] | None:
+    database, match = call.workspace.database, _OUTPUT_ID.fullmatch(asset_id)
+    job = records.get_job(database, match[1]) if match is not None else None
+    if match is not None and job is not None:
+        output = next((declared for declared in list_outputs(job) if declared.name == match[2]), None)
         if output is None:
             return None
-        uri = output_uri(scope, job.name, output.name, output.type)
+        uri = output_uri(call.scope, job.name, output.name, output.type)
         return {"uri": uri, "type": ASSET_TYPES.get(output.type, output.type)}
     name = parse_asset(asset_id)
-    sync_for(workspace, asset_id)
+    if name is None:
+        return None
+    sync_for(call.workspace, asset_id)
     for kind, key, type_key in (("data", "dataUri", "dataType"), ("models", "modelUri", "modelType")):
-        asset = find_asset(workspace.database, kind, name) if name is not None else None
-        if asset is not None and name is not None and name.kind in ("", kind):
+        asset = find_asset(database, kind, name) if name.kind in ("", kind) else None
+        if asset is not None:
             return {"uri": asset.properties.get(key), "type": asset.properties.get(type_key)}
     return None
-
-
-def _parse_output(asset_id: str) -> tuple[str, str]:
-    """The job and the output that an id names; empty where it is the id of another asset."""
-    name = asset_id.removesuffix(_AFTER).rpartition(_BEFORE)[2] if asset_id.endswith(_AFTER) else ""
-    job, _, output = name.rpartition(_BETWEEN)
-    return job, output
-
-
-def _read_ids(body: Mapping[str, Any]) -> list[str]:
-    """The ids in the body of a request."""
-    values = body.get("values")
-    if isinstance(values, list) and len(values) > MAX_IDS:
-        raise bad_request(f"`values` has {len(values):,} ids, of which {MAX_IDS:,} are allowed.")
-    return [str(value) for value in values] if isinstance(values, list) else []
 
 
 RUN_TYPES = {"Pipeline": "azureml.PipelineRun", "Sweep": "hyperdrive"}
@@ -256,7 +242,7 @@ def _show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, A
         "properties": run_properties(job),
         "tags": texts_of(job.properties, "tags"),
         "inputs": {},
-        "outputs": show_outputs(scope, job),
+        "outputs": _show_outputs(scope, job),
         "target": text_of(job.properties, "computeId") or None,
         "createdBy": {"userName": "worldsize"},
         "services": {"Studio": {"endpoint": page_address(workspace, scope, job)}},
@@ -295,7 +281,7 @@ def _show_error(job: JobRecord) -> dict[str, Any] | None:
     return {"error": error, "time": job.ended, "componentName": "worldsize"}
 
 
-def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The ids of a run's outputs, under which their addresses are asked for.
 
     A model is said to be the folder that it is: azure-ai-ml 1.35 fails to ask for the address of a model
@@ -303,19 +289,12 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     """
     return {
         output.name: {
-            "assetId": _output_id(scope, job.name, output.name),
+            "assetId": f"azureml://locations/{LOCATION}/workspaces/{scope.workspace}"
+            f"/data/azureml_{job.name}_output_{output.name}/versions/1",
             "type": "uri_folder" if output.type in ASSET_TYPES else output.type,
         }
         for output in list_outputs(job)
     }
-
-
-def _output_id(scope: Scope, job: str, output: str) -> str:
-    """The id of the asset that the service makes of an output."""
-    return (
-        f"azureml://locations/{LOCATION}/workspaces/{scope.workspace}"
-        f"/data/azureml_{job}_output_{output}/versions/1"
-    )
 
 
 def _duration(job: JobRecord) -> str | None:

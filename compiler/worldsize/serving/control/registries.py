@@ -52,7 +52,7 @@ def handle(call: Call) -> object:
             " `assets:` of `worldsize.yml` maps.",
         )
     if not call.kind:
-        return _describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group)
+        return _describe_registry(call)
     if call.kind not in KINDS:
         raise not_found(f"`{call.kind}` of registries")
     listed = [
@@ -100,11 +100,10 @@ def list_assets(workspace: Workspace) -> Iterator[RegistryAsset]:
         yield RegistryAsset("azureml", "environments", name, "*", None)
 
 
-def _describe_registry(name: str, subscription: str, group: str) -> JsonObject:
+def _describe_registry(call: Call) -> JsonObject:
     return {
-        "id": f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
-        f"/Microsoft.MachineLearningServices/registries/{name}",
-        "name": name,
+        "id": f"{call.scope.id.rpartition('/workspaces/')[0]}/registries/{call.scope.workspace}",
+        "name": call.scope.workspace,
         "type": "Microsoft.MachineLearningServices/registries",
         "location": LOCATION,
         "tags": {},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,21 @@ class Body:
             raise bad_request(f"`{self.where}.{name}` is not a text.")
         return str(value)
 
+    def lower(self, name: str) -> str:
+        """A text in lower case; empty if it is absent."""
+        return (self.text(name) or "").lower()
+
     def number(self, name: str) -> Any:
         """A count or another setting that may also be a text with a binding."""
         value = self.get(name)
         if isinstance(value, Mapping | list):
             raise bad_request(f"`{self.where}.{name}` is not a number.")
         return value
+
+    def read(self, **readers: Callable[[Body, str], Any]) -> dict[str, Any]:
+        """The members that have a value, by the names that YAML has for them."""
+        names = {name: re.sub("_(.)", lambda match: match[1].upper(), name) for name in readers}
+        return drop_empty({name: read(self, names[name]) for name, read in readers.items()})
 
     def object(self, name: str) -> Mapping[str, Any]:
         """A member that is an object with names of the user's as keys; empty if it is absent."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -184,14 +183,16 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
 
 MAX_IDS = 1000  # of one request
 # The id of an output: `…/data/azureml_{job}_output_{name}/versions/1`.
-_OUTPUT_ID = re.compile(r".*/data/azureml_(.+)_output_(.*)/versions/1", re.DOTALL)
+_BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
 
 
 def _resolve_asset(call: RunRequest, asset_id: str) -> dict[str, Any] | None:
-    database, match = call.workspace.database, _OUTPUT_ID.fullmatch(asset_id)
-    job = records.get_job(database, match[1]) if match is not None else None
-    if match is not None and job is not None:
-        output = next((declared for declared in list_outputs(job) if declared.name == match[2]), None)
+    database = call.workspace.database
+    words = asset_id.removesuffix(_AFTER).rpartition(_BEFORE)[2] if asset_id.endswith(_AFTER) else ""
+    job_name, _, output_name = words.rpartition(_BETWEEN)
+    job = records.get_job(database, job_name) if job_name else None
+    if job is not None:
+        output = next((declared for declared in list_outputs(job) if declared.name == output_name), None)
         if output is None:
             return None
         uri = output_uri(call.scope, job.name, output.name, output.type)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -13,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.control.call import read_object
-from worldsize.serving.errors import ServiceError, answer, bad_request
+from worldsize.serving.control.call import answer_beside, read_object
+from worldsize.serving.errors import ServiceError, bad_request
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.storage.artifacts import (
     CONTAINER,
@@ -27,9 +28,9 @@ from worldsize.serving.storage.artifacts import (
     unknown_artifact,
 )
 from worldsize.serving.storage.blob_requests import send_blob
-from worldsize.serving.storage.blobs import Blob, BlobProperties, delete_blob, list_pages, put_blob, read_blob
+from worldsize.serving.storage.blobs import Blob, delete_blob, list_pages, read_blob
 from worldsize.serving.storage.files import blob_name
-from worldsize.serving.storage.uploads import received_body
+from worldsize.serving.storage.uploads import receive_blob
 from worldsize.serving.workspace import ARTIFACT_STORE, Workspace
 
 METHODS = ["GET", "POST", "DELETE"]
@@ -47,13 +48,9 @@ Document = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ArtifactContainer:
-    """Artifacts of one origin (``ExperimentRun``, ``LocalUpload``, …): those of a run are in ``dcid.<run>``.
-
-    ``signature`` is the query string with which a client reaches their blobs.
-    """
+    """Artifacts of one origin (``ExperimentRun``, ``LocalUpload``): those of a run are in ``dcid.<run>``."""
 
     workspace: Workspace
-    signature: str
     origin: str
     name: str
 
@@ -106,7 +103,8 @@ class ArtifactContainer:
 
     def content(self, path: str, _blob: Blob | None = None) -> Document:
         """Where a client reads or writes the artifact (``ArtifactContentInformationDto``)."""
-        uri = f"{self.workspace.endpoints.blob}/{CONTAINER}/{quote(self.blob(path))}?{self.signature}"
+        address = f"{self.workspace.endpoints.blob}/{CONTAINER}/{quote(self.blob(path))}"
+        uri = f"{address}?{sign_path(self.workspace, CONTAINER)}"
         return {"contentUri": uri, "origin": self.origin, "container": self.name, "path": path, "tags": {}}
 
     def create(self, paths: Sequence[str]) -> Document:
@@ -138,22 +136,19 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes."""
     nothing = ServiceError(404, "NotFound", "The path names no artifacts.")
 
-    def container(origin: str, name: str) -> ArtifactContainer:
-        return ArtifactContainer(workspace, sign_path(workspace, CONTAINER), origin, name)
-
     async def by_origin(request: Request) -> Response:
         match = OF_ORIGIN.fullmatch("/" + request.path_params["rest"])
         if match is None:
             raise nothing
-        return await answer_container(container(match[1], match[2]), request, match[3] or "")
+        container = ArtifactContainer(workspace, match[1], match[2])
+        return await _answer(container, request, match[3] or "")
 
     async def by_run(request: Request) -> Response:
         run = request.path_params["run"]
         if RUN_ID.fullmatch(run) is None:
             raise nothing
-        return await answer_container(
-            container(RUNS, RUN_CONTAINER + run), request, request.path_params.get("operation", "")
-        )
+        container = ArtifactContainer(workspace, RUNS, RUN_CONTAINER + run)
+        return await _answer(container, request, request.path_params.get("operation", ""))
 
     return [
         Route("/artifact/v1.0/{rest:path}", by_origin, methods=METHODS),
@@ -163,7 +158,7 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     ]
 
 
-Handler = Callable[[ArtifactContainer, Request], Awaitable[Response]]
+Handler = Callable[[ArtifactContainer, Request], object]  # what `answer_beside` takes
 
 
 def _read_paths(document: Document) -> list[str]:
@@ -177,54 +172,39 @@ def _read_paths(document: Document) -> list[str]:
     return texts
 
 
-async def _create_batch(container: ArtifactContainer, request: Request) -> Response:
+async def _create_batch(container: ArtifactContainer, request: Request) -> object:
     paths = _read_paths(await read_object(request))
-    return await asyncio.to_thread(lambda: answer(container.create(paths)))
+    return await asyncio.to_thread(container.create, paths)
 
 
-def _listing(describe: Callable[[ArtifactContainer, str, Blob], object]) -> Handler:
+def _list_all(describe: Callable[[ArtifactContainer, str, Blob], object]) -> Handler:
     """List artifacts; ``path`` is what theirs begin with."""
 
-    async def list_all(container: ArtifactContainer, request: Request) -> Response:
-        def list_described() -> Response:
-            blobs = container.list_paths(request.query_params.get("path", ""))
-            return answer({"value": [describe(container, container.path_of(blob), blob) for blob in blobs]})
+    def list_described(container: ArtifactContainer, request: Request) -> object:
+        blobs = container.list_paths(request.query_params.get("path", ""))
+        return {"value": [describe(container, container.path_of(blob), blob) for blob in blobs]}
 
-        return await asyncio.to_thread(list_described)
-
-    return list_all
+    return list_described
 
 
-def _one(describe: Callable[[ArtifactContainer, str, Blob], object]) -> Handler:
+def _show(describe: Callable[[ArtifactContainer, str, Blob], object]) -> Handler:
     """Say something of one artifact that exists."""
-
-    async def say(container: ArtifactContainer, request: Request) -> Response:
-        path = _path(request)
-        return answer(describe(container, path, container.find(path)))
-
-    return say
+    return lambda container, request: describe(container, _path(request), container.find(_path(request)))
 
 
-async def download(container: ArtifactContainer, request: Request) -> Response:
-    """Send one artifact."""
-    return await send_blob(request, container.find(_path(request)))
+def _download(container: ArtifactContainer, request: Request) -> object:
+    return send_blob(request, container.find(_path(request)))
 
 
-async def upload(container: ArtifactContainer, request: Request) -> Response:
-    """Receive one artifact."""
+async def _upload(container: ArtifactContainer, request: Request) -> object:
     path = _path(request)
     container.prepare()
-    async with received_body(container.workspace.home, request) as body:
-        properties = BlobProperties(content_md5=body.md5)
-        blob = await asyncio.to_thread(
-            put_blob, container.workspace, CONTAINER, container.blob(path), body.file, properties
-        )
-    return answer(container.describe(path, blob))
+    blob = await receive_blob(container.workspace, request, CONTAINER, container.blob(path))
+    return container.describe(path, blob)
 
 
-async def delete(container: ArtifactContainer, request: Request) -> Response:
-    """Delete one artifact."""
-    await asyncio.to_thread(delete_blob, container.workspace, container.find(_path(request)))
+def _delete(container: ArtifactContainer, request: Request) -> object:
+    delete_blob(container.workspace, container.find(_path(request)))
     return Response(None, 200)
 
 
@@ -238,25 +218,20 @@ def _path(request: Request) -> str:
 # By method and by what follows the container's own path.
 HANDLERS: dict[tuple[str, str], Handler] = {
     ("POST", "batch/metadata"): _create_batch,
-    ("GET", ""): _listing(ArtifactContainer.describe),
-    ("GET", "path"): _listing(ArtifactContainer.describe),
-    ("GET", "prefix/contentinfo"): _listing(ArtifactContainer.content),
-    ("GET", "metadata"): _one(ArtifactContainer.describe),
-    ("GET", "contentinfo"): _one(ArtifactContainer.content),
-    ("GET", "artifacturi"): _one(lambda container, path, _blob: container.content(path)["contentUri"]),
-    ("GET", "content"): download,
-    ("POST", "content"): upload,
-    ("DELETE", "metadata"): delete,
+    ("GET", ""): _list_all(ArtifactContainer.describe),
+    ("GET", "path"): _list_all(ArtifactContainer.describe),
+    ("GET", "prefix/contentinfo"): _list_all(ArtifactContainer.content),
+    ("GET", "metadata"): _show(ArtifactContainer.describe),
+    ("GET", "contentinfo"): _show(ArtifactContainer.content),
+    ("GET", "artifacturi"): _show(lambda container, path, _blob: container.content(path)["contentUri"]),
+    ("GET", "content"): _download,
+    ("POST", "content"): _upload,
+    ("DELETE", "metadata"): _delete,
 }
 
 
-async def answer_container(container: ArtifactContainer, request: Request, operation: str) -> Response:
-    """Answer a request for a container.
-
-    Raises:
-        ServiceError: It cannot be answered.
-    """
+async def _answer(container: ArtifactContainer, request: Request, operation: str) -> Response:
     handler = HANDLERS.get((request.method, operation.lower()))
     if handler is None:
         raise ServiceError(404, "NotFound", f"The artifact service has no `{operation[:80]}`.")
-    return await handler(container, request)
+    return await answer_beside(container.workspace, request.method, partial(handler, container, request))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import sqlite3
@@ -27,6 +28,7 @@ from worldsize.serving.home import PRIVATE_FILE
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Record = TypeVar("Record", bound=msgspec.Struct)
 
 VERSION = 1
 MOST_VALUES = 100_000  # of a body or a record
@@ -226,17 +228,23 @@ def texts_of(document: Mapping[str, Any], key: str) -> dict[str, str]:
     return {str(name): str(value) for name, value in mapping_of(document, key).items()}
 
 
-def read_object(text: str) -> dict[str, Any]:
-    """The JSON object in a column.
+_DOCUMENTS = ("properties", "body", "secrets", "metadata", "headers", "blocks")  # columns of JSON
+
+
+def read_row(kind: type[Record], row: sqlite3.Row) -> Record:
+    """The record of a row: its fields are named like the columns.
 
     Raises:
-        msgspec.DecodeError: It is something else, or holds what no answer can carry: half a character.
+        msgspec.MsgspecError: It is not one, or holds what no answer can carry: half a character.
         ServiceError: 400, it holds too much.
     """
-    document = msgspec.json.decode(text, type=dict[str, Any])
-    if not _is_shallow(text):
-        check_values(document)
-    return document
+    values = {name: value for name, value in dict(row).items() if value is not None}
+    for name in values.keys() & _DOCUMENTS:
+        document = msgspec.json.decode(values[name])
+        if not _is_shallow(values[name]):
+            check_values(document)
+        values[name] = document
+    return msgspec.convert(values, kind, strict=False)
 
 
 def _is_shallow(text: str) -> bool:
@@ -354,6 +362,16 @@ class Database:
         """
         row: sqlite3.Row | None = self.connection.execute(query, tuple(values)).fetchone()
         return None if row is None else read_record(kind, row, read)
+
+    def insert(self, table: str, values: Mapping[str, Any], conflict: str = "") -> bool:
+        """Insert a row, objects and lists as JSON; whether that, or what ``conflict`` says, changed a row."""
+        row = {
+            name: json.dumps(value) if isinstance(value, (Mapping, list, tuple)) else value
+            for name, value in values.items()
+        }
+        columns, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        words = ("INSERT INTO", table, f"({columns}) VALUES ({marks})", conflict)
+        return self.connection.execute(" ".join(words), row).rowcount > 0
 
     async def change(self, make: Callable[[], Result]) -> Result:
         """What a change results in, which is made in a thread, and sees and makes one state."""

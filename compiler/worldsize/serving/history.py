@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from worldsize.serving.control.call import LONGEST_NAME, answer_beside, read_object, take_about
 from worldsize.serving.control.paths import find_asset, parse_asset
 from worldsize.serving.database import EPOCH, text_of, texts_of, use_each
-from worldsize.serving.errors import answer, bad_request, encode, not_found
+from worldsize.serving.errors import bad_request, encode, not_found
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.jobs import job_files, records
 from worldsize.serving.jobs.control import page_address, run_properties
@@ -34,24 +35,26 @@ MAX_RUNS, MAX_CHILDREN = 500, 10_000  # of one answer
 Handler = Callable[["RunRequest"], object]
 
 
+@dataclass(frozen=True, slots=True)
 class RunRequest:
     """A request to the run history, with the JSON object of its body."""
 
-    def __init__(self, workspace: Workspace, request: Request, body: Mapping[str, Any]) -> None:
-        self.workspace, self.request, self.body = workspace, request, body
-        values = request.path_params
-        self.scope = Scope(values["subscription"], values["group"], values["workspace"])
+    workspace: Workspace
+    names: Mapping[str, str]  # in the path
+    body: Mapping[str, Any]
 
-    def job(self) -> JobRecord:
-        """The job of the run that the path names.
+    @property
+    def scope(self) -> Scope:
+        """The names of the workspace."""
+        return Scope(self.names["subscription"], self.names["group"], self.names["workspace"])
+
+    def find(self, name: str | None = None) -> JobRecord:
+        """The job of a run: of the one that the path names by default.
 
         Raises:
             ServiceError: There is none.
         """
-        return self.find(self.request.path_params["run"])
-
-    def find(self, name: str) -> JobRecord:
-        """The job of a run."""
+        name = self.names["run"] if name is None else name
         job = records.get_job(self.workspace.database, name)
         if job is None:
             raise not_found(f"Run `{name}`")
@@ -59,7 +62,7 @@ class RunRequest:
 
     def show(self, job: JobRecord) -> dict[str, Any]:
         """The run of a job."""
-        return show_run(self.workspace, self.scope, job)
+        return _show_run(self.workspace, self.scope, job)
 
     def show_all(self, jobs: Iterable[JobRecord]) -> object:
         """The answer with those runs that can be shown."""
@@ -68,19 +71,17 @@ class RunRequest:
 
 
 def _get_children(call: RunRequest) -> object:
-    return call.show_all(records.children(call.workspace.database, call.job().name, MAX_CHILDREN))
+    return call.show_all(records.children(call.workspace.database, call.find().name, MAX_CHILDREN))
 
 
 def _list_runs(call: RunRequest) -> object:
-    experiment = call.request.path_params.get("experiment")
-    rows = records.select_jobs(
-        call.workspace.database, archived=(False, True), experiment=experiment, limit=MAX_RUNS
-    )
+    experiment, database = call.names.get("experiment"), call.workspace.database
+    rows = records.select_jobs(database, archived=(False, True), experiment=experiment, limit=MAX_RUNS)
     return call.show_all(use_each("run", rows, records.read_job_row))
 
 
 def _modify(call: RunRequest) -> object:
-    job, body = call.job(), call.body
+    job, body = call.find(), call.body
     properties = dict(job.properties)
     for name in ("tags", "properties"):
         if body.get(name) is not None:
@@ -96,11 +97,11 @@ def _modify(call: RunRequest) -> object:
         archived=None if hidden is None else bool(hidden),
         display_name=str(title)[:LONGEST_NAME] if title else None,
     )
-    return call.show(call.job())
+    return call.show(call.find())
 
 
 async def _cancel(call: RunRequest) -> object:
-    job = await cancel(call.workspace, call.request.path_params["run"])
+    job = await cancel(call.workspace, call.names["run"])
     return await asyncio.to_thread(call.show, job)
 
 
@@ -110,50 +111,74 @@ def _get_data(call: RunRequest) -> object:
 
 
 def _resolve(call: RunRequest) -> dict[str, dict[str, Any]]:
-    return _resolve_assets(call.workspace, call.scope, _read_ids(call.body))
+    """The address and type of each asset by its id; ids that name nothing are left out."""
+    values = call.body.get("values")
+    ids = [str(value) for value in values] if isinstance(values, list) else []
+    if len(ids) > MAX_IDS:
+        raise bad_request(f"`values` has {len(ids):,} ids, of which {MAX_IDS:,} are allowed.")
+    resolved = use_each("asset", ids, lambda asset_id: (asset_id, _resolve_asset(call, asset_id)), str)
+    return {asset_id: asset for asset_id, asset in resolved if asset is not None}
 
 
 def _resolve_models(call: RunRequest) -> object:
     return {"values": {name: {"path": asset["uri"], **asset} for name, asset in _resolve(call).items()}}
 
 
-_RUN_PATHS: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "", lambda call: call.show(call.job())),
-    ("PATCH", "", _modify),
-    ("GET", "/details", lambda call: show_details(call.workspace, call.scope, call.job())),
-    ("GET", "/children", _get_children),
-    ("POST", "/cancel", _cancel),
-    # What clients tell of their own runs, such as a heartbeat; the states are known here.
-    ("POST", "/events", lambda call: call.job() and {}),
-    # The services of a job's node, such as a debugger that the cluster lets in: there is none here.
-    ("GET", "/serviceinstances/{node}", lambda call: call.job() and {"instances": {}}),
-)
+def _get_store(call: RunRequest) -> object:
+    """A datastore, as azureml-fsspec and mltable ask for it."""
+    name = call.names["name"]
+    if (container := CONTAINERS.get(name)) is None:
+        raise not_found(f"Datastore `{name}`")
+    section = {
+        "accountName": call.workspace.endpoints.account,
+        "containerName": container,
+        "endpoint": "core.windows.net",
+        "protocol": "https",
+        "credentialType": "Sas",
+        "credential": sign_path(call.workspace, container),
+        "isSas": True,
+        "blobCacheTimeout": 0,
+    }
+    store = {"name": name, "dataStoreType": "AzureBlob", "hasBeenValidated": True, "tags": {}}
+    return {**store, "azureStorageSection": section}
+
+
+_HISTORY = f"/history/v1.0{_PREFIX}"
 _HOLDERS = ("", "/experiments/{experiment}", "/experimentids/{experiment}")
+_RUNS: tuple[tuple[str, str, Handler], ...] = (
+    ("GET", "", _list_runs),
+    ("GET", "/{run}", lambda call: call.show(call.find())),
+    ("PATCH", "/{run}", _modify),
+    ("GET", "/{run}/details", lambda call: _show_details(call, call.find())),
+    ("GET", "/{run}/children", _get_children),
+    ("POST", "/{run}/cancel", _cancel),
+    # What clients tell of their own runs, such as a heartbeat; the states are known here.
+    ("POST", "/{run}/events", lambda call: call.find() and {}),
+    # The services of a job's node, such as a debugger that the cluster lets in: there is none here.
+    ("GET", "/{run}/serviceinstances/{node}", lambda call: call.find() and {"instances": {}}),
+)
+_PATHS: tuple[tuple[str, str, Handler], ...] = (
+    *((method, f"{_HISTORY}{holder}/runs{path}", do) for holder in _HOLDERS for method, path, do in _RUNS),
+    ("POST", f"{_HISTORY}/rundata", _get_data),
+    (
+        "POST",
+        f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris",
+        lambda call: {"values": _resolve(call)},
+    ),
+    ("POST", f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris", _resolve_models),
+    ("GET", f"/datastore/v1.0{_PREFIX}/datastores/{{name}}", _get_store),
+)
 
 
 def routes(workspace: Workspace) -> list[BaseRoute]:
-    """The routes of the run history of jobs."""
-    history = f"/history/v1.0{_PREFIX}"
-    all_routes: list[BaseRoute] = []
-    for holder in _HOLDERS:
-        all_routes.append(_route(workspace, "GET", f"{history}{holder}/runs", _list_runs))
-        for method, action, handler in _RUN_PATHS:
-            all_routes.append(_route(workspace, method, f"{history}{holder}/runs/{{run}}{action}", handler))
-    all_routes.append(_route(workspace, "POST", f"{history}/rundata", _get_data))
-    data = f"/data/v1.0{_PREFIX}/dataversion/batchGetResolvedUris"
-    models = f"/modelregistry/v1.0{_PREFIX}/models/batchGetResolvedUris"
-    all_routes.append(_route(workspace, "POST", data, lambda call: {"values": _resolve(call)}))
-    all_routes.append(_route(workspace, "POST", models, _resolve_models))
-    all_routes.append(_make_store_route(workspace))
-    return all_routes
+    """The routes of the run history of jobs, and of what other services say of assets and datastores."""
 
-
-def _route(workspace: Workspace, method: str, path: str, handler: Handler) -> BaseRoute:
-    async def respond(request: Request) -> Response:
+    async def respond(method: str, handler: Handler, request: Request) -> Response:
         body = await read_object(request) if method != "GET" else {}
-        return await answer_beside(workspace, method, partial(handler, RunRequest(workspace, request, body)))
+        call = RunRequest(workspace, request.path_params, body)
+        return await answer_beside(workspace, method, partial(handler, call))
 
-    return Route(path, respond, methods=[method])
+    return [Route(path, partial(respond, method, do), methods=[method]) for method, path, do in _PATHS]
 
 
 MAX_IDS = 1000  # of one request
@@ -161,68 +186,26 @@ MAX_IDS = 1000  # of one request
 _BEFORE, _BETWEEN, _AFTER = "/data/azureml_", "_output_", "/versions/1"
 
 
-def _resolve_assets(workspace: Workspace, scope: Scope, ids: list[str]) -> dict[str, dict[str, Any]]:
-    """The address and type of each asset by its id; ids that name nothing are left out."""
-    resolved = use_each(
-        "asset", ids, lambda asset_id: (asset_id, _resolve_asset(workspace, scope, asset_id)), str
-    )
-    return {asset_id: asset for asset_id, asset in resolved if asset is not None}
-
-
-def _resolve_asset(workspace: Workspace, scope: Scope, asset_id: str) -> dict[str, Any] | None:
-    job_name, name_of_output = _parse_output(asset_id)
-    job = records.get_job(workspace.database, job_name) if job_name else None
+def _resolve_asset(call: RunRequest, asset_id: str) -> dict[str, Any] | None:
+    database = call.workspace.database
+    words = asset_id.removesuffix(_AFTER).rpartition(_BEFORE)[2] if asset_id.endswith(_AFTER) else ""
+    job_name, _, output_name = words.rpartition(_BETWEEN)
+    job = records.get_job(database, job_name) if job_name else None
     if job is not None:
-        output = next((declared for declared in list_outputs(job) if declared.name == name_of_output), None)
+        output = next((declared for declared in list_outputs(job) if declared.name == output_name), None)
         if output is None:
             return None
-        uri = output_uri(scope, job.name, output.name, output.type)
+        uri = output_uri(call.scope, job.name, output.name, output.type)
         return {"uri": uri, "type": ASSET_TYPES.get(output.type, output.type)}
     name = parse_asset(asset_id)
-    sync_for(workspace, asset_id)
+    if name is None:
+        return None
+    sync_for(call.workspace, asset_id)
     for kind, key, type_key in (("data", "dataUri", "dataType"), ("models", "modelUri", "modelType")):
-        asset = find_asset(workspace.database, kind, name) if name is not None else None
-        if asset is not None and name is not None and name.kind in ("", kind):
+        asset = find_asset(database, kind, name) if name.kind in ("", kind) else None
+        if asset is not None:
             return {"uri": asset.properties.get(key), "type": asset.properties.get(type_key)}
     return None
-
-
-def _parse_output(asset_id: str) -> tuple[str, str]:
-    """The job and the output that an id names; empty where it is the id of another asset."""
-    name = asset_id.removesuffix(_AFTER).rpartition(_BEFORE)[2] if asset_id.endswith(_AFTER) else ""
-    job, _, output = name.rpartition(_BETWEEN)
-    return job, output
-
-
-def _read_ids(body: Mapping[str, Any]) -> list[str]:
-    """The ids in the body of a request."""
-    values = body.get("values")
-    if isinstance(values, list) and len(values) > MAX_IDS:
-        raise bad_request(f"`values` has {len(values):,} ids, of which {MAX_IDS:,} are allowed.")
-    return [str(value) for value in values] if isinstance(values, list) else []
-
-
-def _make_store_route(workspace: Workspace) -> BaseRoute:
-    """The route of one datastore, as azureml-fsspec and mltable ask for it."""
-
-    async def show(request: Request) -> Response:
-        name = request.path_params["name"]
-        if (container := CONTAINERS.get(name)) is None:
-            raise not_found(f"Datastore `{name}`")
-        section = {
-            "accountName": workspace.endpoints.account,
-            "containerName": container,
-            "endpoint": "core.windows.net",
-            "protocol": "https",
-            "credentialType": "Sas",
-            "credential": sign_path(workspace, container),
-            "isSas": True,
-            "blobCacheTimeout": 0,
-        }
-        store = {"name": name, "dataStoreType": "AzureBlob", "hasBeenValidated": True, "tags": {}}
-        return answer({**store, "azureStorageSection": section})
-
-    return Route(f"/datastore/v1.0{_PREFIX}/datastores/{{name}}", show)
 
 
 RUN_TYPES = {"Pipeline": "azureml.PipelineRun", "Sweep": "hyperdrive"}
@@ -230,7 +213,7 @@ RUN_TYPES = {"Pipeline": "azureml.PipelineRun", "Sweep": "hyperdrive"}
 ASSET_TYPES = {"mlflow_model": "MLFlowModel", "custom_model": "CustomModel", "triton_model": "TritonModel"}
 
 
-def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The run of a job."""
     return {
         "runNumber": job.id,
@@ -260,21 +243,22 @@ def show_run(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "properties": run_properties(job),
         "tags": texts_of(job.properties, "tags"),
         "inputs": {},
-        "outputs": show_outputs(scope, job),
+        "outputs": _show_outputs(scope, job),
         "target": text_of(job.properties, "computeId") or None,
         "createdBy": {"userName": "worldsize"},
         "services": {"Studio": {"endpoint": page_address(workspace, scope, job)}},
     }
 
 
-def show_details(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_details(call: RunRequest, job: JobRecord) -> dict[str, Any]:
     """The details of a run, which clients ask for again and again while they stream its logs."""
-    run = show_run(workspace, scope, job)
-    run["createdTimeUtc"] = job.created
-    run["logFiles"] = _show_logs(workspace, job)
-    run["runDefinition"] = {}
-    run["submittedBy"] = "worldsize"
-    return run
+    return {
+        **call.show(job),
+        "createdTimeUtc": job.created,
+        "logFiles": _show_logs(call.workspace, job),
+        "runDefinition": {},
+        "submittedBy": "worldsize",
+    }
 
 
 def _show_logs(workspace: Workspace, job: JobRecord) -> dict[str, str]:
@@ -298,7 +282,7 @@ def _show_error(job: JobRecord) -> dict[str, Any] | None:
     return {"error": error, "time": job.ended, "componentName": "worldsize"}
 
 
-def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     """The ids of a run's outputs, under which their addresses are asked for.
 
     A model is said to be the folder that it is: azure-ai-ml 1.35 fails to ask for the address of a model
@@ -306,19 +290,12 @@ def show_outputs(scope: Scope, job: JobRecord) -> dict[str, Any]:
     """
     return {
         output.name: {
-            "assetId": _output_id(scope, job.name, output.name),
+            "assetId": f"azureml://locations/{LOCATION}/workspaces/{scope.workspace}"
+            f"/data/azureml_{job.name}_output_{output.name}/versions/1",
             "type": "uri_folder" if output.type in ASSET_TYPES else output.type,
         }
         for output in list_outputs(job)
     }
-
-
-def _output_id(scope: Scope, job: str, output: str) -> str:
-    """The id of the asset that the service makes of an output."""
-    return (
-        f"azureml://locations/{LOCATION}/workspaces/{scope.workspace}"
-        f"/data/azureml_{job}_output_{output}/versions/1"
-    )
 
 
 def _duration(job: JobRecord) -> str | None:

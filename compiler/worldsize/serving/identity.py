@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -28,117 +29,117 @@ _DEFAULT_RESOURCE = "https://management.azure.com/"
 
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes of identity: ``/msi/token``, ``/login/…`` and ``/metadata/endpoints``."""
-    identity = _Identity(workspace)
+    token = partial(_answer_token, workspace)
     return [
-        Route("/msi/token", identity.managed_token),
-        Route("/metadata/endpoints", identity.cloud),
-        Route("/login/common/discovery/instance", identity.instance),
-        Route("/login/{tenant}/.well-known/openid-configuration", identity.configuration),
-        Route("/login/{tenant}/v2.0/.well-known/openid-configuration", identity.configuration),
-        Route("/login/{tenant}/discovery/v2.0/keys", identity.keys),
-        Route("/login/{tenant}/discovery/keys", identity.keys),
-        Route("/login/{tenant}/oauth2/v2.0/token", identity.token, methods=["POST"]),
-        Route("/login/{tenant}/oauth2/token", identity.token, methods=["POST"]),
+        Route("/msi/token", partial(_answer_managed_token, workspace)),
+        Route("/metadata/endpoints", _answer_cloud),
+        Route("/login/common/discovery/instance", _answer_instance),
+        Route("/login/{tenant}/.well-known/openid-configuration", _answer_configuration),
+        Route("/login/{tenant}/v2.0/.well-known/openid-configuration", _answer_configuration),
+        Route("/login/{tenant}/discovery/v2.0/keys", _answer_keys),
+        Route("/login/{tenant}/discovery/keys", _answer_keys),
+        Route("/login/{tenant}/oauth2/v2.0/token", token, methods=["POST"]),
+        Route("/login/{tenant}/oauth2/token", token, methods=["POST"]),
         Route("/telemetry/{rest:path}", _accept_telemetry, methods=["GET", "POST", "PUT"]),
     ]
 
 
-class _Identity:
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    async def managed_token(self, request: Request) -> Response:
-        """A token by App Service's form, for who has the secret of ``IDENTITY_HEADER``."""
-        secret = request.headers.get("x-identity-header", "")
-        if not equal(secret, secret_text(self._workspace, "identity")):
-            return _oauth_error(
-                401, "invalid_client", "X-IDENTITY-HEADER does not have this workspace's secret"
-            )
-        admit(request.scope)
-        resource = request.query_params.get("resource", _DEFAULT_RESOURCE)
-        return answer(
-            {
-                "access_token": issue_token(self._workspace, resource),
-                "client_id": request.query_params.get("client_id", CLIENT),
-                "expires_on": str(int(time.time()) + TOKEN_SECONDS),
-                "not_before": str(int(time.time())),
-                "resource": resource,
-                "token_type": "Bearer",
-            }
-        )
-
-    async def token(self, request: Request) -> Response:
-        """A token of the login service.
-
-        Whoever comes through the proxy has shown its secret, so any application and password will do there.
-        A direct request has only the password to show.
-        """
-        form = await _read_form(request)
-        secret = secret_text(self._workspace, "identity")
-        if proxy_host(request.scope) is None and not equal(form.get("client_secret", ""), secret):
-            return _oauth_error(401, "invalid_client", "client_secret is not this workspace's")
-        admit(request.scope)
-        if "grant_type" not in form:
-            return _oauth_error(400, "invalid_request", "the form has no grant_type")
-        scope = form.get("scope", "")
-        resources = [word.removesuffix("/.default") for word in scope.split() if "://" in word]
-        resource = form.get("resource") or next(iter(resources), _DEFAULT_RESOURCE)
-        claims = {"appid": form.get("client_id", CLIENT), "tid": TENANT}
-        document = {
-            "access_token": issue_token(self._workspace, resource, claims),
+async def _answer_managed_token(workspace: Workspace, request: Request) -> Response:
+    """A token by App Service's form, for who has the secret of ``IDENTITY_HEADER``."""
+    secret = request.headers.get("x-identity-header", "")
+    if not equal(secret, secret_text(workspace, "identity")):
+        return _oauth_error(401, "invalid_client", "X-IDENTITY-HEADER does not have this workspace's secret")
+    admit(request.scope)
+    resource = request.query_params.get("resource", _DEFAULT_RESOURCE)
+    return answer(
+        {
+            "access_token": issue_token(workspace, resource),
+            "client_id": request.query_params.get("client_id", CLIENT),
+            "expires_on": str(int(time.time()) + TOKEN_SECONDS),
+            "not_before": str(int(time.time())),
+            "resource": resource,
             "token_type": "Bearer",
-            "expires_in": TOKEN_SECONDS,
-            "ext_expires_in": TOKEN_SECONDS,
         }
-        if not request.url.path.endswith("/v2.0/token"):  # version 1.0 writes numbers as text
-            now = int(time.time())
-            document |= {
-                "expires_in": str(TOKEN_SECONDS),
-                "expires_on": str(now + TOKEN_SECONDS),
-                "not_before": str(now),
-                "resource": resource,
-            }
-        return answer(document)
+    )
 
-    async def cloud(self, request: Request) -> Response:
-        """The endpoints of the cloud; those of this server for a direct request."""
-        return answer([_describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
 
-    async def instance(self, request: Request) -> Response:
-        """Which hosts are the same login service: the one that was asked."""
-        host, base = _login_base(request)
-        return answer(
-            {
-                "tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration",
-                "api-version": "1.1",
-                "metadata": [{"preferred_network": host, "preferred_cache": host, "aliases": [host]}],
-            }
-        )
+async def _answer_token(workspace: Workspace, request: Request) -> Response:
+    """A token of the login service.
 
-    async def configuration(self, request: Request) -> Response:
-        """The login service's endpoints for a tenant."""
-        tenant = request.path_params["tenant"]
-        host, base = _login_base(request)
-        return answer(
-            {
-                "issuer": f"{base}/{tenant}/v2.0",
-                "authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/authorize",
-                "token_endpoint": f"{base}/{tenant}/oauth2/v2.0/token",
-                "device_authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/devicecode",
-                "jwks_uri": f"{base}/{tenant}/discovery/v2.0/keys",
-                "response_types_supported": ["code", "id_token", "token"],
-                "subject_types_supported": ["pairwise"],
-                "id_token_signing_alg_values_supported": ["HS256"],
-                "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt"],
-                "scopes_supported": ["openid", "profile", "offline_access"],
-                "tenant_region_scope": None,
-                "cloud_instance_name": host,
-            }
-        )
+    Whoever comes through the proxy has shown its secret, so any application and password will do there.
+    A direct request has only the password to show.
+    """
+    text = (await read_body(request, MOST_FORM_BYTES)).decode("latin-1")
+    form = {key: values[-1] for key, values in parse_qs(text).items()}
+    secret = secret_text(workspace, "identity")
+    if proxy_host(request.scope) is None and not equal(form.get("client_secret", ""), secret):
+        return _oauth_error(401, "invalid_client", "client_secret is not this workspace's")
+    admit(request.scope)
+    if "grant_type" not in form:
+        return _oauth_error(400, "invalid_request", "the form has no grant_type")
+    scope = form.get("scope", "")
+    resources = [word.removesuffix("/.default") for word in scope.split() if "://" in word]
+    resource = form.get("resource") or next(iter(resources), _DEFAULT_RESOURCE)
+    claims = {"appid": form.get("client_id", CLIENT), "tid": TENANT}
+    document = {
+        "access_token": issue_token(workspace, resource, claims),
+        "token_type": "Bearer",
+        "expires_in": TOKEN_SECONDS,
+        "ext_expires_in": TOKEN_SECONDS,
+    }
+    if not request.url.path.endswith("/v2.0/token"):  # version 1.0 writes numbers as text
+        now = int(time.time())
+        document |= {
+            "expires_in": str(TOKEN_SECONDS),
+            "expires_on": str(now + TOKEN_SECONDS),
+            "not_before": str(now),
+            "resource": resource,
+        }
+    return answer(document)
 
-    async def keys(self, _request: Request) -> Response:
-        """No public keys: tokens are signed with a secret, and only this server checks them."""
-        return answer({"keys": []})
+
+async def _answer_cloud(request: Request) -> Response:
+    """The endpoints of the cloud; those of this server for a direct request."""
+    return answer([_describe_cloud(proxy_host(request.scope), request.headers.get("host", ""))])
+
+
+async def _answer_instance(request: Request) -> Response:
+    """Which hosts are the same login service: the one that was asked."""
+    host, base = _login_base(request)
+    return answer(
+        {
+            "tenant_discovery_endpoint": f"{base}/{TENANT}/v2.0/.well-known/openid-configuration",
+            "api-version": "1.1",
+            "metadata": [{"preferred_network": host, "preferred_cache": host, "aliases": [host]}],
+        }
+    )
+
+
+async def _answer_configuration(request: Request) -> Response:
+    """The login service's endpoints for a tenant."""
+    tenant = request.path_params["tenant"]
+    host, base = _login_base(request)
+    return answer(
+        {
+            "issuer": f"{base}/{tenant}/v2.0",
+            "authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/authorize",
+            "token_endpoint": f"{base}/{tenant}/oauth2/v2.0/token",
+            "device_authorization_endpoint": f"{base}/{tenant}/oauth2/v2.0/devicecode",
+            "jwks_uri": f"{base}/{tenant}/discovery/v2.0/keys",
+            "response_types_supported": ["code", "id_token", "token"],
+            "subject_types_supported": ["pairwise"],
+            "id_token_signing_alg_values_supported": ["HS256"],
+            "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt"],
+            "scopes_supported": ["openid", "profile", "offline_access"],
+            "tenant_region_scope": None,
+            "cloud_instance_name": host,
+        }
+    )
+
+
+async def _answer_keys(_request: Request) -> Response:
+    """No public keys: tokens are signed with a secret, and only this server checks them."""
+    return answer({"keys": []})
 
 
 def _login_base(request: Request) -> tuple[str, str]:
@@ -148,11 +149,6 @@ def _login_base(request: Request) -> tuple[str, str]:
         return proxied, f"https://{proxied}"
     host = request.headers.get("host", "")
     return host, f"{request.url.scheme}://{host}/login"
-
-
-async def _read_form(request: Request) -> dict[str, str]:
-    body = await read_body(request, MOST_FORM_BYTES)
-    return {key: values[-1] for key, values in parse_qs(body.decode("latin-1")).items()}
 
 
 def _oauth_error(status: int, code: str, message: str) -> Response:

@@ -10,7 +10,7 @@ import pytest
 from management import GROUP, ROOT, Management
 
 from worldsize.serving.control.paths import project_settings
-from worldsize.serving.jobs.submit import WorkspaceLookup, describe_project
+from worldsize.serving.jobs.submit import describe_project
 from worldsize.serving.jobs.translate.body import References
 
 STORE = {
@@ -161,10 +161,10 @@ def test_the_sizes_of_the_project_are_listed_and_reach_its_jobs(management: Mana
     size = management.get(f"{LOCATION}/vmSizes")["value"][-1]
     assert (size["name"], size["gpus"], size["memoryGB"]) == ("STANDARD_ND256XYZ_V9", 8, 2048.5)
     management.put("computes/wide", cluster("STANDARD_ND256xyz_v9", maxNodeCount=3), 201)
-    lookup = WorkspaceLookup(workspace)
-    assert lookup.vm_size("wide") == {"instance_type": "STANDARD_ND256xyz_v9", "max_instances": 3}
-    assert lookup.vm_size("gpu-cluster") is None  # nobody chose its size
-    assert describe_project(workspace, References(lookup))["vm_sizes"] == sizes
+    references = References(workspace)
+    assert references.find_size("wide") == {"instance_type": "STANDARD_ND256xyz_v9", "max_instances": 3}
+    assert references.find_size("gpu-cluster") is None  # nobody chose its size
+    assert describe_project(workspace, references)["vm_sizes"] == sizes
 
 
 def test_the_workspaces_datastores(management: Management) -> None:

@@ -20,7 +20,7 @@ pytest.importorskip("uvicorn", reason="pip install 'worldsize[serve]'")
 import uvicorn
 
 from worldsize.serving.front import peers
-from worldsize.serving.front.listener import Listener, bind
+from worldsize.serving.front.listener import Listener, Tunnel, bind
 from worldsize.serving.front.server import CrashGuard
 
 
@@ -102,7 +102,7 @@ def listen(
 
         unused: Any = None  # no connection asks for TLS or the proxy
         listening = bind(0)
-        listener = Listener(listening, unused, make, unused)
+        listener = Listener(listening, Tunnel(unused, unused, make, None))
         opened: list[asyncio.StreamWriter] = []
 
         async def open_peer(sent: bytes) -> Peer:

@@ -23,25 +23,24 @@ BODIES = Path(__file__).parent / "bodies"
 NAMES = sorted(path.stem for path in BODIES.glob("*.json"))
 
 
-class Stored:
-    """What the client stored before it submitted the job."""
+class Stored(References):
+    """References to what the client stored before it submitted the job."""
 
     def __init__(self, document: Mapping[str, Any]) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
         self._document = document
 
-    def component(self, reference: str) -> Mapping[str, Any] | None:
-        return self._document.get("components", {}).get(reference)  # type: ignore[no-any-return]
+    def find_properties(self, kind: str, reference: str) -> Mapping[str, Any]:
+        stored = self._document.get(kind, {}).get(reference)
+        return {"componentSpec": stored} if kind == "components" else stored or {}
 
-    def environment(self, reference: str) -> Mapping[str, Any] | None:
-        return self._document.get("environments", {}).get(reference)  # type: ignore[no-any-return]
-
-    def path(self, reference: str) -> Path | None:
+    def find_path(self, reference: str) -> Path | None:
         return Path("/data") if "/paths/" in reference else None
 
-    def web_address(self, reference: str) -> str | None:
+    def find_address(self, reference: str) -> str | None:
         return "https://example.com/x.csv" if reference == "azureml:web:1" else None
 
-    def vm_size(self, compute: str) -> Mapping[str, Any] | None:
+    def find_size(self, compute: str) -> Mapping[str, Any] | None:
         return (
             {"instance_type": "Standard_NC96ads_A100_v4", "max_instances": 4}
             if compute == "gpu-cluster"
@@ -50,7 +49,7 @@ class Stored:
 
 
 def translate(properties: Mapping[str, Any], **stored: Any) -> tuple[dict[str, Any], References]:
-    references = References(Stored(stored))
+    references = Stored(stored)
     return translate_job(properties, references), references
 
 

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from worldsize.azureml.files import Files
 from worldsize.azureml.job import read_job
+from worldsize.azureml.tree import Tree
 from worldsize.checking.stages import CheckRun
 from worldsize.documents.yaml.compose import Composer
 from worldsize.running.launch.machine import Machine
@@ -261,7 +262,7 @@ def test_a_job_takes_the_slots_of_all_processes_that_it_starts(
     )
     job, _ = read_job(path)
     assert job is not None
-    assert min(16, count_processes(job)) == slots
+    assert min(16, count_processes(Tree(tmp_path), job)) == slots
 
 
 def test_an_adopted_job_keeps_the_slots_that_it_was_lent(workspace: Workspace, tmp_path: Path) -> None:

@@ -44,13 +44,12 @@ def _get_version(call: Call) -> object:
     """A version by its number, or the newest by the label ``latest``."""
     if call.label not in ("", "latest"):
         raise not_found(f"The label `{call.label}` of {_describe(call)}")
-    database, kind, name = call.workspace.database, call.kind, call.name
     if call.label:
-        asset = assets.get_latest(database, kind, name)
+        asset = assets.get_latest(call.database, call.kind, call.name)
     else:
-        asset = assets.get_version(database, kind, name, call.version)
-    if asset is None and _is_curated(kind, name):
-        asset = _curated_version(name, call.version or "1")
+        asset = assets.get_version(call.database, call.kind, call.name, call.version)
+    if asset is None and _is_curated(call):
+        asset = _curated_version(call.name, call.version or "1")
     if asset is None:
         raise not_found(_describe(call))
     return _describe_version(call, asset)
@@ -63,7 +62,7 @@ def _put_version(call: Call) -> Response:
             "The name and the version of an asset are letters, digits, `-`, `_` and `.`, not"
             f" `{name[:60]}` and `{version[:60]}`."
         )
-    if _is_curated(call.kind, name):
+    if _is_curated(call):
         raise bad_request(
             f"`{name[:60]}` cannot be registered: names that begin with `AzureML-` are Microsoft's."
         )
@@ -73,77 +72,65 @@ def _put_version(call: Call) -> Response:
         properties["componentSpec"] = {**properties["componentSpec"], "name": name, "version": version}
     if (key := _URIS.get(call.kind)) is not None:
         properties[key] = expand_uri(call.workspace, call.scope, properties[key])
-    database = call.workspace.database
-    with database.transaction():  # nothing comes between the check and the change
-        before = assets.get_version(database, call.kind, name, version)
+    with call.database.transaction():  # nothing comes between the check and the change
+        before = assets.get_version(call.database, call.kind, name, version)
         if before is not None:
             may_change = before.properties.get("isAnonymous")
             if not may_change and kind.fixed(before.properties) != kind.fixed(properties):
                 refusal = kind.refusal.format(name=before.name, version=before.version)
                 raise ServiceError(kind.status, "UserError", refusal)
             properties = {**before.properties, **properties}
-        asset = assets.put_version(database, call.kind, name, version, properties)
+        asset = assets.put_version(call.database, call.kind, name, version, properties)
     return answer(_describe_version(call, asset), 200 if before is not None else 201)
 
 
 def _list_versions(call: Call) -> Response:
     limit, skip = read_window(call)
-    database = call.workspace.database
     if call.query.get("hash"):  # has this code been uploaded under any name?
-        asset = assets.find_uploaded(database, call.kind, call.query["hash"])
-        return answer_page(call, [] if asset is None else [asset], partial(_describe_version, call))
-    if _is_curated(call.kind, call.name):
-        return answer_page(call, [_curated_version(call.name)], partial(_describe_version, call))
+        asset = assets.find_uploaded(call.database, call.kind, call.query["hash"])
+        return answer_page(call, [] if asset is None else [asset], _describe_version)
+    if _is_curated(call):
+        return answer_page(call, [_curated_version(call.name)], _describe_version)
     rows = assets.select_versions(
-        database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
+        call.database, call.kind, call.name, archived=views(call), limit=limit + 1, skip=skip
     )
     return answer_page(
-        call,
-        rows,
-        lambda row: _describe_version(call, assets.read_asset(row)),
-        name=assets.name_row,
-        skipped=True,
+        call, rows, _describe_version, read=assets.read_asset, name=assets.name_row, skipped=True
     )
 
 
 def _get_container(call: Call) -> object:
-    container = assets.get_container(call.workspace.database, call.kind, call.name)
-    if container is None and _is_curated(call.kind, call.name):
-        container = Container("environments", call.name, {}, False, CREATED, CREATED, "1", "2", None)
+    container = assets.get_container(call.database, call.kind, call.name)
+    if container is None and _is_curated(call):
+        container = Container("environments", call.name, {}, False, CREATED, CREATED, "2", "1")
     if container is None:
         raise not_found(_describe(call))
     return _describe_container(call, container)
 
 
 def _put_container(call: Call) -> Response:
-    database, name = call.workspace.database, call.name
-    if not _NAME.fullmatch(name):
-        raise bad_request(f"`{name[:60]}` cannot be the name of an asset.")
+    if not _NAME.fullmatch(call.name):
+        raise bad_request(f"`{call.name[:60]}` cannot be the name of an asset.")
     properties = take_object(call.body, "properties")
     take_about(properties, description=LONGEST_DESCRIPTION)
-    before = assets.get_container(database, call.kind, name)
-    container = assets.put_container(database, call.kind, name, properties)
+    before = assets.get_container(call.database, call.kind, call.name)
+    container = assets.put_container(call.database, call.kind, call.name, properties)
     return answer(_describe_container(call, container), 200 if before is not None else 201)
 
 
 def _list_containers(call: Call) -> Response:
     limit, skip = read_window(call)
-    database = call.workspace.database
-    rows = assets.select_containers(database, call.kind, archived=views(call), limit=limit + 1, skip=skip)
-    return answer_page(
-        call, rows, lambda row: _describe_container(call, assets.read_container(row)), skipped=True
+    rows = assets.select_containers(
+        call.database, call.kind, archived=views(call), limit=limit + 1, skip=skip
     )
+    return answer_page(call, rows, _describe_container, read=assets.read_container, skipped=True)
 
 
 def _describe_version(call: Call, asset: Asset) -> JsonObject:
     job = {"jobName": asset.job} if asset.job is not None and asset.kind == "models" else {}
-    return describe_resource(
-        f"{call.scope.id}/{asset.kind}/{asset.name}/versions/{asset.version}",
-        f"workspaces/{asset.kind}/versions",
-        asset.version,
-        {**asset.properties, "isArchived": asset.archived, **job},
-        (asset.created, asset.modified),
-    )
+    properties = {**asset.properties, "isArchived": asset.archived, **job}
+    path = (asset.kind, asset.name, "versions", asset.version)
+    return describe_resource(call, path, properties, (asset.created, asset.modified))
 
 
 def _describe_container(call: Call, container: Container) -> JsonObject:
@@ -159,8 +146,8 @@ def _describe_container(call: Call, container: Container) -> JsonObject:
     }
     if container.kind == "data":  # of what type its versions are
         properties["dataType"] = container.data_type or "uri_folder"
-    id_, kind = f"{call.scope.id}/{container.kind}/{container.name}", f"workspaces/{container.kind}"
-    return describe_resource(id_, kind, container.name, properties, (container.created, container.modified))
+    times = (container.created, container.modified)
+    return describe_resource(call, (container.kind, container.name), properties, times)
 
 
 def _describe(call: Call) -> str:
@@ -202,9 +189,9 @@ def _in_step(handle: Handler) -> Handler:
 PREFIX = "azureml-"
 
 
-def _is_curated(kind: str, name: str) -> bool:
+def _is_curated(call: Call) -> bool:
     """Whether a name is one of Microsoft's."""
-    return kind == "environments" and name.lower().startswith(PREFIX)
+    return call.kind == "environments" and call.name.lower().startswith(PREFIX)
 
 
 def _curated_version(name: str, version: str = "1") -> Asset:
@@ -218,21 +205,19 @@ def _curated_version(name: str, version: str = "1") -> Asset:
         "properties": {},
         "isAnonymous": False,
     }
-    return Asset("environments", name, version, properties, False, CREATED, CREATED, None)
+    return Asset("environments", name, version, properties, False, CREATED, CREATED)
 
 
 HANDLERS: Handlers = {
     "GET all": _list_containers,
     "GET one": _get_container,
     "PUT one": _put_container,
-    "DELETE one": lambda call: answer_deletion(
-        assets.delete_container(call.workspace.database, call.kind, call.name)
-    ),
+    "DELETE one": lambda call: answer_deletion(assets.delete_container(call.database, call.kind, call.name)),
     "GET versions": _list_versions,
     "GET version": _get_version,
     "PUT version": _put_version,
     "DELETE version": lambda call: answer_deletion(
-        assets.delete_version(call.workspace.database, call.kind, call.name, call.version)
+        assets.delete_version(call.database, call.kind, call.name, call.version)
     ),
     "GET label": _get_version,
     "POST version/startpendingupload": _start_upload,

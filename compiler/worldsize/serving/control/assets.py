@@ -6,14 +6,15 @@ if no other is left.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+import msgspec
+
 from worldsize.serving.control.call import JsonObject
-from worldsize.serving.database import Database, now, read_object, use_each
+from worldsize.serving.database import Database, now, read_row, use_each
 
 KINDS = ("codes", "components", "data", "environments", "models")
 
@@ -32,16 +33,15 @@ SELECT c.kind, c.name, c.properties, c.archived, c.created, c.modified,
     (SELECT iif(json_valid(properties), json_extract(properties, '$.dataType'), NULL)
         FROM assets WHERE id = (SELECT id FROM assets a WHERE a.kind = c.kind AND a.name = c.name
             ORDER BY archived, id DESC LIMIT 1)) AS data_type,
-    (SELECT MAX(CAST(version AS INTEGER)) FROM assets a WHERE a.kind = c.kind AND a.name = c.name
-        AND version NOT GLOB '*[^0-9]*' AND LENGTH(version) < 18) AS highest
+    (SELECT CAST(IFNULL(MAX(CAST(version AS INTEGER)), 0) + 1 AS TEXT) FROM assets a WHERE a.kind = c.kind
+        AND a.name = c.name AND version NOT GLOB '*[^0-9]*' AND LENGTH(version) < 18) AS next
 FROM containers c WHERE c.kind = ?
 """
 # Names that people gave: clients make others for themselves.
 NAMED = "iif(json_valid(c.properties), json_extract(c.properties, '$.isAnonymous'), 0) IS NOT 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Asset:
+class Asset(msgspec.Struct, frozen=True):
     """One version of an asset; ``properties`` are those of the REST body."""
 
     kind: str
@@ -51,11 +51,10 @@ class Asset:
     archived: bool
     created: str
     modified: str
-    job: str | None  # that made it
+    job: str | None = None  # that made it
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """All versions of one name, with what was set on them as a whole."""
 
     kind: str
@@ -64,9 +63,13 @@ class Container:
     archived: bool
     created: str
     modified: str
-    latest: str | None
     next: str  # the version that a client takes if the user gives none
-    data_type: str | None  # of the newest version of a data asset
+    latest: str | None = None
+    data_type: str | None = None  # of the newest version of a data asset
+
+
+read_asset = partial(read_row, Asset)
+read_container = partial(read_row, Container)
 
 
 def get_version(database: Database, kind: str, name: str, version: str) -> Asset | None:
@@ -82,24 +85,16 @@ def get_latest(database: Database, kind: str, name: str) -> Asset | None:
     return database.read_one(word(kind), _NEWEST, (kind, name), read_asset)
 
 
-def list_versions(
-    database: Database,
-    kind: str,
-    name: str,
-    *,
-    archived: Sequence[bool] = (False,),
-    limit: int = -1,
-    skip: int = 0,
-) -> list[Asset]:
-    """Versions of a name, the newest first: those that can be read; all for a limit of -1."""
-    rows = select_versions(database, kind, name, archived=archived, limit=limit, skip=skip)
+def list_versions(database: Database, kind: str, name: str, *, limit: int = -1) -> list[Asset]:
+    """Versions of a name that are not archived and can be read, the newest first; all for a limit of -1."""
+    rows = select_versions(database, kind, name, archived=(False,), limit=limit, skip=0)
     return [*use_each(word(kind), rows, read_asset, name_row)]
 
 
 def select_versions(
     database: Database, kind: str, name: str, *, archived: Sequence[bool], limit: int, skip: int
 ) -> Iterable[sqlite3.Row]:
-    """The rows of the versions that :func:`list_versions` reads."""
+    """The rows of the versions of a name, the newest first."""
     query = (
         "SELECT id FROM assets WHERE kind = ? AND name = ? AND archived IN (?, ?)"
         " ORDER BY id DESC LIMIT ? OFFSET ?"
@@ -185,20 +180,20 @@ def put_version(
     """
     archived = bool(properties.get("isArchived"))
     time = now()
-    created, modified = created or time, modified or time
-    text = json.dumps({key: value for key, value in properties.items() if key != "isArchived"})
-    container = json.dumps({"isAnonymous": bool(properties.get("isAnonymous"))})
-    with database.transaction() as connection:
-        connection.execute(
-            "INSERT INTO containers (kind, name, properties, created, modified) VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET archived = MIN(archived, ?)",
-            (kind, name, container, created, modified, archived),
+    row = {"kind": kind, "name": name, "created": created or time, "modified": modified or time}
+    kept = {key: value for key, value in properties.items() if key != "isArchived"}
+    container = {"isAnonymous": bool(properties.get("isAnonymous"))}
+    with database.transaction():
+        database.insert(
+            "containers",
+            {**row, "properties": container},
+            f"ON CONFLICT DO UPDATE SET archived = MIN(archived, {archived:d})",
         )
-        connection.execute(
-            "INSERT INTO assets (kind, name, version, properties, archived, created, modified, job)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET properties = excluded.properties,"
-            " archived = excluded.archived, modified = excluded.modified",
-            (kind, name, version, text, archived, created, modified, job),
+        database.insert(
+            "assets",
+            {**row, "version": version, "properties": kept, "archived": archived, "job": job},
+            "ON CONFLICT DO UPDATE SET properties = excluded.properties, archived = excluded.archived,"
+            " modified = excluded.modified",
         )
         asset = get_version(database, kind, name, version)
     assert asset is not None
@@ -209,13 +204,13 @@ def put_container(database: Database, kind: str, name: str, properties: JsonObje
     """Set what belongs to all versions of a name; ``isArchived`` archives or restores each of them."""
     archived, time = bool(properties.get("isArchived")), now()
     kept = {key: value for key, value in properties.items() if key in ("description", "tags", "properties")}
+    row = {"kind": kind, "name": name, "properties": kept, "archived": archived}
     with database.transaction() as connection:
-        connection.execute(
-            "INSERT INTO containers (kind, name, properties, archived, created, modified)"
-            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-            " properties = json_patch(properties, excluded.properties),"
+        database.insert(
+            "containers",
+            {**row, "created": time, "modified": time},
+            "ON CONFLICT DO UPDATE SET properties = json_patch(properties, excluded.properties),"
             " archived = excluded.archived, modified = excluded.modified",
-            (kind, name, json.dumps(kept), archived, time, time),
         )
         if "isArchived" in properties:
             query = "UPDATE assets SET archived = ? WHERE kind = ? AND name = ?"
@@ -243,40 +238,21 @@ def delete_container(database: Database, kind: str, name: str) -> bool:
         return connection.execute(query, (kind, name)).rowcount > 0
 
 
-def read_asset(row: sqlite3.Row) -> Asset:
-    """The version that a row of the table holds."""
-    kind, name, version, properties, archived, *rest = (row[column] for column in Asset.__slots__)
-    return Asset(kind, name, version, read_object(properties), bool(archived), *rest)
-
-
-def read_container(row: sqlite3.Row) -> Container:
-    """The container that a row of :func:`select_containers` holds."""
-    return Container(
-        row["kind"],
-        row["name"],
-        read_object(row["properties"]),
-        bool(row["archived"]),
-        row["created"],
-        row["modified"],
-        row["latest"],
-        str((row["highest"] or 0) + 1),
-        row["data_type"],
-    )
-
-
 ROW = "SELECT * FROM resources WHERE id = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """One resource; ``body`` is without what only a request for secrets answers."""
 
     kind: str
     name: str
     body: JsonObject
-    secrets: JsonObject
     created: str
     modified: str
+    secrets: JsonObject = {}
+
+
+read_resource = partial(read_row, Resource)
 
 
 def get_resource(database: Database, kind: str, name: str) -> Resource | None:
@@ -303,15 +279,15 @@ def put_resource(
     Its name is kept as it was first written; another case means the same. Without ``secrets``, which only a
     request for them shows, those that there are stay.
     """
-    time, hidden = now(), None if secrets is None else json.dumps(secrets)
+    row = {"kind": kind, "body": body, "secrets": secrets, "created": now()}
     with database.transaction() as connection:
         query = "SELECT name FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
         before = connection.execute(query, (kind, name)).fetchone()
-        connection.execute(
-            "INSERT INTO resources (kind, name, body, secrets, created, modified) VALUES (?, ?, ?, ?, ?, ?)"
-            " ON CONFLICT DO UPDATE SET body = excluded.body, modified = excluded.modified,"
+        database.insert(
+            "resources",
+            {**row, "name": name if before is None else before["name"], "modified": row["created"]},
+            "ON CONFLICT DO UPDATE SET body = excluded.body, modified = excluded.modified,"
             " secrets = COALESCE(excluded.secrets, secrets)",
-            (kind, before["name"] if before is not None else name, json.dumps(body), hidden, time, time),
         )
         resource = get_resource(database, kind, name)
     assert resource is not None
@@ -322,9 +298,3 @@ def delete_resource(database: Database, kind: str, name: str) -> bool:
     """Delete a resource; whether there was one."""
     query = "DELETE FROM resources WHERE kind = ? AND name = ? COLLATE NOCASE"
     return database.connection.execute(query, (kind, name)).rowcount > 0
-
-
-def read_resource(row: sqlite3.Row) -> Resource:
-    """The resource that a row of the table holds."""
-    kind, name, body, secrets, *times = (row[column] for column in Resource.__slots__)
-    return Resource(kind, name, read_object(body), read_object(secrets or "{}"), *times)

@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from worldsize.serving.database import MOST_VALUES, TOO_MANY, Item, check_values, use_each
+from worldsize.serving.database import MOST_VALUES, TOO_MANY, Database, Item, check_values, use_each
 from worldsize.serving.errors import ServiceError, answer, bad_request, encode, not_found
 from worldsize.serving.workspace import LOCATION, Scope, Workspace
 
@@ -49,6 +49,11 @@ class Call(ResourcePath, frozen=True, kw_only=True):
     method: str
     query: Mapping[str, str] = {}  # its keys in lower case
     body: Mapping[str, Any] = {}
+
+    @property
+    def database(self) -> Database:
+        """The workspace's database."""
+        return self.workspace.database
 
     @property
     def id(self) -> str:
@@ -365,13 +370,25 @@ def user_name() -> str:
 
 
 def describe_resource(
-    id_: str, kind: str, name: str, properties: JsonObject, times: tuple[str, str]
+    call: Call,
+    path: Sequence[str],
+    properties: JsonObject,
+    times: tuple[str, str] = (CREATED, CREATED),
+    **more: object,
 ) -> JsonObject:
-    """A resource as Azure Resource Manager writes it; ``times`` are those of creation and change."""
+    """A resource as Azure Resource Manager writes it, with ``more`` beside its properties.
+
+    ``path`` leads to it from the workspace or registry: a kind and a name, perhaps another pair. ``times``
+    are those of creation and change.
+    """
+    root = call.scope.id
+    if call.container == "registries":
+        root = f"azureml://registries/{call.scope.workspace}"
     return {
-        "id": id_,
-        "name": name,
-        "type": f"Microsoft.MachineLearningServices/{kind}",
+        "id": "/".join((root, *path)),
+        "name": path[-1],
+        "type": "/".join(("Microsoft.MachineLearningServices", call.container, *path[::2])),
+        **more,
         "properties": properties,
         "systemData": describe_times(*times),
     }
@@ -434,8 +451,9 @@ def views(call: Call) -> tuple[bool, ...]:
 def answer_page(
     call: Call,
     records: Iterable[Item],
-    describe: Callable[[Item], JsonObject],
+    describe: Callable[[Call, Any], JsonObject],
     *,
+    read: Callable[[Item], object] = lambda record: record,
     name: Callable[[Item], object] | None = None,
     skipped: bool = False,
     token: Callable[[Item], int] | None = None,
@@ -447,7 +465,8 @@ def answer_page(
     Args:
         call: The request.
         records: Those of the request, or with ``skipped`` those from the beginning of its window.
-        describe: The resource of a record.
+        describe: The resource of a record as ``read`` returns it.
+        read: Reads a record, where it is still the row of a table.
         name: What a record is called, in messages.
         skipped: Whether the request's ``$skip`` has been followed.
         token: What ``$skip`` of the next page is by its last record, in place of how many were before.
@@ -465,7 +484,7 @@ def answer_page(
             link = f"{call.base}{path}?{urlencode(query)}"
             return answer({"value": shown} if ends else {"value": shown, "nextLink": link})
         count, last = count + 1, 0 if token is None else token(record)
-        for text in use_each(call.kind, [record], lambda item: encode(describe(item)), name):
+        for text in use_each(call.kind, [record], lambda item: encode(describe(call, read(item))), name):
             shown.append(msgspec.Raw(text))
             size += len(text)
     return answer({"value": shown})

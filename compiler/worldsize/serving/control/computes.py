@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -24,7 +23,7 @@ from worldsize.serving.control.call import (
     Handlers,
     JsonObject,
     answer_page,
-    describe_times,
+    describe_resource,
     operation_headers,
     take_count,
     take_object,
@@ -62,14 +61,12 @@ def _require(call: Call) -> Resource:
 
 def _list(call: Call) -> Response:
     wanted = call.query.get("computetype", "").lower()
-    computes = list_computes(call.workspace)
-    if wanted:
-        computes = (
-            compute
-            for compute in computes
-            if text_of(mapping_of(compute.body, "properties"), "computeType").lower() == wanted
-        )
-    return answer_page(call, computes, partial(_describe, call))
+    computes = (
+        compute
+        for compute in list_computes(call.workspace)
+        if wanted in ("", text_of(mapping_of(compute.body, "properties"), "computeType").lower())
+    )
+    return answer_page(call, computes, _describe)
 
 
 def _put(call: Call) -> Response:
@@ -79,9 +76,8 @@ def _put(call: Call) -> Response:
         _check_same(before.body["properties"], body["properties"])
     elif body["properties"]["computeType"] == "ComputeInstance":
         body["state"] = "Running"
-    database = call.workspace.database
     merged = body if before is None else {**before.body, **body}
-    compute = put_resource(database, KIND, call.name, merged)
+    compute = put_resource(call.database, KIND, call.name, merged)
     return answer(_describe(call, compute), 200 if before is not None else 201, operation_headers(call))
 
 
@@ -144,17 +140,17 @@ def _patch(call: Call) -> Response:
     for key in ("tags", "identity"):
         if key in call.body:
             body[key] = call.body[key]
-    stored = put_resource(call.workspace.database, KIND, compute.name, {**compute.body, **_read_body(body)})
+    stored = put_resource(call.database, KIND, compute.name, {**compute.body, **_read_body(body)})
     return answer(_describe(call, stored), 200, operation_headers(call))
 
 
 def _delete(call: Call) -> Response:
     """Delete or detach (``underlyingResourceAction``): the same here, where nothing lies under it."""
-    database, compute = call.workspace.database, _require(call)
-    with database.transaction():
-        delete_resource(database, KIND, compute.name)
+    compute = _require(call)
+    with call.database.transaction():
+        delete_resource(call.database, KIND, compute.name)
         if _find_compute(call.workspace, compute.name) is not None:  # the project describes it
-            put_resource(database, KIND, compute.name, {})
+            put_resource(call.database, KIND, compute.name, {})
     return Response(status_code=202, headers=operation_headers(call))
 
 
@@ -165,7 +161,7 @@ def _start_or_stop(call: Call) -> Response:
         raise bad_request(f"Only a compute instance can {action}, and {compute.name} is of type {kind}.")
     operation = {"operationName": action.title(), "operationTime": now(), "operationStatus": "Succeeded"}
     body = {**compute.body, "state": _STATES[action], "lastOperation": operation}
-    put_resource(call.workspace.database, KIND, compute.name, body)
+    put_resource(call.database, KIND, compute.name, body)
     return Response(status_code=202, headers=operation_headers(call))
 
 
@@ -173,28 +169,28 @@ def _describe(call: Call, compute: Resource) -> JsonObject:
     properties = compute.body["properties"]
     inner = {**(properties.get("properties") or {}), **_live(properties["computeType"], compute)}
     inner.pop("adminUserPassword", None)
-    return {
-        "id": f"{call.scope.id}/computes/{compute.name}",
-        "name": compute.name,
-        "type": "Microsoft.MachineLearningServices/workspaces/computes",
-        "location": LOCATION,
-        "tags": compute.body.get("tags") or {},
-        "identity": compute.body.get("identity"),
-        "properties": {
-            "description": None,
-            "resourceId": None,
-            "disableLocalAuth": False,
-            **properties,
-            "computeLocation": LOCATION,
-            "provisioningState": "Succeeded",
-            "provisioningErrors": None,
-            "createdOn": compute.created,
-            "modifiedOn": compute.modified,
-            "isAttachedCompute": properties["computeType"] not in ("AmlCompute", "ComputeInstance"),
-            "properties": inner,
-        },
-        "systemData": describe_times(compute.created, compute.modified),
+    shown = {
+        "description": None,
+        "resourceId": None,
+        "disableLocalAuth": False,
+        **properties,
+        "computeLocation": LOCATION,
+        "provisioningState": "Succeeded",
+        "provisioningErrors": None,
+        "createdOn": compute.created,
+        "modifiedOn": compute.modified,
+        "isAttachedCompute": properties["computeType"] not in ("AmlCompute", "ComputeInstance"),
+        "properties": inner,
     }
+    return describe_resource(
+        call,
+        (KIND, compute.name),
+        shown,
+        (compute.created, compute.modified),
+        location=LOCATION,
+        tags=compute.body.get("tags") or {},
+        identity=compute.body.get("identity"),
+    )
 
 
 def _live(kind: str, compute: Resource) -> JsonObject:
@@ -249,7 +245,7 @@ USUAL = {"cpu-cluster": ("STANDARD_D2_V2", 4), "gpu-cluster": ("STANDARD_NC4AS_T
 
 def list_computes(workspace: Workspace) -> Iterator[Resource]:
     """All computes, the project's first, one in memory at a time."""
-    by_name = {compute.name.lower(): compute for compute in _given(workspace)}
+    by_name = {compute.name.lower(): compute for compute in _list_described(workspace)}
     described = use_each(
         "compute",
         by_name.values(),
@@ -266,7 +262,9 @@ def _find_compute(workspace: Workspace, name: str) -> Resource | None:
     made = get_resource(workspace.database, KIND, name)
     if made is not None:
         return None if _is_deleted(made) else made
-    return next((compute for compute in _given(workspace) if compute.name.lower() == name.lower()), None)
+    return next(
+        (compute for compute in _list_described(workspace) if compute.name.lower() == name.lower()), None
+    )
 
 
 def _is_deleted(resource: Resource) -> bool:
@@ -274,7 +272,7 @@ def _is_deleted(resource: Resource) -> bool:
     return not resource.body
 
 
-def _given(workspace: Workspace) -> list[Resource]:
+def _list_described(workspace: Workspace) -> list[Resource]:
     bodies = _declared(workspace)
     names = {name.lower() for name in bodies}
     bodies |= {
@@ -282,7 +280,7 @@ def _given(workspace: Workspace) -> list[Resource]:
         for name, (size, count) in USUAL.items()
         if name not in names
     }
-    return [Resource(KIND, name, body, {}, CREATED, CREATED) for name, body in bodies.items()]
+    return [Resource(KIND, name, body, CREATED, CREATED) for name, body in bodies.items()]
 
 
 def describe_cluster(size: str, count: int, tier: str) -> JsonObject:

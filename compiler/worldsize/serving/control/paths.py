@@ -14,31 +14,24 @@ from worldsize.documents import yaml
 from worldsize.running.model.assets import AssetEntry, AssetMap
 from worldsize.serving.control import assets
 from worldsize.serving.control.assets import get_resource
-from worldsize.serving.database import Database
+from worldsize.serving.database import Database, text_of
 from worldsize.serving.errors import bad_request
 from worldsize.serving.home import Home
 from worldsize.serving.storage.artifacts import run_blob_path
 from worldsize.serving.storage.files import locate
 from worldsize.serving.workspace import ARTIFACT_STORE, BLOB_STORE, CONTAINERS, Scope, Workspace
 
-_STORE = re.compile(
+_STORE_OR_OUTPUT = re.compile(
     r"azureml://(?:subscriptions/[^/]+/resourcegroups/[^/]+/(?:providers/[^/]+/)?workspaces/[^/]+/)?"
-    r"datastores/(?P<store>[^/]+)(?:/paths/?(?P<path>.*))?",
-    re.IGNORECASE | re.DOTALL,
-)
-_OUTPUT = re.compile(
-    r"azureml://(?:subscriptions/[^/]+/resourcegroups/[^/]+/(?:providers/[^/]+/)?workspaces/[^/]+/)?"
-    r"jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+)(?:/paths/?(?P<path>.*))?",
+    r"(?:datastores/(?P<store>[^/]+)|jobs/(?P<job>[^/]+)/outputs/(?P<output>[^/]+))(?:/paths/?(?P<path>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
 _RUN = re.compile(r"runs:/{1,3}(?P<job>[^/]+)/(?P<path>.*)", re.DOTALL)
 _ASSET_ID = re.compile(
-    r"(?:azureml:/{0,2})?/?subscriptions/[^/]+/resourcegroups/[^/]+/providers/[^/]+/workspaces/[^/]+/"
+    r"(?:(?:azureml:/{0,2})?/?subscriptions/[^/]+/resourcegroups/[^/]+/providers/[^/]+|"
+    r"azureml://(?:subscriptions/[^/]+/resourcegroups|locations)/[^/]+)/workspaces/[^/]+/"
     r"(?P<kind>codes|components|data|environments|models)/(?P<name>[^/]+)"
-    r"/(?:versions/(?P<version>[^/]+)|labels/(?P<label>[^/]+))|"
-    r"azureml://(?:subscriptions/[^/]+/resourcegroups/[^/]+/workspaces/[^/]+|locations/[^/]+/workspaces/[^/]+)/"
-    r"(?P<kind2>codes|components|data|environments|models)/(?P<name2>[^/]+)"
-    r"/(?:versions/(?P<version2>[^/]+)|labels/(?P<label2>[^/]+))",
+    r"/(?:versions/(?P<version>[^/]+)|labels/(?P<label>[^/]+))",
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"(?:azureml:)?(?P<name>[^/:@]+)(?::(?P<version>[^/:@]+)|@(?P<label>[^/:@]+))")
@@ -76,28 +69,25 @@ class AssetName:
 
 def parse_store_path(uri: str) -> StorePath | None:
     """The datastore and path of ``azureml://…datastores/{store}/paths/{path}``, in its short or long form."""
-    match = _STORE.fullmatch(uri)
-    return None if match is None else StorePath(match["store"], match["path"] or "")
+    match = _STORE_OR_OUTPUT.fullmatch(uri)
+    return StorePath(match["store"], match["path"] or "") if match is not None and match["store"] else None
 
 
 def parse_asset(reference: str) -> AssetName | None:
     """The asset of ``azureml:name:version``, ``name@latest`` or an id; None for anything else."""
-    if (match := _ASSET_ID.fullmatch(reference)) is not None:
-        kind, label = (match["kind"] or match["kind2"]).lower(), match["label"] or match["label2"]
-        name = AssetName(kind, match["name"] or match["name2"], match["version"] or match["version2"])
-    elif (match := _NAMED.fullmatch(reference)) is not None:
-        label, name = match["label"], AssetName("", match["name"], match["version"])
-    else:
+    match = _ASSET_ID.fullmatch(reference) or _NAMED.fullmatch(reference)
+    if match is None or match["label"] not in (None, "latest"):  # the only label that the service keeps
         return None
-    return name if label in (None, "latest") else None  # the only label that the service keeps
+    return AssetName((match.groupdict().get("kind") or "").lower(), match["name"], match["version"])
 
 
 def _parse_output(workspace: Workspace, uri: str) -> StorePath | None:
     """Where an output of a job or a file of a run lies; None if the address is of something else."""
-    match = _OUTPUT.fullmatch(uri)
-    if match is None:
-        run = _RUN.fullmatch(uri)
-        return None if run is None else run_path(run["job"], run["path"])
+    if (run := _RUN.fullmatch(uri)) is not None:
+        return run_path(run["job"], run["path"])
+    match = _STORE_OR_OUTPUT.fullmatch(uri)
+    if match is None or match["store"]:
+        return None
     job, output, path = match["job"], match["output"], match["path"] or ""
     if output.lower() == "artifacts":
         return run_path(job, path)
@@ -139,15 +129,13 @@ def _parse_blob(workspace: Workspace, uri: str) -> tuple[str, str] | None:
     return (container, rest) if container else None
 
 
-def _container_of(database: Database, store: str) -> str | None:
-    """The container of a datastore; None if there is no such datastore, or it is not of blobs."""
+def _container_of(database: Database, store: str) -> str:
+    """The container of a datastore; empty if there is no such datastore, or it is not of blobs."""
     if (container := CONTAINERS.get(store.lower())) is not None:
         return container
     resource = get_resource(database, "datastores", store)
-    if resource is None:
-        return None
-    named = resource.body.get("containerName") or resource.body.get("filesystem")
-    return named if isinstance(named, str) else None
+    body = {} if resource is None else resource.body
+    return text_of(body, "containerName") or text_of(body, "filesystem")
 
 
 def project_settings(workspace: Workspace) -> Settings:
@@ -208,14 +196,14 @@ def local_path(workspace: Workspace, uri: str) -> Path | None:
 
 
 def datastore_path(home: Home, database: Database, uri: str) -> Path | None:
-    """The file or folder of a path in a datastore; None if it is none, or its datastore does not exist.
+    """The file or folder of a path in a datastore; None for another text, or if there is no such datastore.
 
     Raises:
         ServiceError: 400, it leads outside the home.
     """
     place = parse_store_path(uri)
-    container = None if place is None else _container_of(database, place.store)
-    return None if place is None or container is None else locate(home, container, place.path)
+    container = "" if place is None else _container_of(database, place.store)
+    return locate(home, container, place.path) if place is not None and container else None
 
 
 def find_data(workspace: Workspace, reference: str) -> assets.Asset | None:

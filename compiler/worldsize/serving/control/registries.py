@@ -23,7 +23,7 @@ _REFERENCE = re.compile(
     r"azureml://registries/(?P<registry>[^/]+)/(?P<kind>[a-z]+)/(?P<name>[^/]+)"
     r"(?:/(?:versions|labels)/(?P<version>[^/]+))?/?"
 )
-_SAID: JsonObject = {"description": None, "tags": {}, "properties": {}, "isArchived": False}  # of an asset
+_BASIC: JsonObject = {"description": None, "tags": {}, "properties": {}, "isArchived": False}  # of an asset
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +47,32 @@ def handle(call: Call) -> object:
             " `assets:` of `worldsize.yml` maps.",
         )
     if not call.kind:
-        return _describe_registry(call.scope.workspace, call.scope.subscription, call.scope.group)
+        return _describe_registry(call)
     if call.kind not in KINDS:
         raise not_found(f"`{call.kind}` of registries")
-    listed = [
+    assets = [
         asset
         for asset in list_assets(call.workspace)
-        if asset.registry == call.scope.workspace.lower() and asset.kind == call.kind
+        if (asset.registry, asset.kind) == (call.scope.workspace.lower(), call.kind)
+        and call.name.lower() in ("", asset.name.lower())
     ]
     if not call.name:
-        names = {asset.name: asset for asset in listed}
+        names = {asset.name: asset for asset in assets}
         return {"value": [_describe_container(call, asset) for asset in names.values()]}
-    named = [asset for asset in listed if asset.name.lower() == call.name.lower()]
     if call.versions and not call.version:
-        return {"value": [_describe(call, asset) for asset in named]}
-    if not named:
-        raise _missing(call)
-    if not call.version and not call.label:
-        return _describe_container(call, named[-1])
-    chosen = [asset for asset in named if asset.version in (call.version, "*")] or (
-        named[-1:] if call.label == "latest" else []
+        return {"value": [_describe(call, asset) for asset in assets]}
+    if assets and not call.version and not call.label:
+        return _describe_container(call, assets[-1])
+    chosen = [asset for asset in assets if asset.version in (call.version, "*")] or (
+        assets[-1:] if call.label == "latest" else []
     )
-    if not chosen:
-        raise _missing(call)
-    version = call.version if chosen[-1].version == "*" and call.version else chosen[-1].version
-    return _describe(call, replace(chosen[-1], version=version))
-
-
-def _missing(call: Call) -> ServiceError:
+    if chosen:
+        version = call.version if chosen[-1].version == "*" and call.version else chosen[-1].version
+        return _describe(call, replace(chosen[-1], version=version))
     by = f"versions/{call.version}" if call.version else f"labels/{call.label or 'latest'}"
     reference = f"azureml://registries/{call.scope.workspace}/{call.kind}/{call.name}/{by}"
-    return ServiceError(
-        404,
-        "ResourceNotFound",
-        f"`{reference}` was not found: write a local path for it under `assets:` of `worldsize.yml`.",
-    )
+    message = f"`{reference}` was not found: write a local path for it under `assets:` of `worldsize.yml`."
+    raise ServiceError(404, "ResourceNotFound", message)
 
 
 def list_assets(workspace: Workspace) -> Iterator[RegistryAsset]:
@@ -95,11 +86,10 @@ def list_assets(workspace: Workspace) -> Iterator[RegistryAsset]:
         yield RegistryAsset("azureml", "environments", name, "*", None)
 
 
-def _describe_registry(name: str, subscription: str, group: str) -> JsonObject:
+def _describe_registry(call: Call) -> JsonObject:
     return {
-        "id": f"/subscriptions/{subscription}/resourceGroups/{group}/providers"
-        f"/Microsoft.MachineLearningServices/registries/{name}",
-        "name": name,
+        "id": f"{call.scope.id.rpartition('/workspaces/')[0]}/registries/{call.scope.workspace}",
+        "name": call.scope.workspace,
         "type": "Microsoft.MachineLearningServices/registries",
         "location": LOCATION,
         "tags": {},
@@ -132,27 +122,22 @@ def describe_discovery(workspace: Workspace, name: str) -> JsonObject:
     }
 
 
-def _id(call: Call, asset: RegistryAsset) -> str:
-    return f"azureml://registries/{call.scope.workspace}/{asset.kind}/{asset.name}"
-
-
 def _describe_container(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
     properties = {
-        **_SAID,
+        **_BASIC,
         "latestVersion": version,
         "nextVersion": None,
         **({"dataType": "uri_folder"} if asset.kind == "data" else {}),
     }
-    kind = f"registries/{asset.kind}"
-    return describe_resource(_id(call, asset), kind, asset.name, properties, (CREATED, CREATED))
+    return describe_resource(call, (asset.kind, asset.name), properties)
 
 
 def _describe(call: Call, asset: RegistryAsset) -> JsonObject:
     version = "1" if asset.version == "*" else asset.version
-    id_, kind = f"{_id(call, asset)}/versions/{version}", f"registries/{asset.kind}/versions"
-    properties = {**_SAID, "isAnonymous": False, **_content(asset, id_)}
-    return describe_resource(id_, kind, version, properties, (CREATED, CREATED))
+    path = (asset.kind, asset.name, "versions", version)
+    uri = "/".join(("azureml://registries", call.scope.workspace, *path))
+    return describe_resource(call, path, {**_BASIC, "isAnonymous": False, **_content(asset, uri)})
 
 
 def _content(asset: RegistryAsset, uri: str) -> JsonObject:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -30,6 +29,7 @@ from worldsize.serving.control.call import (
     take_object,
     take_text,
 )
+from worldsize.serving.database import text_of
 from worldsize.serving.errors import ServiceError, answer, bad_request, not_found
 from worldsize.serving.front.guard import sign_path
 from worldsize.serving.workspace import BLOB_STORE, CONTAINERS, Workspace
@@ -40,13 +40,11 @@ _REQUIRED = {"connections": ("category", "authType"), "outboundrules": ("type",)
 
 def _list_secrets(call: Call) -> object:
     resource = _require(call)
-    if call.kind != "connections":
-        raise not_found(f"The action `{call.action}` of {call.kind}")
     return _describe(call, resource, {"credentials": resource.secrets or None})
 
 
 def _require(call: Call) -> Resource:
-    resource = get_resource(call.workspace.database, call.kind, call.name)
+    resource = get_resource(call.database, call.kind, call.name)
     if resource is None:
         raise not_found(f"{_TYPES[call.kind]}/{call.name}")
     return resource
@@ -54,17 +52,16 @@ def _require(call: Call) -> Resource:
 
 def _list(call: Call) -> Response:
     category = call.query.get("category", "").lower()
-    resources = list_resources(call.workspace.database, call.kind)
-    if category:
-        resources = filter(
-            lambda resource: str(resource.body.get("category", "")).lower() == category, resources
-        )
-    return answer_page(call, resources, partial(_describe, call))
+    resources = (
+        resource
+        for resource in list_resources(call.database, call.kind)
+        if category in ("", text_of(resource.body, "category").lower())
+    )
+    return answer_page(call, resources, _describe)
 
 
 def _put(call: Call) -> Response:
     properties = take_object(call.body, "properties")
-    database, name = call.workspace.database, call.name
     if call.method == "PATCH":
         properties = {**_require(call).body, **properties}
     take_about(properties)
@@ -72,7 +69,7 @@ def _put(call: Call) -> Response:
         take_text(properties, key, "properties.", required=True)
     secrets = take_object(properties, "credentials", "properties.") if "credentials" in properties else None
     body = {key: value for key, value in properties.items() if key != "credentials"}
-    resource = put_resource(database, call.kind, name, body, secrets)
+    resource = put_resource(call.database, call.kind, call.name, body, secrets)
     # azure-ai-ml takes 200 only, for a new one too.
     headers = operation_headers(call) if call.kind == "outboundrules" else None
     return answer(_describe(call, resource), 200, headers)
@@ -86,23 +83,18 @@ def _describe(call: Call, resource: Resource, more: Mapping[str, Any] | None = N
             properties["credentials"] = None
     else:
         properties = {"category": "UserDefined", "status": "Active", **properties}
-    kind = _TYPES[call.kind]
-    id_, name = f"{call.scope.id}/{kind}/{resource.name}", resource.name
-    return describe_resource(
-        id_, f"workspaces/{kind}", name, properties, (resource.created, resource.modified)
-    )
+    times = (resource.created, resource.modified)
+    return describe_resource(call, (_TYPES[call.kind], resource.name), properties, times)
 
 
-HANDLERS: Handlers = {
+RULE_HANDLERS: Handlers = {
     "GET all": _list,
     "GET one": lambda call: _describe(call, _require(call)),
     "PUT one": _put,
     "PATCH one": _put,
-    "DELETE one": lambda call: answer_deletion(
-        delete_resource(call.workspace.database, call.kind, call.name)
-    ),
-    "POST one/listsecrets": _list_secrets,
+    "DELETE one": lambda call: answer_deletion(delete_resource(call.database, call.kind, call.name)),
 }
+HANDLERS: Handlers = {**RULE_HANDLERS, "POST one/listsecrets": _list_secrets}
 
 
 _STORE_TYPES = {  # the required keys of each type
@@ -118,7 +110,7 @@ _STORE_TYPES = {  # the required keys of each type
 def _delete_store(call: Call) -> Response:
     if (name := call.name.lower()) in CONTAINERS:
         raise bad_request(f"The datastore {name} belongs to the workspace and cannot be deleted.")
-    return answer_deletion(delete_resource(call.workspace.database, "datastores", name))
+    return answer_deletion(delete_resource(call.database, "datastores", name))
 
 
 def _list_stores(call: Call) -> Response:
@@ -130,8 +122,8 @@ def _list_stores(call: Call) -> Response:
         right = default not in ("true", "false") or (store.name == chosen) == (default == "true")
         return right and (not names or store.name.lower() in names)
 
-    stores = chain(_list_built_in(call.workspace), list_resources(call.workspace.database, "datastores"))
-    return answer_page(call, filter(is_wanted, stores), partial(_describe_store, call))
+    stores = chain(_list_built_in(call.workspace), list_resources(call.database, "datastores"))
+    return answer_page(call, filter(is_wanted, stores), _describe_store)
 
 
 def _list_built_in(workspace: Workspace) -> list[Resource]:
@@ -148,7 +140,6 @@ def _list_built_in(workspace: Workspace) -> list[Resource]:
                 "credentials": {"credentialsType": "AccountKey"},
                 "serviceDataAccessAuthIdentity": "None",
             },
-            {},
             CREATED,
             CREATED,
         )
@@ -164,7 +155,7 @@ def _default_name(workspace: Workspace) -> str:
 def _find_store(call: Call) -> Resource:
     name = call.name.lower()
     built_in = next((store for store in _list_built_in(call.workspace) if store.name == name), None)
-    store = built_in or get_resource(call.workspace.database, "datastores", name)
+    store = built_in or get_resource(call.database, "datastores", name)
     if store is None:
         raise ServiceError(404, "UserError", f"Error getting datastore: {call.name} was not found.")
     return store
@@ -187,17 +178,15 @@ def _put_store(call: Call) -> Response:
     take_text(credentials, "credentialsType", f"{where}credentials.", required=True)
     take_about(properties, where)
     default = take_flag(properties, "isDefault", where)
-    secrets = credentials.get("secrets")
-    if secrets is not None:
-        secrets = take_object(credentials, "secrets", f"{where}credentials.")
+    has_secrets = credentials.get("secrets") is not None
+    secrets = take_object(credentials, "secrets", f"{where}credentials.") if has_secrets else None
     kept: JsonObject = {key: value for key, value in credentials.items() if key != "secrets"}
     body = {"description": None, "tags": {}, "properties": {}, **properties, "credentials": kept}
-    database, name = call.workspace.database, call.name
-    with database.transaction():
-        before = get_resource(database, "datastores", name)
-        store = put_resource(database, "datastores", name, body, secrets)
+    with call.database.transaction():
+        before = get_resource(call.database, "datastores", call.name)
+        store = put_resource(call.database, "datastores", call.name, body, secrets)
         if default:
-            put_resource(database, "defaults", "datastore", {"name": store.name})
+            put_resource(call.database, "defaults", "datastore", {"name": store.name})
     return answer(_describe_store(call, store), 200 if before is not None else 201)
 
 
@@ -226,8 +215,8 @@ def _describe_store(call: Call, store: Resource) -> JsonObject:
         "subscriptionId": call.scope.subscription,
         "resourceGroup": call.scope.group,
     }
-    id_, kind = f"{call.scope.id}/datastores/{store.name}", "workspaces/datastores"
-    return describe_resource(id_, kind, store.name, properties, (store.created, store.modified))
+    times = (store.created, store.modified)
+    return describe_resource(call, ("datastores", store.name), properties, times)
 
 
 STORE_HANDLERS: Handlers = {

@@ -39,7 +39,7 @@ HANDLERS: dict[str, Handlers] = {
     "datastores": resources.STORE_HANDLERS,
     "jobs": jobs.HANDLERS,
     "schedules": schedules.HANDLERS,
-    "outboundrules": resources.HANDLERS,
+    "outboundrules": resources.RULE_HANDLERS,
 }
 ABSENT = {  # kinds of resources that only Azure has
     "onlineendpoints": "online endpoints",
@@ -71,14 +71,12 @@ _PREFIXES = ("mferp/managementfrontend", "genericasset", "genericasset/v2.0")
 
 def routes(workspace: Workspace) -> list[BaseRoute]:
     """The routes of the management API, and of the documents that say where the services are."""
+    manage = partial(_answer_request, workspace)
 
-    async def manage(request: Request) -> Response:
-        return await _answer_request(workspace, request)
-
-    async def discover(_request: Request) -> Response:
+    def discover(_request: Request) -> Response:
         return answer(workspaces.describe_discovery(workspace))
 
-    async def find_registry(request: Request) -> Response:
+    def find_registry(request: Request) -> Response:
         return answer(registries.describe_discovery(workspace, request.path_params["name"]))
 
     paths = ("/subscriptions", "/subscriptions/{rest:path}", "/providers", "/providers/{rest:path}")
@@ -138,7 +136,7 @@ def _answer_absent(call: Call) -> object:
 def _strip_prefix(raw: bytes) -> bytes:
     """A path as it is at the host of the management API."""
     path = raw.strip(b"/")
-    prefix = next(
-        (candidate for candidate in _PREFIXES if path.startswith(f"{candidate}/subscriptions/".encode())), ""
-    )
-    return path[len(prefix) :].lstrip(b"/")
+    for prefix in _PREFIXES:
+        if path.startswith(f"{prefix}/subscriptions/".encode()):
+            return path[len(prefix) + 1 :]
+    return path

@@ -53,7 +53,7 @@ _LISTS = ("privateendpointconnections", "privatelinkresources", "features", "sku
 
 
 def _delete(call: Call) -> Response:
-    if not delete_resource(call.workspace.database, "workspaces", call.scope.workspace):
+    if not delete_resource(call.database, "workspaces", call.scope.workspace):
         raise bad_request(
             f"The workspace {call.scope.workspace} is the one that `worldsize serve` keeps in"
             f" {call.workspace.home.root}. To delete it, stop the server and delete this folder."
@@ -66,7 +66,7 @@ def _change(call: Call) -> Response:
     properties = take_object(call.body, "properties")
     tags = take_texts(call.body, "tags")
     take_text(properties, "description", "properties.", most=LONGEST_DESCRIPTION)
-    database, name = call.workspace.database, call.scope.workspace
+    database, name = call.database, call.scope.workspace
     before = get_resource(database, "workspaces", name)
     body = {} if before is None else dict(before.body)
     body |= {key: properties[key] for key in _CHANGEABLE if properties.get(key) is not None}

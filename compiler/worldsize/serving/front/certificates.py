@@ -54,20 +54,15 @@ class Authority:
     """
 
     def __init__(self, home: Home) -> None:
-        self._home = home
+        self._home, self._path = home, home.state / "authority.pem"
         self._contexts: dict[str, ssl.SSLContext] = {}
-        self._key, self._certificate = self._load() or self._make()
-
-    @property
-    def certificate(self) -> x509.Certificate:
-        """The authority's own certificate."""
-        return self._certificate
+        self._key, self.certificate = self._load() or self._make()
 
     def context(self, *names: str) -> ssl.SSLContext:
         """The TLS context of a server: its certificate is for the first of these names or IP addresses."""
-        if _expires_soon(self._certificate):
+        if _expires_soon(self.certificate):
             self._contexts.clear()
-            self._key, self._certificate = self._make()
+            self._key, self.certificate = self._make()
         if (context := self._contexts.get(names[0])) is None:
             if len(self._contexts) >= MOST_CONTEXTS:
                 self._contexts.clear()
@@ -83,13 +78,9 @@ class Authority:
         named = [Path(environment[name]) for name in BUNDLE_VARIABLES if environment.get(name)]
         usable = [bundle for bundle in dict.fromkeys(named) if bundle != path and bundle.is_file()]
         texts = [untrusted.read_bytes(bundle) for bundle in usable or [Path(certifi.where())]]
-        texts.append(self._certificate.public_bytes(Encoding.PEM))
+        texts.append(self.certificate.public_bytes(Encoding.PEM))
         write_whole(path, b"\n".join(texts), mode=PRIVATE_FILE, follow=False)
         return path
-
-    @property
-    def _path(self) -> Path:
-        return self._home.state / "authority.pem"
 
     def _load(self) -> tuple[Key, x509.Certificate] | None:
         text = read_private(self._path, _PEM)
@@ -115,7 +106,7 @@ class Authority:
 
     def _sign(self, names: tuple[str, ...]) -> ssl.SSLContext:
         key = ec.generate_private_key(ec.SECP256R1())
-        authority, end = self._certificate.subject, self._certificate.not_valid_after_utc
+        authority, end = self.certificate.subject, self.certificate.not_valid_after_utc
         builder = _describe(_name(names[0]), authority, key, self._key, end, authority=False)
         for extension in (
             x509.SubjectAlternativeName([_general_name(name) for name in names]),

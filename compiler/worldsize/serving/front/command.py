@@ -85,7 +85,11 @@ async def run_server(
     try:
         async with _serving(server):
             announce()
-            status = await command.run() if command is not None else await _wait_for_signal(stop)
+            status = 0
+            if command is not None:
+                status = await command.run()
+            else:
+                await stop.wait()
             await finish()
             return status
     finally:
@@ -106,11 +110,6 @@ async def _serving(server: Server) -> AsyncIterator[None]:
         ready.cancel()
         server.should_exit = True
         await task
-
-
-async def _wait_for_signal(stop: asyncio.Event) -> int:
-    await stop.wait()
-    return 0
 
 
 def _on_signal(stop: asyncio.Event, command: Command | None, number: signal.Signals) -> None:

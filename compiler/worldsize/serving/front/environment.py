@@ -126,11 +126,7 @@ def format_exports(variables: Mapping[str, str | None]) -> Iterator[str]:
 
 def _has_mlflow_plugin() -> bool:
     """Whether azureml-mlflow is installed here, without which MLflow does not know ``azureml://``."""
-    try:
-        importlib.metadata.distribution("azureml-mlflow")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+    return any(importlib.metadata.distributions(name="azureml-mlflow"))
 
 
 LEVELS = 20

@@ -59,20 +59,11 @@ def bind(port: int) -> socket.socket:
 class Listener:
     """Accepts connections to the socket that :func:`bind` made, until it is closed.
 
-    ``make_protocol`` makes the protocol object of a peer from the Azure host of a proxied connection; the
-    tunnel owns the connections that ask for the proxy.
+    The tunnel owns the connections that ask for the proxy; its protocol serves the others too.
     """
 
-    def __init__(
-        self,
-        listening: socket.socket,
-        authority: Authority,
-        make_protocol: MakeProtocol,
-        tunnel: Tunnel,
-    ) -> None:
+    def __init__(self, listening: socket.socket, tunnel: Tunnel) -> None:
         self._listening = listening
-        self._authority = authority
-        self._make_protocol = make_protocol
         self._tunnel = tunnel
         self._peers = Peers()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,14 +115,15 @@ class Listener:
 
     async def _hand_on(self, client: socket.socket, peer: Peer) -> None:
         first = await asyncio.wait_for(_peek_method(client), HEAD_SECONDS)
+        make_protocol = partial(self._tunnel.make_protocol, None, peer)
         if first[:1] == bytes([TLS_HANDSHAKE]):
-            context = self._authority.context("localhost", "127.0.0.1")
-            await serve_socket(client, partial(self._make_protocol, None, peer), context)
+            context = self._tunnel.authority.context("localhost", "127.0.0.1")
+            await serve_socket(client, make_protocol, context)
         elif first == b"CONNECT ":
             head = await asyncio.wait_for(_read_head(client), HEAD_SECONDS)
             await self._tunnel.own(client, head, peer)
         elif first:
-            await serve_socket(client, partial(self._make_protocol, None, peer), None)
+            await serve_socket(client, make_protocol, None)
         else:
             client.close()
 
@@ -256,7 +248,7 @@ class Tunnel:
 
     workspace: Workspace
     authority: Authority
-    make_protocol: MakeProtocol
+    make_protocol: MakeProtocol  # of a peer, by the Azure host of a proxied connection
     upstream: Upstream | None
 
     async def own(self, client: socket.socket, head: bytes, peer: Peer) -> None:

@@ -97,16 +97,7 @@ def open_workspace(settings: Settings) -> Iterator[Opened]:
     with home.lock(), _bind(home, settings.port) as listening:
         check_schema(home.root / DATABASE)
         port = listening.getsockname()[1]
-        page = f"http://127.0.0.1:{port}"
-        endpoints = make_endpoints(page, port, proxy=settings.proxy)
-        workspace = Workspace(
-            home, Database(home.database), endpoints, settings.project, environment=settings.interpreter
-        )
-        authority = Authority(home)
-        bundle = authority.write_bundle(settings.environment)
-        workspace.client_variables = client_variables(
-            workspace, port, bundle, settings.environment, proxy=settings.proxy
-        )
+        workspace, authority = _make_workspace(home, settings, port, proxy=settings.proxy)
         remove_parts(home.state)
         record = {"pid": os.getpid(), "port": port, "proxy": settings.proxy}
         write_json(home.state / "server.json", record, flush=True)
@@ -114,6 +105,18 @@ def open_workspace(settings: Settings) -> Iterator[Opened]:
             yield Opened(workspace, authority, listening, settings)
         finally:
             workspace.database.close()
+
+
+def _make_workspace(home: Home, settings: Settings, port: int, *, proxy: bool) -> tuple[Workspace, Authority]:
+    """The workspace of a home that a server at a port serves, and who signs its certificates."""
+    endpoints = make_endpoints(f"http://127.0.0.1:{port}", port, proxy=proxy)
+    workspace = Workspace(
+        home, Database(home.database), endpoints, settings.project, environment=settings.interpreter
+    )
+    authority = Authority(home)
+    bundle = authority.write_bundle(settings.environment)
+    workspace.client_variables = client_variables(workspace, port, bundle, settings.environment, proxy=proxy)
+    return workspace, authority
 
 
 def describe_client(settings: Settings) -> tuple[Mapping[str, str | None], bool]:
@@ -137,10 +140,7 @@ def describe_client(settings: Settings) -> tuple[Mapping[str, str | None], bool]
         port, proxy = record.get("port"), bool(record.get("proxy"))
         if not isinstance(port, int):
             raise
-    endpoints = make_endpoints(f"http://127.0.0.1:{port}", port, proxy=proxy)
-    workspace = Workspace(home, Database(home.database), endpoints, settings.project)
-    bundle = Authority(home).write_bundle(settings.environment)
-    return client_variables(workspace, port, bundle, settings.environment, proxy=proxy), True
+    return _make_workspace(home, settings, port, proxy=proxy)[0].client_variables, True
 
 
 def read_record(home: Home) -> dict[str, object]:
@@ -169,7 +169,7 @@ class Server(uvicorn.Server):
         self._listener: Listener | None = None
         self.ready = asyncio.Event()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - uvicorn's
+    async def startup(self, *_: object, **__: object) -> None:
         """Start what runs beside the application, then accept connections."""
         sys.setswitchinterval(SWITCH_SECONDS)
         loop = asyncio.get_running_loop()
@@ -182,7 +182,7 @@ class Server(uvicorn.Server):
             self.servers = []
             workspace, authority = self._opened.workspace, self._opened.authority
             tunnel = Tunnel(workspace, authority, self._make_protocol, self._upstream)
-            self._listener = Listener(self._opened.listening, authority, self._make_protocol, tunnel)
+            self._listener = Listener(self._opened.listening, tunnel)
             self.started = True
         self.ready.set()
 

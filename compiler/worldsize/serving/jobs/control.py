@@ -42,7 +42,7 @@ async def _cancel(call: Call) -> Response:
 async def _put(call: Call) -> Response:
     name, properties = call.name, as_object(call.body.get("properties"), "properties")
     take_about(properties)
-    if await asyncio.to_thread(records.get_job, call.workspace.database, name) is None:
+    if await asyncio.to_thread(records.get_job, call.database, name) is None:
         await submit(call.workspace, name, properties)
         return await asyncio.to_thread(_show, call, 201)
     if not _is_update(properties):
@@ -51,7 +51,18 @@ async def _put(call: Call) -> Response:
 
 
 def _update(call: Call) -> Response:
-    update(call, _find(call), as_object(call.body.get("properties"), "properties"))
+    """Change what can be changed of a job: tags, properties, names, and whether it is archived."""
+    job, properties = _find(call), as_object(call.body.get("properties"), "properties")
+    changed = {name: properties[name] for name in MUTABLE if properties.get(name) is not None}
+    take_about(changed)
+    archived = changed.pop("isArchived", None)
+    records.update_job(
+        call.database,
+        job.name,
+        properties={**job.properties, **changed},
+        archived=None if archived is None else bool(archived),
+        display_name=str(changed["displayName"]) if changed.get("displayName") else None,
+    )
     return _show(call)
 
 
@@ -61,14 +72,14 @@ def _refuse_deletion(call: Call) -> Response:
 
 
 def _find(call: Call) -> JobRecord:
-    job = records.get_job(call.workspace.database, call.name)
+    job = records.get_job(call.database, call.name)
     if job is None:
         raise not_found(f"Job `{call.name}`")
     return job
 
 
 def _show(call: Call, status: int = 200) -> Response:
-    return answer(show_job(call.workspace, call.scope, _find(call)), status)
+    return answer(_show_job(call, _find(call)), status)
 
 
 def _is_update(properties: Mapping[str, Any]) -> bool:
@@ -76,24 +87,10 @@ def _is_update(properties: Mapping[str, Any]) -> bool:
     return bool(properties.get("status")) or properties.get("isArchived") is True
 
 
-def update(call: Call, job: JobRecord, properties: Mapping[str, Any]) -> None:
-    """Change what can be changed of a job: tags, properties, names, and whether it is archived."""
-    changed = {name: properties[name] for name in MUTABLE if properties.get(name) is not None}
-    take_about(changed)
-    archived = changed.pop("isArchived", None)
-    records.update_job(
-        call.workspace.database,
-        job.name,
-        properties={**job.properties, **changed},
-        archived=None if archived is None else bool(archived),
-        display_name=str(changed["displayName"]) if changed.get("displayName") else None,
-    )
-
-
 def _list(call: Call) -> Response:
     query, (limit, after) = call.query, read_window(call)
     rows = records.select_jobs(
-        call.workspace.database,
+        call.database,
         types=_types(query.get("jobtype")),
         tag=query.get("tag"),
         archived=views(call),
@@ -101,13 +98,7 @@ def _list(call: Call) -> Response:
         limit=limit + 1,
         after=after or None,
     )
-    return answer_page(
-        call,
-        rows,
-        lambda row: show_job(call.workspace, call.scope, records.read_job_row(row)),
-        skipped=True,
-        token=itemgetter("id"),
-    )
+    return answer_page(call, rows, _show_job, read=records.read_job_row, skipped=True, token=itemgetter("id"))
 
 
 def _types(text: str | None) -> list[str]:
@@ -135,7 +126,7 @@ USER = {"createdBy": "worldsize", "createdByType": "User"}
 _NULLS = ("description", "computeId", "identity", "notificationSetting", "resources", "queueSettings")
 
 
-def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, Any]:
+def _show_job(call: Call, job: JobRecord) -> dict[str, Any]:
     """The resource of a job: what was submitted, completed with what the service knows."""
     properties = {**_defaults(job), **job.properties}
     properties |= {
@@ -144,16 +135,16 @@ def show_job(workspace: Workspace, scope: Scope, job: JobRecord) -> dict[str, An
         "displayName": job.display_name,
         "experimentName": job.experiment,
         "isArchived": job.archived,
-        "services": _show_services(workspace, scope, job),
+        "services": _show_services(call.workspace, call.scope, job),
         "inputs": properties.get("inputs") or {},
-        "outputs": show_outputs(scope, job),
+        "outputs": show_outputs(call.scope, job),
         "properties": run_properties(job),
         "tags": properties.get("tags") or {},
     }
     if job.parent is not None:
         properties["parentJobName"] = job.parent
     return {
-        "id": f"{scope.id}/jobs/{job.name}",
+        "id": f"{call.scope.id}/jobs/{job.name}",
         "name": job.name,
         "type": "Microsoft.MachineLearningServices/workspaces/jobs",
         "properties": properties,

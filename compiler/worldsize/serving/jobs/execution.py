@@ -89,9 +89,8 @@ def _conclude_job(home: Home, database: Database, job: JobRecord, result: RunRes
     canceled = current is not None and current.status == "CancelRequested"
     for step in result.steps.values():
         if step.failure is not None and step.name != job.step:
-            child = records.child_name(job.name, step.name)
             error = ("UserError", describe_failure(step.failure))
-            records.set_error(database, child, *error)
+            records.update_job(database, child_name(job.name, step.name), error=error)
         if step.best is not None:
             _record_best(database, job, step)
     publish_outputs(home, database, job, result)
@@ -110,11 +109,11 @@ def _conclude_job(home: Home, database: Database, job: JobRecord, result: RunRes
 
 def _record_best(database: Database, job: JobRecord, step: StepResult) -> None:
     """Write into a sweep's properties which trial was the best, as the service does."""
-    name = job.name if step.name == job.step else records.child_name(job.name, step.name)
+    name = job.name if step.name == job.step else child_name(job.name, step.name)
     sweep = records.get_job(database, name)
     if sweep is None or step.best is None:
         return
-    trial = records.child_name(job.name, step.best)
+    trial = child_name(job.name, step.best)
     best = {"best_child_run_id": trial, "best_data_container_id": f"dcid.{trial}", "score": str(step.score)}
     properties = {**(sweep.properties.get("properties") or {}), **best}
     records.update_job(database, name, properties={**sweep.properties, "properties": properties})
@@ -124,8 +123,7 @@ def end_job(database: Database, job: JobRecord, status: str, error: tuple[str, s
     """Record the end of a job; those below it that have not started are canceled."""
     with database.transaction():
         for child in records.descendants(database, job.name):
-            if not child.has_ended:
-                records.set_status(database, child.name, "Canceled")
+            records.set_status(database, child.name, "Canceled")
         records.set_status(database, job.name, status, error=error)
 
 
@@ -244,7 +242,7 @@ class Reporter:
                 title=step.rpartition(".")[2],
                 properties={**properties, "properties": {}},
             )
-            records.insert_missing(self._database, [record])
+            records.insert(self._database, record)
             self._jobs[step] = record
         return self._jobs[step]
 

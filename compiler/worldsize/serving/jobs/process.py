@@ -22,7 +22,8 @@ from worldsize.serving.home import Home
 
 # The files in the folder of a job.
 JOB_FILE, SETTINGS_FILE = "pipeline.yml", "worldsize.yml"
-LOCK, OUTPUT, SLOTS, WIDTH = "process.lock", "process.log", "process.slots", "process.width"
+LOCK, OUTPUT = "process.lock", "process.log"
+SLOTS, WIDTH = "process.slots", "process.width"  # those that it was lent; the processes of its largest step
 
 
 PATIENCE_SECONDS = 1.0  # those who look whether a job runs hold the lock for a moment
@@ -97,23 +98,10 @@ def prepare_process(folder: Path, slots: Iterable[int]) -> None:
     write_whole(folder / SLOTS, " ".join(map(str, slots)).encode(), follow=False, flush=False)
 
 
-def write_width(folder: Path, processes: int) -> None:
-    """Note how many processes the largest step of a job starts, by which the queue lends slots."""
-    (folder / WIDTH).write_text(str(processes), encoding="ascii")
-
-
-def read_width(folder: Path) -> int:
-    """The processes of the largest step of a job; 1 where that is not known."""
+def read_numbers(path: Path) -> tuple[int, ...]:
+    """The numbers in one of a job's files; none where they are not known."""
     try:
-        return int(untrusted.read_text(folder / WIDTH, encoding="ascii"))
-    except (OSError, ValueError):
-        return 1
-
-
-def read_slots(folder: Path) -> tuple[int, ...]:
-    """The slots that a job was lent; none where that is not known."""
-    try:
-        return tuple(int(word) for word in untrusted.read_text(folder / SLOTS, encoding="ascii").split())
+        return tuple(map(int, untrusted.read_text(path, encoding="ascii").split()))
     except (OSError, ValueError):
         return ()
 

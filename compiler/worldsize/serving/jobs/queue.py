@@ -29,10 +29,11 @@ from worldsize.serving.home import Home
 from worldsize.serving.jobs import records
 from worldsize.serving.jobs.execution import end_job
 from worldsize.serving.jobs.process import (
+    SLOTS,
+    WIDTH,
     find_process,
     prepare_process,
-    read_slots,
-    read_width,
+    read_numbers,
     signal_process,
     start_process,
 )
@@ -76,7 +77,7 @@ class Queue:
     def _adopt(self, job: JobRecord) -> None:
         database, folder = self.workspace.database, self.workspace.home.jobs / job.name
         if find_process(folder) is not None:
-            self.active[job.name] = Active(read_slots(folder), None)
+            self.active[job.name] = Active(read_numbers(folder / SLOTS), None)
         elif job.pid is not None or not records.claim(
             database, job.name, before=("Preparing",), after="Queued"
         ):  # else the server was killed before the process had begun
@@ -131,7 +132,8 @@ class Queue:
     def _start(self, name: str) -> bool:
         """Start a job if it fits; False if it must wait."""
         folder = self.workspace.home.jobs / name
-        width = max(1, min(self.machine.slots, read_width(folder)))
+        (processes, *_) = read_numbers(folder / WIDTH) or (1,)
+        width = max(1, min(self.machine.slots, processes))
         lent = {slot for active in self.active.values() for slot in active.slots}
         free = [slot for slot in range(self.machine.slots) if slot not in lent]
         adopted = sum(1 for active in self.active.values() if not active.slots)

@@ -7,20 +7,20 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
-from worldsize.serving.database import Database, now, read_object, read_time, use_each
-from worldsize.serving.errors import conflict
+import msgspec
+
+from worldsize.serving.database import Database, now, read_row, read_time, use_each
 
 ENDED = ("Completed", "Failed", "Canceled", "NotResponding")
 WAITING = ("NotStarted", "Queued")
 NAMESPACE = uuid.UUID("6f4de9b4-2b43-4d6c-9d9a-1f6c4c3a3c55")  # of the names of children
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the table. Times are ISO 8601 in UTC; ``properties`` are those of the body, as submitted."""
 
     name: str
@@ -40,7 +40,7 @@ class JobRecord:
     error_message: str | None = None
     pid: int | None = None
     schedule: str | None = None
-    id: int = field(default=0, compare=False)  # increases with the time of creation
+    id: int | None = None  # increases with the time of creation; given by the database
 
     @property
     def has_ended(self) -> bool:
@@ -53,6 +53,9 @@ class JobRecord:
         if ended is None and not self.has_ended:
             ended = time or datetime.now(timezone.utc)
         return None if started is None or ended is None else max(0.0, (ended - started).total_seconds())
+
+
+read_job_row = partial(read_row, JobRecord)
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -154,27 +157,11 @@ def descendants(database: Database, root: str, limit: int = -1) -> list[JobRecor
     return _read_each(database, query, root, root, limit)
 
 
-_COLUMNS = tuple(name for name in JobRecord.__slots__ if name != "id")
-_INSERT = f"INTO jobs ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
-
-
-def insert(database: Database, record: JobRecord) -> None:
-    """Store a new job.
-
-    Raises:
-        ServiceError: Its name is taken.
-    """
-    try:
-        database.connection.execute(f"INSERT {_INSERT}", _values(record))
-    except sqlite3.IntegrityError:
-        raise conflict(f"A job named `{record.name}` exists already.") from None
-
-
-def insert_missing(database: Database, jobs: Iterable[JobRecord]) -> None:
-    """Store those children of a job that are not there yet."""
-    with database.transaction() as connection:
+def insert(database: Database, *jobs: JobRecord) -> None:
+    """Store jobs; one that is there already stays as it is."""
+    with database.transaction():
         for record in jobs:
-            connection.execute(f"INSERT OR IGNORE {_INSERT}", _values(record))
+            database.insert("jobs", msgspec.structs.asdict(record), "ON CONFLICT DO NOTHING")
 
 
 _SET_STATUS = """
@@ -229,7 +216,9 @@ _UPDATE = """
 UPDATE jobs SET
     properties = coalesce(:properties, properties),
     archived = coalesce(:archived, archived),
-    display_name = coalesce(:display_name, display_name)
+    display_name = coalesce(:display_name, display_name),
+    error_code = coalesce(:code, error_code),
+    error_message = coalesce(:message, error_message)
 WHERE name = :name
 """
 
@@ -241,28 +230,19 @@ def update_job(
     properties: Mapping[str, Any] | None = None,
     archived: bool | None = None,
     display_name: str | None = None,
+    error: tuple[str, str] | None = None,
 ) -> None:
     """Store other values of what can be changed of a job; None keeps a value."""
+    code, message = error or (None, None)
     parameters = {
         "name": name,
         "properties": None if properties is None else json.dumps(properties),
         "archived": archived,
         "display_name": display_name,
+        "code": code,
+        "message": message,
     }
     database.connection.execute(_UPDATE, parameters)
-
-
-def _values(record: JobRecord) -> dict[str, Any]:
-    values = {name: getattr(record, name) for name in _COLUMNS}
-    return {**values, "properties": json.dumps(record.properties), "archived": int(record.archived)}
-
-
-def read_job_row(row: sqlite3.Row) -> JobRecord:
-    """The job that a row of the table holds."""
-    values = dict(zip(row.keys(), row, strict=True))
-    values["properties"] = read_object(values["properties"])
-    values["archived"] = bool(values["archived"])
-    return JobRecord(**values)
 
 
 def enter_process(database: Database, name: str, pid: int | None = None) -> bool:
@@ -272,12 +252,6 @@ def enter_process(database: Database, name: str, pid: int | None = None) -> bool
         (pid or os.getpid(), name),
     )
     return done.rowcount > 0
-
-
-def set_error(database: Database, name: str, code: str, message: str) -> None:
-    """Record why a job failed."""
-    query = "UPDATE jobs SET error_code = ?, error_message = ? WHERE name = ?"
-    database.connection.execute(query, (code, message, name))
 
 
 def child_record(

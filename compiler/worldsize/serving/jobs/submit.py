@@ -8,32 +8,27 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worldsize.azureml import binding, fields, literals
-from worldsize.azureml.model import Component, Field, Job, Literal, Step
-from worldsize.azureml.references import classify
-from worldsize.checking import check_job, discover
-from worldsize.checking.settings import describe_size, read_settings
+from worldsize.azureml import command_launchers, fields
+from worldsize.azureml.launch import Launch, read_launches
+from worldsize.azureml.model import Data, Job, Literal, Step
+from worldsize.azureml.tree import Tree
+from worldsize.checking import check_job
+from worldsize.checking.settings import describe_size
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
-from worldsize.documents.yaml import load
-from worldsize.facts import vm_sizes
-from worldsize.running.model.task import Text, count_launched
+from worldsize.running.model.task import find_launcher_call
 from worldsize.running.prepare.preparation import MENTIONED
-from worldsize.serving.control import assets, paths
-from worldsize.serving.control.assets import get_resource
-from worldsize.serving.control.paths import AssetName, output_path, parse_asset, project_settings
-from worldsize.serving.database import mapping_of, now
+from worldsize.serving.control.paths import output_path, project_settings
+from worldsize.serving.database import now
 from worldsize.serving.errors import ServiceError, bad_request, conflict
 from worldsize.serving.jobs import records
-from worldsize.serving.jobs.process import write_width
+from worldsize.serving.jobs.process import WIDTH
 from worldsize.serving.jobs.records import JobRecord, child_name, child_record
 from worldsize.serving.jobs.translate.body import References
 from worldsize.serving.jobs.translate.job import job_type, translate_job, write_files
-from worldsize.serving.tracking.models import sync_for
 from worldsize.serving.workspace import BLOB_STORE, Workspace
 
 # What is not the user's text: the client writes types that it derives from Python functions.
@@ -80,7 +75,7 @@ def _submit(
             type=kind,
             display_name=str(properties.get("displayName") or name),
             experiment=str(properties.get("experimentName") or "Default"),
-            status="NotStarted",
+            status="Queued",
             properties=properties,
             root=name,
             created=now(),
@@ -93,14 +88,10 @@ def _submit(
             target = workspace.home.jobs / name
             shutil.rmtree(target, ignore_errors=True)
             folder.rename(target)
-            records.insert(workspace.database, record)
-            records.insert_missing(workspace.database, below)
-            records.set_status(workspace.database, name, "Queued")
+            records.insert(workspace.database, record, *below)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    stored = records.get_job(workspace.database, name)
-    assert stored is not None
-    return stored
+    return record
 
 
 def _refuse_taken(workspace: Workspace, name: str) -> None:
@@ -110,19 +101,20 @@ def _refuse_taken(workspace: Workspace, name: str) -> None:
 
 def _write_checked(workspace: Workspace, properties: Mapping[str, Any], folder: Path) -> Job | None:
     """Write the YAML of a job and check it, once for all: the runner does not check it again. Its graph."""
-    references = References(WorkspaceLookup(workspace))
+    references = References(workspace)
     files = translate_job(properties, references)
     settings = describe_project(workspace, references)
     path = write_files(files, folder, settings)
     try:
-        job = check_job(
+        checked = check_job(
             path, tolerate=lambda error: error.code in TOLERATED or error.confidence != "certain"
-        ).job
+        )
     except SpecError as error:
         wrong = [diagnostic for diagnostic in error.diagnostics if diagnostic.severity == "error"]
         raise ServiceError(400, "ValidationError", _describe_errors(wrong)) from None
-    write_width(folder, count_processes(job) if job is not None else 1)
-    return job
+    processes = count_processes(checked.tree, checked.job) if checked.job is not None else 1
+    (folder / WIDTH).write_text(str(processes), encoding="ascii")  # by which the queue lends slots
+    return checked.job
 
 
 def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
@@ -137,73 +129,18 @@ def _describe_errors(diagnostics: Iterable[Diagnostic]) -> str:
 
 def describe_project(workspace: Workspace, references: References) -> dict[str, Any]:
     """The ``worldsize.yml`` of a job: that of the server's project, with what the workspace knows itself."""
-    described: dict[str, Any] = {"allow": [str(workspace.home.root.resolve())]}
-    computes, assets, sizes = dict[str, Any](), dict[str, str](), dict[str, Any]()
-    path = discover.find_settings(str(workspace.project.resolve()), discover.find_tree(workspace.project))
-    if path is not None:
-        settings = read_settings(load(path))
-        described["allow"] += [str(folder) for folder in settings.allow]
-        assets = {asset.reference: str(asset.path.absolute()) for asset in settings.assets}
-        for compute in settings.computes:
-            members = {"instance_type": compute.size, "max_instances": compute.max_instances}
-            computes[compute.name] = {
-                key: member.value for key, member in members.items() if member is not None
-            }
-        sizes = {size.name: describe_size(size) for size in settings.vm_sizes.values()}
-    assets |= {reference: str(target) for reference, target in references.assets.items()}
-    described |= {"compute": {**references.computes, **computes}, "assets": assets}
-    return {**described, "vm_sizes": sizes} if sizes else described
-
-
-@dataclass(frozen=True, slots=True)
-class WorkspaceLookup:
-    """The assets and computes of a workspace."""
-
-    workspace: Workspace
-
-    def component(self, reference: str) -> Mapping[str, Any] | None:
-        """The specification of a component, or None."""
-        asset = find_asset(self.workspace, "components", reference)
-        specification = asset.properties.get("componentSpec") if asset is not None else None
-        return specification if isinstance(specification, Mapping) else None
-
-    def environment(self, reference: str) -> Mapping[str, Any] | None:
-        """The properties of an environment, or None."""
-        asset = find_asset(self.workspace, "environments", reference)
-        return asset.properties if asset is not None else None
-
-    def path(self, reference: str) -> Path | None:
-        """The path of data, code or a model, or None."""
-        sync_for(self.workspace, reference)
-        return paths.local_path(self.workspace, reference)
-
-    def web_address(self, reference: str) -> str | None:
-        """The address outside of the workspace that a data asset stands for, or None."""
-        asset = paths.find_data(self.workspace, reference)
-        address = asset.properties.get("dataUri") if asset is not None else None
-        return address if isinstance(address, str) and classify(address) == "web" else None
-
-    def vm_size(self, compute: str) -> Mapping[str, Any] | None:
-        """The size of a compute as ``worldsize.yml`` has it, or None."""
-        resource = get_resource(self.workspace.database, "computes", compute)
-        body = {} if resource is None else resource.body
-        settings = mapping_of(mapping_of(body, "properties"), "properties")  # of its type of compute
-        size, learned = settings.get("vmSize"), project_settings(self.workspace).vm_sizes
-        if not isinstance(size, str) or vm_sizes.lookup(size, learned) is None:
-            return None
-        most = mapping_of(settings, "scaleSettings").get("maxNodeCount")
-        limit = {"max_instances": most} if isinstance(most, int) and most > 0 else {}
-        return {"instance_type": size, **limit}
-
-
-def find_asset(workspace: Workspace, kind: str, reference: str) -> assets.Asset | None:
-    """The asset of an id, a short form or a label of the workspace; None if it is elsewhere or missing."""
-    name = parse_asset(reference)
-    if name is None:  # a name alone means its newest version
-        name = AssetName(kind, reference.removeprefix("azureml:"), None)
-    if name.kind not in ("", kind):
-        return None
-    return paths.find_asset(workspace.database, kind, name)
+    settings = project_settings(workspace)
+    assets = {asset.reference: str(asset.path.absolute()) for asset in settings.assets}
+    computes = dict(references.computes)
+    for compute in settings.computes:
+        members = {"instance_type": compute.size, "max_instances": compute.max_instances}
+        computes[compute.name] = {key: member.value for key, member in members.items() if member is not None}
+    return {
+        "allow": [str(folder) for folder in (workspace.home.root.resolve(), *settings.allow)],
+        "compute": computes,
+        "assets": {**assets, **{reference: str(path) for reference, path in references.assets.items()}},
+        "vm_sizes": {size.name: describe_size(size) for size in settings.vm_sizes.values()},
+    }
 
 
 TYPES = {"sweep": "Sweep", "pipeline": "Pipeline"}  # of jobs by the kind of the step; others are commands
@@ -233,36 +170,28 @@ def _list_children(job: Job, root: JobRecord, outer: str | None = None) -> Itera
 
 def _list_inputs(step: Step, root: str, outer: str | None) -> dict[str, Any]:
     """The inputs of a step as the service shows them: literals, and data with its address."""
-    inputs = fields.read_field(step.raw, "inputs") if step.raw is not None else None  # type: ignore[arg-type]
-    values = inputs.value if inputs is not None and isinstance(inputs.value, dict) else {}
     ports = step.component.inputs if step.component is not None else {}
     shown: dict[str, Any] = {}
-    for name, value in values.items():
-        port = ports.get(str(name))
-        type_ = str((port.type if port is not None else None) or "uri_folder")
-        place = value.get("path") if isinstance(value, dict) else value
-        if (read := _read_output(place)) is not None:
-            source = read[0] if outer is None else f"{outer}.{read[0]}"
-            path = output_path(child_name(root, source), read[1]).path
+    for name, argument in step.inputs.items():
+        value, port = argument.value, ports.get(name)
+        type_ = (port.type if port is not None else None) or "uri_folder"
+        if isinstance(value, Literal):
+            if not isinstance(value.value, dict | list):
+                shown[name] = {"jobInputType": "literal", "value": str(value.value)}
+        elif isinstance(value, Data):
+            if value.path is not None:
+                shown[name] = {"jobInputType": type_, "uri": str(value.path.value)}
+        elif (bound := value.expression).scope == "parent.jobs" and bound.side == "outputs" and bound.port:
+            source = bound.step if outer is None else f"{outer}.{bound.step}"
+            path = output_path(child_name(root, str(source)), bound.port).path
             path = path.removesuffix("/") if type_ == "uri_file" else path
             # Without a workspace, which each client knows by names of its own.
-            shown[str(name)] = {
-                "jobInputType": type_,
-                "uri": f"azureml://datastores/{BLOB_STORE}/paths/{path}",
-            }
-        elif isinstance(value, dict) and place is not None:
-            shown[str(name)] = {"jobInputType": type_, "uri": str(place)}
-        elif not isinstance(value, dict | list):
-            shown[str(name)] = {"jobInputType": "literal", "value": str(value)}
+            shown[name] = {"jobInputType": type_, "uri": f"azureml://datastores/{BLOB_STORE}/paths/{path}"}
+        elif value.mode is not None:
+            shown[name] = {"jobInputType": type_, "uri": str(bound)}
+        else:
+            shown[name] = {"jobInputType": "literal", "value": str(bound)}
     return shown
-
-
-def _read_output(value: object) -> tuple[str, str] | None:
-    """The step and its output that a value binds; None for any other value."""
-    expression = binding.parse_expression(value.strip()) if isinstance(value, str) else None
-    if expression is None or expression.scope != "parent.jobs" or expression.side != "outputs":
-        return None
-    return (expression.step, expression.port) if expression.step and expression.port else None
 
 
 def _find_objective(step: Step) -> dict[str, Any] | None:
@@ -290,39 +219,25 @@ def _list_outputs(step: Step) -> dict[str, Any]:
     return shown
 
 
-def count_processes(job: Job) -> int:
-    """The processes of the largest step of a job, which take a slot each."""
-    widths = [1]
-    for step in job.steps.values():
-        inner = step.component.graph if step.component is not None else None
-        widths.append(count_processes(inner) if inner is not None else _count_processes(step))
-    return max(widths)
+def count_processes(tree: Tree, job: Job) -> int:
+    """The processes of the largest step of a job, also those that its command starts: each takes a slot."""
+    components = (step.component for step in job.steps.values())
+    graphs = (component.graph for component in components if component is not None)
+    widths = [count_processes(tree, graph) for graph in graphs if graph is not None]
+    return max([1, *widths, *map(_count_processes, read_launches(tree, job))])
 
 
-def _count_processes(step: Step) -> int:
-    component = step.component or Component(None, step.type, None, None, {}, {})
-    block = fields.read_distribution(step.distribution or component.distribution)
-    instances = _read_count(fields.read_member(step.resources or component.resources, "instance_count"))
-    launched = _count_launched(step, component, instances)
-    if block is None or block.kind is None:
-        return instances * launched if launched > 1 else 1
-    if block.worker_count is not None and (workers := literals.parse_number(block.worker_count.value)):
-        return int(workers)
-    return instances * _read_count(block.process_count_per_instance) * launched
-
-
-def _read_count(count: Field[Any] | None) -> int:
-    number = literals.parse_number(count.value) if count is not None else None
-    return max(1, int(number or 1))
-
-
-def _count_launched(step: Step, component: Component, instances: int) -> int:
-    """The processes that a launcher in the command starts on each instance; 1 where there is none."""
-    if component.command is None:
+def _count_processes(launch: Launch) -> int:
+    if launch.kind == "tensorflow" and launch.workers.field is not None:
+        return launch.workers.value or 1
+    command = launch.step.component.command if launch.step.component is not None else None
+    call = find_launcher_call(str(command.value)) if command is not None else None
+    instances, started = launch.instances.value or 1, 1
+    if call is not None:
+        counts = command_launchers.count_processes(
+            call, launch.read_number, devices=None, instances=instances
+        )
+        started = counts.starts or 1
+    if launch.kind is None and started == 1:  # each instance would do the same
         return 1
-    values = {name: port.default.value for name, port in component.inputs.items() if port.default is not None}
-    values |= {
-        name: bound.value.value for name, bound in step.inputs.items() if isinstance(bound.value, Literal)
-    }
-    texts = {name: Text(value) for name, value in values.items()}
-    return count_launched(str(component.command.value), texts, instances)
+    return instances * (launch.processes.value or 1) * started

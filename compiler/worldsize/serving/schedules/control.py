@@ -23,11 +23,11 @@ from worldsize.serving.control.call import (
     take_text,
     take_time,
 )
-from worldsize.serving.database import format_time, now, read_time, use_each
+from worldsize.serving.database import contained, format_time, now, read_time
 from worldsize.serving.errors import answer, bad_request, not_found
 from worldsize.serving.schedules import records
 from worldsize.serving.schedules.fire import complete_definition, fire, wake
-from worldsize.serving.schedules.records import KIND, ScheduleRecord, has_start, read_trigger
+from worldsize.serving.schedules.records import KIND, ScheduleRecord, read_trigger
 
 _ACTIONS = {  # what each action must have
     "createjob": "jobDefinition",
@@ -46,7 +46,7 @@ async def _change(call: Call) -> Response:
 
 
 def _find(call: Call) -> ScheduleRecord:
-    schedule = records.get_schedule(call.workspace.database, call.name)
+    schedule = records.get_schedule(call.database, call.name)
     if schedule is None:
         raise not_found(f"Schedule `{call.name}`")
     return schedule
@@ -56,17 +56,17 @@ def _list(call: Call) -> Response:
     view = call.query.get("listviewtype") or "EnabledOnly"
     if view.lower() not in _VIEWS:
         raise bad_request(f"`listViewType` is EnabledOnly, DisabledOnly or All, not `{view[:40]}`.")
-    schedules = records.list_schedules(call.workspace.database, enabled=_VIEWS[view.lower()])
-    return answer_page(call, schedules, partial(_describe, call))
+    schedules = records.list_schedules(call.database, enabled=_VIEWS[view.lower()])
+    return answer_page(call, schedules, _describe)
 
 
 def _put(call: Call) -> Response:
-    database, name = call.workspace.database, call.name
+    database, name = call.database, call.name
     properties = _read_properties(call)
     read_trigger(properties["trigger"], read_time(now()))
     exists = name.lower() in map(str.lower, records.list_states(database))
     schedule = records.read_schedule(put_resource(database, KIND, name, properties))
-    if not exists and schedule.enabled and not schedule.note and not has_start(properties["trigger"]):
+    if not (exists or schedule.note or properties["trigger"].get("startTime")) and schedule.enabled:
         # Documented: without a start time the first job starts at once.
         records.claim(database, schedule.name, schedule.created.replace(microsecond=0))
     return answer(_describe(call, schedule), 200 if exists else 201)
@@ -92,13 +92,10 @@ def _read_properties(call: Call) -> JsonObject:
 
 
 def _delete(call: Call) -> Response:
-    database, name = call.workspace.database, call.name
-    readable = [
-        *use_each(
-            "schedule", [name], lambda schedule_name: records.get_schedule(database, schedule_name), str
-        )
-    ]
-    schedule = readable[0] if readable else None  # one that cannot be read can be deleted
+    database, name = call.database, call.name
+    schedule = None
+    with contained("schedule", name):  # one that cannot be read can be deleted
+        schedule = records.get_schedule(database, name)
     if schedule is not None and schedule.enabled:
         raise bad_request(f"Schedule `{schedule.name}` is enabled: only a disabled schedule can be deleted.")
     return answer_deletion(delete_resource(database, KIND, name))
@@ -111,7 +108,7 @@ async def _trigger(call: Call) -> object:
     if not schedule.enabled:
         raise bad_request(f"Schedule `{schedule.name}` is disabled: enable it to trigger it.")
     due = _read_schedule_time(call)
-    database = call.workspace.database
+    database = call.database
     # The same time again is the same request again, which a client repeats when it got no answer.
     firing = await database.change(
         lambda: (
@@ -140,9 +137,8 @@ def _describe(call: Call, schedule: ScheduleRecord) -> JsonObject:
         "isEnabled": schedule.enabled,
         "provisioningState": "Succeeded",
     }
-    id_ = f"{call.scope.id}/schedules/{schedule.name}"
     times = format_time(schedule.created), format_time(schedule.modified)
-    return describe_resource(id_, "workspaces/schedules", schedule.name, properties, times)
+    return describe_resource(call, ("schedules", schedule.name), properties, times)
 
 
 HANDLERS: Handlers = {

@@ -80,7 +80,7 @@ class _Timer:
                 task.cancel()
             await asyncio.gather(*self._firings.values(), return_exceptions=True)
 
-    def _look(self, looked: datetime, now: datetime) -> list[tuple[Firing, ScheduleRecord | None]]:
+    def _look(self, looked: datetime, now: datetime) -> list[tuple[Firing, ScheduleRecord]]:
         """Claim what is due, and list what is to be fired."""
         database = self._workspace.database
         states = records.list_states(database)
@@ -88,29 +88,30 @@ class _Timer:
             del self._next[name]
         for name, modified in states.items():
             entry = self._next.get(name)
-            if entry is not None and entry[0] == modified and (entry[1] is None or entry[1] > now):
+            due = entry[1] if entry is not None and entry[0] == modified else None
+            if entry is not None and entry[0] == modified and (due is None or due > now):
                 continue
             self._next.pop(name, None)
             with contained("schedule", name):
                 schedule = records.get_schedule(database, name)
-                due = None if entry is None or entry[0] != modified else entry[1]
                 fires = schedule is not None and schedule.enabled and not schedule.note
                 claimed = self._claim_due(schedule, due, looked, now) if schedule and fires else None
                 self._next[name] = (modified, claimed)
         room = _MOST_AT_ONCE - len(self._firings)
         waiting = records.unfinished_firings(database, _MOST_AT_ONCE)
-        new = [firing for firing in waiting if (firing.schedule, firing.due) not in self._firings][
-            : max(room, 0)
-        ]
-        return [pair for firing in new if (pair := self._with_schedule(firing)) is not None]
+        new = [firing for firing in waiting if (firing.schedule, firing.due) not in self._firings]
+        return [pair for firing in new[: max(room, 0)] if (pair := self._with_schedule(firing)) is not None]
 
-    def _with_schedule(self, firing: Firing) -> tuple[Firing, ScheduleRecord | None] | None:
-        """A firing with its schedule; None for one that ends because that cannot be read."""
+    def _with_schedule(self, firing: Firing) -> tuple[Firing, ScheduleRecord] | None:
+        """A firing with its schedule; None for one that ends because that is gone or cannot be read."""
+        reason = "The schedule was deleted before it fired."
         try:
-            return firing, records.get_schedule(self._workspace.database, firing.schedule)
+            if (schedule := records.get_schedule(self._workspace.database, firing.schedule)) is not None:
+                return firing, schedule
         except ServiceError as error:
-            records.finish(self._workspace.database, firing, error=str(error))
-            return None
+            reason = str(error)
+        records.finish(self._workspace.database, firing, error=reason)
+        return None
 
     def _claim_due(
         self, schedule: ScheduleRecord, due: datetime | None, looked: datetime, now: datetime
@@ -131,12 +132,8 @@ class _Timer:
         waits = [(due - now).total_seconds() for _, due in self._next.values() if due is not None]
         return min([_LONGEST_SLEEP, *(max(wait, 0.0) + 0.001 for wait in waits)])
 
-    def _start(self, firings: list[tuple[Firing, ScheduleRecord | None]]) -> None:
+    def _start(self, firings: list[tuple[Firing, ScheduleRecord]]) -> None:
         for firing, schedule in firings:
-            if schedule is None:
-                reason = "The schedule was deleted before it fired."
-                records.finish(self._workspace.database, firing, error=reason)
-                continue
             task = asyncio.create_task(_fire_quietly(self._workspace, schedule, firing))
             key = (firing.schedule, firing.due)
             self._firings[key] = task

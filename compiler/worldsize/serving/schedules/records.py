@@ -60,15 +60,14 @@ class ScheduleRecord:
         return list(itertools.islice(due_times(self.trigger(), moment), count))
 
 
-@dataclass(frozen=True, slots=True)
-class Firing:
+class Firing(msgspec.Struct, frozen=True):
     """One due time that was acted on: the job that it started, or why it did not. Times are in UTC."""
 
     schedule: str
     due: str
     fired: str
-    job: str | None
-    error: str | None
+    job: str | None = None
+    error: str | None = None
 
 
 def get_schedule(database: Database, name: str) -> ScheduleRecord | None:
@@ -125,12 +124,9 @@ def unfinished_firings(database: Database, limit: int) -> list[Firing]:
 
 def claim(database: Database, schedule: str, due: datetime) -> Firing | None:
     """Record that a due time is acted on; None if it was before."""
-    text = _write_time(due)
-    query = "INSERT OR IGNORE INTO firings (schedule, due, fired) VALUES (?, ?, ?)"
-    fired = now()
-    if database.connection.execute(query, (schedule, text, fired)).rowcount == 0:
-        return None
-    return Firing(schedule, text, fired, None, None)
+    firing = Firing(schedule, _write_time(due), now())
+    is_new = database.insert("firings", msgspec.structs.asdict(firing), "ON CONFLICT DO NOTHING")
+    return firing if is_new else None
 
 
 def find_firing(database: Database, schedule: str, due: datetime) -> Firing | None:
@@ -219,11 +215,6 @@ def read_trigger(body: object, created: datetime) -> cron.Trigger:
     rhythm = _read_cron(trigger) if kind == "cron" else _read_recurrence(trigger, anchor)
     # Without a start time the first job starts with the schedule's creation, and what is due comes later.
     return cron.Trigger(zone, rhythm, anchor, start or anchor + timedelta(seconds=1), last)
-
-
-def has_start(body: dict[str, Any]) -> bool:
-    """Whether a trigger names its start time; without one, its first job starts at once."""
-    return bool(body.get("startTime"))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The requests for one blob, and what all answers of the service have in common.
+"""A request to the blob service and its answers, and what is done with one blob.
 
 https://learn.microsoft.com/rest/api/storageservices/operations-on-blobs has the requests.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import dataclasses
 import hashlib
 import os
 import re
@@ -16,11 +15,13 @@ import urllib.parse
 import uuid
 import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
@@ -63,9 +64,9 @@ _MISSING = "The specified blob does not exist."
 MAX_BLOCK_LIST = 8 << 20  # bytes of its XML: 50,000 ids of the longest kind
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class BlobRequest:
-    """A request for one blob."""
+    """A request for a blob, for a container if the path is empty, or for the account."""
 
     workspace: Workspace
     request: Request
@@ -76,24 +77,13 @@ class BlobRequest:
         """The blob, if it exists."""
         return read_blob(self.workspace, self.container, self.path)
 
-    def answer(self, status: int, blob: Blob | None = None, **headers: str) -> Response:
-        """An answer without a body."""
-        said = {} if blob is None else write_headers(blob)
-        more = {name.replace("_", "-"): value for name, value in headers.items()}
-        return empty_answer(self.request, status, {**said, **more})
-
-
-async def answer_blob(call: BlobRequest) -> Response:
-    """Answer a request for a blob.
-
-    Raises:
-        StorageError: It cannot be answered.
-    """
-    operation = call.request.query_params.get("comp", "").lower()
-    handler = HANDLERS.get((call.request.method, operation))
-    if handler is None:
-        raise unsupported(f"{call.request.method} of a blob with `comp={operation[:40]}`")
-    return await handler(call)
+    def answer(
+        self, status: int, headers: Mapping[str, str] | None = None, root: ET.Element | None = None
+    ) -> Response:
+        """An answer with a document of XML, or without a body."""
+        text = None if root is None else ET.tostring(root, encoding="utf-8", xml_declaration=True)
+        all_headers = {**_service_headers(self.request), **(headers or {})}
+        return Response(text, status, all_headers, None if root is None else "application/xml")
 
 
 async def get(call: BlobRequest) -> Response:
@@ -114,7 +104,7 @@ async def put(call: BlobRequest) -> Response:
     properties = _read_properties(headers, whole=True)
     locate(call.workspace.home, call.container, call.path)  # refuse the name before the body
     async with received_body(call.workspace.home, call.request) as body:
-        described = dataclasses.replace(properties, content_md5=properties.content_md5 or body.md5)
+        described = msgspec.structs.replace(properties, content_md5=properties.content_md5 or body.md5)
 
         def store() -> Response:
             _check_write(headers, call.find())
@@ -122,7 +112,7 @@ async def put(call: BlobRequest) -> Response:
             if call.path.endswith("/") or properties.metadata.get("hdi_isfolder") == "true":
                 return _make_folder(call)
             blob = put_blob(call.workspace, call.container, call.path, body.file, described)
-            return call.answer(201, blob)
+            return call.answer(201, _write_headers(blob))
 
         answer = await call.workspace.database.change(store)
     discard_blocks(call.workspace.home, call.container, call.path)
@@ -147,11 +137,12 @@ async def copy(call: BlobRequest) -> Response:
     metadata = _read_properties(headers, whole=False).metadata or source.properties.metadata
     with temporary_file(call.workspace.home) as file:
         await asyncio.to_thread(_copy_file, source.file, file)
-        properties = dataclasses.replace(source.properties, metadata=metadata)
+        properties = msgspec.structs.replace(source.properties, metadata=metadata)
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(call.workspace.home, call.container, call.path)
     status = 201 if "x-ms-blob-type" in headers else 202
-    return call.answer(status, blob, x_ms_copy_id=str(uuid.uuid4()), x_ms_copy_status="success")
+    copied = {"x-ms-copy-id": str(uuid.uuid4()), "x-ms-copy-status": "success"}
+    return call.answer(status, {**_write_headers(blob), **copied})
 
 
 async def _put_block(call: BlobRequest) -> Response:
@@ -160,7 +151,7 @@ async def _put_block(call: BlobRequest) -> Response:
     async with received_body(call.workspace.home, call.request) as body:
         block = call.request.query_params.get("blockid", "")
         stage_block(call.workspace.home, call.container, call.path, block, body.file)
-    return call.answer(201, Content_MD5=body.md5, x_ms_request_server_encrypted="true")
+    return call.answer(201, {"Content-MD5": body.md5, "x-ms-request-server-encrypted": "true"})
 
 
 async def _put_block_list(call: BlobRequest) -> Response:
@@ -172,10 +163,10 @@ async def _put_block_list(call: BlobRequest) -> Response:
     committed = tuple((part.block, part.size) for part in parts)
     with temporary_file(home) as file:
         await asyncio.to_thread(join_blocks, parts, file)
-        properties = dataclasses.replace(properties, blocks=committed)
+        properties = msgspec.structs.replace(properties, blocks=committed)
         blob = await call.workspace.database.change(partial(_replace, call, file, properties))
     discard_blocks(home, container, path)
-    return call.answer(201, blob)
+    return call.answer(201, _write_headers(blob))
 
 
 def _replace(call: BlobRequest, content: Path, properties: BlobProperties) -> Blob:
@@ -201,20 +192,21 @@ async def _get_block_list(call: BlobRequest) -> Response:
                 element = ET.SubElement(listed, "Block")
                 add_child(element, "Name", block)
                 add_child(element, "Size", str(size))
-    headers = {} if blob is None else {**write_headers(blob), "x-ms-blob-content-length": str(blob.size)}
-    return xml_answer(call.request, root, headers)
+    headers = {} if blob is None else {**_write_headers(blob), "x-ms-blob-content-length": str(blob.size)}
+    return call.answer(200, headers, root)
 
 
 async def _put_metadata(call: BlobRequest) -> Response:
     metadata = read_metadata(call.request.headers)
-    return await _change(call, lambda before: dataclasses.replace(before, metadata=metadata))
+    return await _change(call, lambda before: msgspec.structs.replace(before, metadata=metadata))
 
 
 async def _put_properties(call: BlobRequest) -> Response:
     """Set Blob Properties: those that are not given are cleared."""
     properties = _read_properties(call.request.headers, whole=False)
     return await _change(
-        call, lambda before: dataclasses.replace(properties, metadata=before.metadata, blocks=before.blocks)
+        call,
+        lambda before: msgspec.structs.replace(properties, metadata=before.metadata, blocks=before.blocks),
     )
 
 
@@ -224,7 +216,8 @@ async def _change(call: BlobRequest, describe: Callable[[BlobProperties], BlobPr
     def change() -> Response:
         blob = _check_read({}, call.find())
         _check_write(call.request.headers, blob)
-        return call.answer(200, change_blob(call.workspace, blob, describe(blob.properties)))
+        changed = change_blob(call.workspace, blob, describe(blob.properties))
+        return call.answer(200, _write_headers(changed))
 
     return await call.workspace.database.change(change)
 
@@ -239,7 +232,7 @@ async def delete(call: BlobRequest) -> Response:
 
     await call.workspace.database.change(remove)
     discard_blocks(call.workspace.home, call.container, call.path)
-    return call.answer(202, x_ms_delete_type_permanent="true")
+    return call.answer(202, {"x-ms-delete-type-permanent": "true"})
 
 
 async def _set_tier(call: BlobRequest) -> Response:
@@ -248,7 +241,8 @@ async def _set_tier(call: BlobRequest) -> Response:
     return call.answer(200)
 
 
-HANDLERS: dict[tuple[str, str], Callable[[BlobRequest], Awaitable[Response]]] = {
+Handler = Callable[[BlobRequest], Awaitable[Response]]
+HANDLERS: dict[tuple[str, str], Handler] = {
     ("GET", ""): get,
     ("HEAD", ""): get,
     ("GET", "metadata"): get,
@@ -425,19 +419,8 @@ def _service_headers(request: Request) -> dict[str, str]:
     return headers
 
 
-def empty_answer(request: Request, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer without a body."""
-    return Response(None, status, {**_service_headers(request), **(headers or {})})
-
-
-def xml_answer(request: Request, root: ET.Element, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in XML."""
-    text = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return Response(text, 200, {**_service_headers(request), **(headers or {})}, "application/xml")
-
-
-def write_headers(blob: Blob) -> dict[str, str]:
-    """What a writer is told of the blob."""
+def _write_headers(blob: Blob) -> dict[str, str]:
+    """What a writer learns of the blob."""
     headers = {
         "ETag": blob.etag,
         "Last-Modified": format_datetime(blob.modified, usegmt=True),
@@ -449,7 +432,7 @@ def write_headers(blob: Blob) -> dict[str, str]:
 
 
 def _blob_headers(blob: Blob) -> dict[str, str]:
-    """What a reader is told of the blob, but the length and the hash of what it gets."""
+    """What a reader learns of the blob, but the length and the hash of what it gets."""
     written = format_datetime(blob.modified, usegmt=True)
     return {
         "ETag": blob.etag,

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from stat import S_ISREG
 
-from worldsize.serving.database import Database, contained, read_object
+import msgspec
+
+from worldsize.serving.database import Database, contained, read_row
 from worldsize.serving.home import Home
 from worldsize.serving.storage.files import (
     UNWRITABLE,
@@ -34,14 +34,13 @@ from worldsize.serving.workspace import Workspace
 DEFAULT_TYPE = "application/octet-stream"
 
 
-@dataclass(frozen=True, slots=True)
-class BlobProperties:
+class BlobProperties(msgspec.Struct, frozen=True):
     """What a client has said of a blob."""
 
     content_type: str = DEFAULT_TYPE
     content_md5: str | None = None  # base64
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)  # Content-Encoding, Cache-Control, …
+    metadata: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}  # Content-Encoding, Cache-Control, …
     blocks: tuple[tuple[str, int], ...] = ()  # id and bytes of the committed blocks
 
 
@@ -104,19 +103,9 @@ def describe_blobs(database: Database, blobs: list[Blob]) -> list[Blob]:
         properties = blob.properties
         if row is not None and row["etag"] == blob.etag:
             with contained("blob", blob.name):
-                properties = _read_properties(row)
+                properties = read_row(BlobProperties, row)
         described.append(replace(blob, properties=properties))
     return described
-
-
-def _read_properties(row: sqlite3.Row) -> BlobProperties:
-    return BlobProperties(
-        row["content_type"],
-        row["content_md5"],
-        read_object(row["metadata"]),
-        read_object(row["headers"]),
-        tuple((block, size) for block, size in json.loads(row["blocks"])),
-    )
 
 
 def put_blob(
@@ -149,24 +138,11 @@ def put_blob(
 
 def describe(workspace: Workspace, blob: Blob) -> Blob:
     """Store what a client said of a blob."""
-    properties = blob.properties
-    workspace.database.connection.execute(
-        "INSERT OR REPLACE INTO blobs"
-        " (container, path, size, etag, modified, content_type, content_md5, metadata, headers, blocks)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            blob.container,
-            blob.name,
-            blob.size,
-            blob.etag,
-            blob.modified.isoformat(),
-            properties.content_type,
-            properties.content_md5,
-            json.dumps(dict(properties.metadata)),
-            json.dumps(dict(properties.headers)),
-            json.dumps(properties.blocks),
-        ),
-    )
+    place = {"container": blob.container, "path": blob.name}
+    content = {"size": blob.size, "etag": blob.etag, "modified": blob.modified.isoformat()}
+    with workspace.database.transaction() as connection:
+        connection.execute("DELETE FROM blobs WHERE container = :container AND path = :path", place)
+        workspace.database.insert("blobs", {**place, **content, **msgspec.structs.asdict(blob.properties)})
     return blob
 
 

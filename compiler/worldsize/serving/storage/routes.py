@@ -7,7 +7,6 @@ import base64
 import binascii
 import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from email.utils import format_datetime
 from operator import itemgetter
@@ -17,13 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from worldsize.serving.storage.blob_requests import (
-    BlobRequest,
-    add_child,
-    answer_blob,
-    empty_answer,
-    xml_answer,
-)
+from worldsize.serving.storage import blob_requests
+from worldsize.serving.storage.blob_requests import BlobRequest, Handler, add_child
 from worldsize.serving.storage.blobs import MAX_RESULTS, Blob, Page, describe_blobs, list_blobs
 from worldsize.serving.storage.files import (
     StorageError,
@@ -43,11 +37,17 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
 
     async def handle(request: Request) -> Response:
         container, _, path = request.path_params.get("rest", "").partition("/")
-        if not container:
-            return await _answer_account(workspace, request)
-        if not path:
-            return await answer_container(workspace, request, container)
-        return await answer_blob(BlobRequest(workspace, request, container, path))
+        operation = request.query_params.get("comp", "").lower()
+        if path:
+            handlers, what = blob_requests.HANDLERS, f"a blob with `comp={operation[:40]}`"
+        elif container:
+            handlers, what = HANDLERS, f"a container with `comp={operation[:40]}`"
+        else:
+            handlers, what = ACCOUNT_HANDLERS, "the account"
+            operation = operation if operation == "list" else request.query_params.get("restype", "").lower()
+        if (handler := handlers.get((request.method, operation))) is None:
+            raise unsupported(f"{request.method} of {what}")
+        return await handler(BlobRequest(workspace, request, container, path))
 
     return [
         Route("/blob/{host}", handle, methods=METHODS),
@@ -55,78 +55,56 @@ def routes(workspace: Workspace) -> list[BaseRoute]:
     ]
 
 
-Handler = Callable[[Workspace, Request, str], Awaitable[Response]]
-
-
-async def answer_container(workspace: Workspace, request: Request, container: str) -> Response:
-    """Answer a request for a container.
-
-    Raises:
-        StorageError: It cannot be answered.
-    """
-    operation = request.query_params.get("comp", "").lower()
-    handler = HANDLERS.get((request.method, operation))
-    if handler is None:
-        raise unsupported(f"{request.method} of a container with `comp={operation[:40]}`")
-    return await handler(workspace, request, container)
-
-
-async def _answer_account(workspace: Workspace, request: Request) -> Response:
-    query = request.query_params
-    if query.get("comp", "").lower() == "list":
-        return _containers(workspace, request)
-    if query.get("restype", "").lower() == "account" and request.method in ("GET", "HEAD"):
-        return empty_answer(request, 200, {"x-ms-sku-name": "Standard_LRS", "x-ms-account-kind": "StorageV2"})
-    if query.get("restype", "").lower() == "service" and request.method == "GET":
-        return xml_answer(request, ET.Element("StorageServiceProperties"))
-    raise unsupported(f"{request.method} of the account")
-
-
-async def create(workspace: Workspace, request: Request, container: str) -> Response:
+async def create(call: BlobRequest) -> Response:
     """Create Container."""
-    folder = locate(workspace.home, container, "")
+    folder = locate(call.workspace.home, call.container, "")
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         raise StorageError(409, "ContainerAlreadyExists", "The specified container already exists.") from None
-    return empty_answer(request, 201, _properties(folder))
+    return call.answer(201, _properties(folder))
 
 
-async def properties(workspace: Workspace, request: Request, container: str) -> Response:
+async def properties(call: BlobRequest) -> Response:
     """Get Container Properties and Get Container Metadata."""
-    headers = _properties(_existing(workspace, container))
     leases = {"x-ms-lease-status": "unlocked", "x-ms-lease-state": "available"}
-    return empty_answer(request, 200, {**headers, **leases})
+    return call.answer(200, {**_properties(_existing(call)), **leases})
 
 
-async def delete(workspace: Workspace, request: Request, container: str) -> Response:
+async def delete(call: BlobRequest) -> Response:
     """Delete Container, unless it is one of the workspace's own."""
-    folder = _existing(workspace, container)
-    if container in CONTAINERS.values():
+    folder = _existing(call)
+    if call.container in CONTAINERS.values():
         raise StorageError(403, "AuthorizationFailure", "The workspace's own containers cannot be deleted.")
     await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-    workspace.database.connection.execute("DELETE FROM blobs WHERE container = ?", (container,))
-    return empty_answer(request, 202)
+    call.workspace.database.connection.execute("DELETE FROM blobs WHERE container = ?", (call.container,))
+    return call.answer(202)
 
 
-def _list_names(workspace: Workspace, request: Request, container: str) -> Response:
+async def _list_blobs(call: BlobRequest) -> Response:
     """List Blobs."""
-    _existing(workspace, container)
-    query = request.query_params
+    return await asyncio.to_thread(_list_names, call)
+
+
+def _list_names(call: BlobRequest) -> Response:
+    _existing(call)
+    query, container = call.request.query_params, call.container
     prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
     after, limit = _decode_marker(query.get("marker", "")), _read_limit(query.get("maxresults"))
     while "//" in prefix:  # as in names
         prefix = prefix.replace("//", "/")
-    page = list_blobs(workspace.home, container, prefix=prefix, delimiter=delimiter, after=after, limit=limit)
-    blobs = describe_blobs(workspace.database, page.blobs)
-    root = ET.Element("EnumerationResults", ContainerName=container, ServiceEndpoint=_endpoint(request))
+    page = list_blobs(
+        call.workspace.home, container, prefix=prefix, delimiter=delimiter, after=after, limit=limit
+    )
+    blobs = describe_blobs(call.workspace.database, page.blobs)
+    root = ET.Element("EnumerationResults", ContainerName=container, ServiceEndpoint=_endpoint(call))
     for name in ("prefix", "marker", "maxresults", "delimiter"):
         if name in query:
             add_child(root, {"maxresults": "MaxResults"}.get(name, name.title()), query[name])
     wants_metadata = "metadata" in query.get("include", "")
     _add_items(add_child(root, "Blobs"), page, blobs, wants_metadata=wants_metadata)
     add_child(root, "NextMarker", base64.urlsafe_b64encode(page.after.encode()).decode())
-    return xml_answer(request, root)
+    return call.answer(200, root=root)
 
 
 def _add_items(parent: ET.Element, page: Page, blobs: list[Blob], *, wants_metadata: bool) -> None:
@@ -142,7 +120,7 @@ def _add_items(parent: ET.Element, page: Page, blobs: list[Blob], *, wants_metad
 def _add_blob(parent: ET.Element, blob: Blob, *, wants_metadata: bool) -> None:
     element = add_child(parent, "Blob")
     add_child(element, "Name", blob.name)
-    said = add_child(element, "Properties")
+    shown = add_child(element, "Properties")
     written = format_datetime(blob.modified, usegmt=True)
     values = {
         "Creation-Time": written,
@@ -160,32 +138,40 @@ def _add_blob(parent: ET.Element, blob: Blob, *, wants_metadata: bool) -> None:
         "ServerEncrypted": "true",
     }
     for name, value in values.items():
-        add_child(said, name, value)
+        add_child(shown, name, value)
     if wants_metadata:
         metadata = add_child(element, "Metadata")
         for name, value in blob.properties.metadata.items():
             add_child(metadata, name, value)
 
 
-def _containers(workspace: Workspace, request: Request) -> Response:
+async def _list_containers(call: BlobRequest) -> Response:
     """List Containers, on one page."""
-    prefix = request.query_params.get("prefix", "")
-    root = ET.Element("EnumerationResults", ServiceEndpoint=_endpoint(request))
+    prefix = call.request.query_params.get("prefix", "")
+    root = ET.Element("EnumerationResults", ServiceEndpoint=_endpoint(call))
     listed = add_child(root, "Containers")
-    for folder in sorted(workspace.home.blobs.iterdir()):
+    for folder in sorted(call.workspace.home.blobs.iterdir()):
         if folder.is_dir() and folder.name.startswith(prefix):
             element = add_child(listed, "Container")
             add_child(element, "Name", folder.name)
-            said = add_child(element, "Properties")
+            shown = add_child(element, "Properties")
             for name, value in _properties(folder).items():
-                add_child(said, "Etag" if name == "ETag" else name, value.strip('"'))
+                add_child(shown, "Etag" if name == "ETag" else name, value.strip('"'))
     add_child(root, "NextMarker")
-    return xml_answer(request, root)
+    return call.answer(200, root=root)
 
 
-def _existing(workspace: Workspace, container: str) -> Path:
-    folder = locate(workspace.home, container, "")
-    if container in CONTAINERS.values():  # those of the workspace always exist
+async def _describe_account(call: BlobRequest) -> Response:
+    return call.answer(200, {"x-ms-sku-name": "Standard_LRS", "x-ms-account-kind": "StorageV2"})
+
+
+async def _describe_service(call: BlobRequest) -> Response:
+    return call.answer(200, root=ET.Element("StorageServiceProperties"))
+
+
+def _existing(call: BlobRequest) -> Path:
+    folder = locate(call.workspace.home, call.container, "")
+    if call.container in CONTAINERS.values():  # those of the workspace always exist
         folder.mkdir(mode=0o700, exist_ok=True)
     if not folder.is_dir():
         raise StorageError(404, "ContainerNotFound", "The specified container does not exist.")
@@ -198,8 +184,8 @@ def _properties(folder: Path) -> dict[str, str]:
     return {"ETag": f'"0x{changed:X}"', "Last-Modified": format_datetime(moment, usegmt=True)}
 
 
-def _endpoint(request: Request) -> str:
-    return f"https://{request.headers.get('host', '')}/"
+def _endpoint(call: BlobRequest) -> str:
+    return f"https://{call.request.headers.get('host', '')}/"
 
 
 def _read_limit(text: str | None) -> int:
@@ -227,5 +213,11 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     ("GET", "metadata"): properties,
     ("HEAD", "metadata"): properties,
     ("DELETE", ""): delete,
-    ("GET", "list"): lambda *call: asyncio.to_thread(_list_names, *call),
+    ("GET", "list"): _list_blobs,
+}
+ACCOUNT_HANDLERS: dict[tuple[str, str], Handler] = {
+    ("GET", "list"): _list_containers,
+    ("GET", "account"): _describe_account,
+    ("HEAD", "account"): _describe_account,
+    ("GET", "service"): _describe_service,
 }

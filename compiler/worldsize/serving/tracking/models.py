@@ -185,7 +185,7 @@ def _read_mirrored(connection: sqlite3.Connection) -> dict[Key, str]:
 def _write_mirrored(connection: sqlite3.Connection, key: Key, base: str | None) -> None:
     connection.execute("DELETE FROM mirrored_models WHERE name = ? AND version = ?", key)
     if base is not None:
-        connection.execute("INSERT INTO mirrored_models (name, version, base) VALUES (?, ?, ?)", (*key, base))
+        connection.execute("INSERT INTO mirrored_models VALUES (?, ?, ?)", (*key, base))
 
 
 MAX_BYTES = 1 << 20  # of an MLmodel file that is read

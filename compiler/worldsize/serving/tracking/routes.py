@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +41,9 @@ from worldsize.serving.storage.artifacts import (
     unknown_artifact,
 )
 from worldsize.serving.storage.blob_requests import read_chunks
-from worldsize.serving.storage.blobs import BlobProperties, delete_blob, list_pages, put_blob, read_blob
+from worldsize.serving.storage.blobs import delete_blob, list_pages, read_blob
 from worldsize.serving.storage.files import StorageError, blob_name, is_inside, locate
-from worldsize.serving.storage.uploads import received_body
+from worldsize.serving.storage.uploads import receive_blob
 from worldsize.serving.tracking.server import mlflow_session, sync_when_ready
 from worldsize.serving.workspace import Workspace
 from worldsize.tracking.runs import artifact_uri
@@ -110,19 +111,20 @@ async def forward(workspace: Workspace, request: Request, path: str, uris: Artif
         raise ServiceError(404, "NotFound", f"There is nothing at `{path[:200]}`.")
     headers = {name: request.headers[name] for name in PASSED if name in request.headers}
     call = MlflowCall(request.method, path, request.url.query, await read_body(request, MAX_BODY), headers)
-    await asyncio.to_thread(_check_body, call)
+    document = await asyncio.to_thread(_read_document, call)
     operation = path.partition("/mlflow/")[2]
     if operation.startswith(REGISTRY):
         await sync_when_ready(workspace)
     if operation == "experiments/list":
-        call = _list_experiments(request, call)
+        call = _list_experiments(call, {**request.query_params, **document})
     elif operation == "runs/log-batch-async":
         # Written before it is answered: the answer names no batch to wait for.
         call = replace(call, method="POST", path="api/2.0/mlflow/runs/log-batch", query="")
     elif operation == "runs/get-run-data-status":
         return answer({"is_complete": True})
     elif (listed := LISTED.fullmatch(operation)) is not None:
-        call, files = await asyncio.to_thread(_list_artifacts, workspace, request, call, listed[1])
+        values = {**document, **request.query_params}
+        call, files = await asyncio.to_thread(_list_artifacts, workspace, call, values, listed[1])
         if files is not None:
             return rewrite(uris, 200, "application/json", json.dumps(files).encode())
     elif operation == "model-versions/create":
@@ -166,26 +168,28 @@ def rewrite(uris: ArtifactUris, status: int, kind: str, body: bytes) -> Response
     return Response(body, status, media_type=kind)
 
 
-def _check_body(call: MlflowCall) -> None:
-    """Refuse what MLflow's server answers with an internal error.
+def _read_document(call: MlflowCall) -> dict[str, Any]:
+    """The JSON object of a body, if it has one.
 
     Raises:
-        ServiceError: 400, the body is JSON, but not an object, or has too many levels.
+        ServiceError: 400, MLflow's server would answer with an internal error: the body claims to be JSON,
+            but is not an object, or has too many levels.
     """
-    if not call.body or "json" not in call.headers.get("content-type", ""):
-        return
+    is_json = "json" in call.headers.get("content-type", "")
     try:
-        document = json.loads(call.body)  # it reads NaN, as MLflow does
+        document = json.loads(call.body or b"{}")  # it reads NaN, as MLflow does
     except (ValueError, RecursionError) as error:
-        raise bad_request(f"The body is not JSON: {error}") from None
-    if not isinstance(document, dict):
+        if is_json:
+            raise bad_request(f"The body is not JSON: {error}") from None
+        return {}
+    if is_json and not isinstance(document, dict):
         raise bad_request("The body must be a JSON object.")
     check_values(document)
+    return document if isinstance(document, dict) else {}
 
 
-def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
+def _list_experiments(call: MlflowCall, values: Mapping[str, Any]) -> MlflowCall:
     """The search that answers a list of experiments."""
-    values: dict[str, Any] = {**request.query_params, **_json_object(call.body)}
     wanted: dict[str, Any] = {key: values[key] for key in ("view_type", "page_token") if key in values}
     most = str(values.get("max_results", "1000"))
     wanted["max_results"] = int(most) if most.isdecimal() and len(most) < 10 else 1000
@@ -194,7 +198,7 @@ def _list_experiments(request: Request, call: MlflowCall) -> MlflowCall:
 
 
 def _list_artifacts(
-    workspace: Workspace, request: Request, call: MlflowCall, model: str | None
+    workspace: Workspace, call: MlflowCall, values: Mapping[str, Any], model: str | None
 ) -> tuple[MlflowCall, dict[str, Any] | None]:
     """The artifacts of a run or of a logged model: MLflow's server would list whatever a location names.
 
@@ -204,7 +208,6 @@ def _list_artifacts(
     Raises:
         ServiceError: 400, the artifacts are outside of the home, or the path leads there.
     """
-    values = {**_json_object(call.body), **request.query_params}
     owner = str(model or values.get("run_id") or values.get("run_uuid") or "")
     folder = str(values.get("artifact_directory_path" if model else "path") or "")
     call = MlflowCall("GET", call.path, "" if model else urlencode({"run_id": owner}), b"", call.headers)
@@ -216,14 +219,6 @@ def _list_artifacts(
     files = list_folder(workspace, f"{owner}/{folder}")
     above = f"{folder.strip('/')}/" if folder.strip("/") else ""
     return call, {"root_uri": root, "files": [{**file, "path": above + file["path"]} for file in files]}
-
-
-def _json_object(body: bytes) -> dict[str, Any]:
-    try:
-        document = json.loads(body or b"{}")
-    except ValueError:
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 async def _place_version(workspace: Workspace, uris: ArtifactUris, call: MlflowCall) -> Response:
@@ -253,9 +248,7 @@ async def _answer_artifact(workspace: Workspace, request: Request, path: str) ->
         return answer({"files": files})
     name = _blob(workspace, path)
     if request.method == "PUT":
-        async with received_body(workspace.home, request) as body:
-            properties = BlobProperties(content_md5=body.md5)
-            await asyncio.to_thread(put_blob, workspace, CONTAINER, name, body.file, properties)
+        await receive_blob(workspace, request, CONTAINER, name)
         return answer({})
     blob = read_blob(workspace, CONTAINER, name)
     if blob is None:

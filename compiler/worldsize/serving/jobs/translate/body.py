@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import yaml
+
+from worldsize.azureml.references import classify
+from worldsize.facts import vm_sizes
+from worldsize.serving.control import paths
+from worldsize.serving.control.assets import get_resource
+from worldsize.serving.control.paths import AssetName
+from worldsize.serving.database import mapping_of, text_of
 from worldsize.serving.errors import bad_request
+from worldsize.serving.tracking.models import sync_for
+from worldsize.serving.workspace import Workspace
 
 # ISO 8601, as far as the service's durations go: PT90S, PT1H30M, P2DT12H.
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d*)?S)?)?", re.ASCII)
@@ -43,12 +53,21 @@ class Body:
             raise bad_request(f"`{self.where}.{name}` is not a text.")
         return str(value)
 
+    def lower(self, name: str) -> str:
+        """A text in lower case; empty if it is absent."""
+        return (self.text(name) or "").lower()
+
     def number(self, name: str) -> Any:
         """A count or another setting that may also be a text with a binding."""
         value = self.get(name)
         if isinstance(value, Mapping | list):
             raise bad_request(f"`{self.where}.{name}` is not a number.")
         return value
+
+    def read(self, **readers: Callable[[Body, str], Any]) -> dict[str, Any]:
+        """The members that have a value, by the names that YAML has for them."""
+        names = {name: re.sub("_(.)", lambda match: match[1].upper(), name) for name in readers}
+        return drop_empty({name: read(self, names[name]) for name, read in readers.items()})
 
     def object(self, name: str) -> Mapping[str, Any]:
         """A member that is an object with names of the user's as keys; empty if it is absent."""
@@ -175,30 +194,11 @@ def _read_mode(body: Body) -> str | None:
 _COMPUTE = re.compile(r"/computes/([^/]+)\Z|\Aazureml:([^/]+)\Z", re.IGNORECASE)
 
 
-class Lookup(Protocol):
-    """Finds assets by the ids that clients send: ids of Azure Resource Manager, labels, short forms."""
-
-    def component(self, reference: str) -> Mapping[str, Any] | None:
-        """The specification of a component, or None if the workspace does not have it."""
-
-    def environment(self, reference: str) -> Mapping[str, Any] | None:
-        """The properties of an environment, or None if the workspace does not have it."""
-
-    def path(self, reference: str) -> Path | None:
-        """The path of data, code or a model on this machine, or None."""
-
-    def web_address(self, reference: str) -> str | None:
-        """The address outside of the workspace that a data asset stands for, or None."""
-
-    def vm_size(self, compute: str) -> Mapping[str, Any] | None:
-        """``instance_type`` and ``max_instances`` of a compute, as ``worldsize.yml`` has them, or None."""
-
-
 @dataclass(slots=True)
 class References:
-    """What the YAML of one job refers to outside of its folder."""
+    """What the YAML of one job refers to outside of its folder, by ids and names of a workspace."""
 
-    lookup: Lookup
+    workspace: Workspace
     assets: dict[str, Path] = field(default_factory=dict)  # by the reference that the YAML has
     computes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -206,9 +206,9 @@ class References:
         """A reference to data, whose path is noted; data elsewhere is named by its address."""
         if "${{" in reference:
             return reference
-        path = self.lookup.path(reference)
+        path = self.find_path(reference)
         if path is None:
-            return self.lookup.web_address(reference) or reference
+            return self.find_address(reference) or reference
         self.assets[reference] = path
         return reference
 
@@ -216,7 +216,7 @@ class References:
         """The path of code, or the reference where it is not here."""
         if not reference:
             return None
-        path = self.lookup.path(reference)
+        path = self.find_path(reference)
         return str(path) if path is not None else _with_prefix(reference)
 
     def compute(self, reference: str | None) -> str | None:
@@ -227,7 +227,7 @@ class References:
         name = (match[1] or match[2]) if match is not None else reference
         if name in ("serverless", "local"):
             return None
-        size = self.lookup.vm_size(name)
+        size = self.find_size(name)
         if size is not None:
             self.computes[name] = size
         return f"azureml:{name}"
@@ -236,33 +236,54 @@ class References:
         """An environment as YAML has it: with what it is built from, if the workspace knows that."""
         if not reference:
             return None
-        environment = self.lookup.environment(reference)
-        if environment is None:
-            return _with_prefix(reference)
-        return describe_environment(environment, self) or _with_prefix(reference)
+        properties = self.find_properties("environments", reference)
+        return self._describe_environment(properties) or _with_prefix(reference)
 
+    def _describe_environment(self, properties: Mapping[str, Any]) -> dict[str, Any] | None:
+        """An environment's image, conda file and build context as YAML has them; None if it has none."""
+        described: dict[str, Any] = {}
+        if image := text_of(properties, "image"):
+            described["image"] = image
+        if conda := text_of(properties, "condaFile"):
+            try:
+                described["conda_file"] = yaml.safe_load(conda)
+            except yaml.YAMLError:
+                return None
+        build = mapping_of(properties, "build")
+        if (uri := text_of(build, "contextUri")) and (context := self.find_path(uri)) is not None:
+            dockerfile = str(build.get("dockerfilePath") or "Dockerfile")
+            described["build"] = {"path": str(context), "dockerfile_path": dockerfile}
+        return described or None
 
-def describe_environment(properties: Mapping[str, Any], references: References) -> dict[str, Any] | None:
-    """An environment's image, conda file and build context as YAML has them; None if it has none."""
-    import yaml  # of PyYAML, only for a conda file
+    def find_properties(self, kind: str, reference: str) -> Mapping[str, Any]:
+        """The properties of an asset by its id, short form or label; empty if the workspace lacks it."""
+        # A name alone means its newest version.
+        name = paths.parse_asset(reference) or AssetName(kind, reference.removeprefix("azureml:"), None)
+        asset = paths.find_asset(self.workspace.database, kind, name) if name.kind in ("", kind) else None
+        return {} if asset is None else asset.properties
 
-    build, described = properties.get("build"), dict[str, Any]()
-    if isinstance(properties.get("image"), str):
-        described["image"] = properties["image"]
-    conda = properties.get("condaFile")
-    if isinstance(conda, str):
-        try:
-            described["conda_file"] = yaml.safe_load(conda)
-        except yaml.YAMLError:
+    def find_path(self, reference: str) -> Path | None:
+        """The path of data, code or a model on this machine, or None."""
+        sync_for(self.workspace, reference)
+        return paths.local_path(self.workspace, reference)
+
+    def find_address(self, reference: str) -> str | None:
+        """The address outside of the workspace that a data asset stands for, or None."""
+        asset = paths.find_data(self.workspace, reference)
+        address = text_of(asset.properties, "dataUri") if asset is not None else ""
+        return address if classify(address) == "web" else None
+
+    def find_size(self, compute: str) -> Mapping[str, Any] | None:
+        """``instance_type`` and ``max_instances`` of a compute, as ``worldsize.yml`` has them, or None."""
+        resource = get_resource(self.workspace.database, "computes", compute)
+        body = {} if resource is None else resource.body
+        settings = mapping_of(mapping_of(body, "properties"), "properties")  # of its type of compute
+        size, learned = text_of(settings, "vmSize"), paths.project_settings(self.workspace).vm_sizes
+        if not size or vm_sizes.lookup(size, learned) is None:
             return None
-    if isinstance(build, Mapping) and isinstance(build.get("contextUri"), str):
-        context = references.lookup.path(build["contextUri"])
-        if context is not None:
-            described["build"] = {
-                "path": str(context),
-                "dockerfile_path": str(build.get("dockerfilePath") or "Dockerfile"),
-            }
-    return described or None
+        most = mapping_of(settings, "scaleSettings").get("maxNodeCount")
+        limit = {"max_instances": most} if isinstance(most, int) and most > 0 else {}
+        return {"instance_type": size, **limit}
 
 
 def _with_prefix(reference: str) -> str:

@@ -25,7 +25,7 @@ from worldsize.serving.jobs.translate.body import (
     read_outputs,
 )
 
-_SETTINGS = ("continue_on_step_failure", "force_rerun")
+_SETTINGS = {"continue_on_step_failure": Body.get, "force_rerun": Body.get}
 
 
 def job_type(properties: Mapping[str, Any]) -> str:
@@ -52,13 +52,8 @@ def translate_job(properties: Mapping[str, Any], references: References) -> dict
         ServiceError: The body is not that of a job which runs here.
     """
     body, writer = Body(properties), GraphWriter(references)
-    head = {
-        "display_name": body.text("displayName"),
-        "experiment_name": body.text("experimentName"),
-        "description": body.text("description"),
-        "tags": dict(body.object("tags")),
-    }
-    document = {**head, **_READERS[job_type(properties)](body, writer)}
+    head = body.read(display_name=Body.text, experiment_name=Body.text, description=Body.text)
+    document = {**head, "tags": dict(body.object("tags")), **_READERS[job_type(properties)](body, writer)}
     return {JOB_FILE: drop_empty(document), **writer.files}
 
 
@@ -90,8 +85,7 @@ def _read_sweep(body: Body, writer: GraphWriter) -> dict[str, Any]:
 def _read_pipeline(body: Body, writer: GraphWriter) -> dict[str, Any]:
     settings, references = body.body("settings") or Body({}, "properties.settings"), writer.references
     compute = references.compute(settings.text("defaultCompute"))
-    kept = {name: settings.get(name) for name in _SETTINGS if settings.get(name) is not None}
-    kept["default_compute"] = compute or "serverless"
+    kept = {**settings.read(**_SETTINGS), "default_compute": compute or "serverless"}
     jobs = writer.read_nodes(body.object("jobs"), "properties.jobs", f"./{FOLDER}/")
     ports = _read_ports(body, references)
     return {"type": "pipeline", **ports, "settings": kept, "jobs": jobs}
@@ -133,7 +127,7 @@ class GraphWriter:
 
     references: References
     files: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _known: dict[str, str] = field(default_factory=dict)  # file names by the reference of the component
+    _names: dict[str, str] = field(default_factory=dict)  # file names by the reference of the component
     _open: list[str] = field(default_factory=list)  # the components around the one that is written
 
     def read_nodes(self, jobs: Mapping[str, Any], where: str, folder: str) -> dict[str, Any]:
@@ -179,15 +173,15 @@ class GraphWriter:
         """Write the file of a component, once; the text that a node names it by."""
         if reference in self._open or len(self._open) > MAX_DEPTH:
             raise bad_request(f"`{where}` uses a component that contains itself.")
-        if reference not in self._known:
-            component = self.references.lookup.component(reference)
+        if reference not in self._names:
+            component = self.references.find_properties("components", reference).get("componentSpec")
             if component is None:
                 return reference if not reference.startswith("/") else f"azureml:{reference}"
             self._open.append(reference)
             document = self._read_component(Body(component, "componentSpec"))
             self._open.pop()
-            self._known[reference] = self._add_file(document)
-        return f"{folder}{self._known[reference]}"
+            self._names[reference] = self._add_file(document)
+        return f"{folder}{self._names[reference]}"
 
     def _add_file(self, document: Mapping[str, Any]) -> str:
         digest = hashlib.sha256(json.dumps(document, sort_keys=True, default=str).encode()).hexdigest()
@@ -264,14 +258,14 @@ def _read_command(body: Body, references: References) -> dict[str, Any]:
 
 def read_settings(body: Body) -> dict[str, Any]:
     """The keys that a job and a node of a pipeline share."""
-    limits = body.body("limits")
+    limits, resources = body.body("limits"), body.body("resources")
     variables = body.get("environmentVariables")
     return drop_empty(
         {
             "environment_variables": None if variables is None else dict(body.object("environmentVariables")),
             "distribution": _read_distribution(body.body("distribution")),
-            "resources": _read_resources(body.body("resources")),
-            "limits": drop_empty({"timeout": limits.seconds("timeout")}) if limits is not None else None,
+            "resources": resources and resources.read(**_RESOURCES),
+            "limits": limits and limits.read(timeout=Body.seconds),
         }
     )
 
@@ -282,25 +276,16 @@ def _read_distribution(body: Body | None) -> dict[str, Any] | None:
         return None
     if kind.lower() not in DISTRIBUTIONS:
         raise bad_request(f"`{body.where}` is of type `{kind[:40]}`; known are PyTorch, Mpi and TensorFlow.")
-    counts = {
-        "process_count_per_instance": body.number("processCountPerInstance"),
-        "worker_count": body.number("workerCount"),
-        "parameter_server_count": body.number("parameterServerCount"),
-    }
-    return drop_empty({"type": kind.lower(), **counts})
+    counts = ("process_count_per_instance", "worker_count", "parameter_server_count")
+    return {"type": kind.lower(), **body.read(**dict.fromkeys(counts, Body.number))}
 
 
-def _read_resources(body: Body | None) -> dict[str, Any] | None:
-    if body is None:
-        return None
-    return drop_empty(
-        {
-            "instance_count": body.number("instanceCount"),
-            "instance_type": body.get("instanceType"),
-            "shm_size": body.text("shmSize"),
-            "docker_args": body.get("dockerArgs"),
-        }
-    )
+_RESOURCES: Mapping[str, Callable[[Body, str], Any]] = {
+    "instance_count": Body.number,
+    "instance_type": Body.get,
+    "shm_size": Body.text,
+    "docker_args": Body.get,
+}
 
 
 _POLICIES = {name.replace("_", ""): name for name in POLICIES}
@@ -312,19 +297,13 @@ def read_sweep(body: Body) -> dict[str, Any]:
         name: read_distribution(value, f"{body.where}.searchSpace.{name}")
         for name, value in body.object("searchSpace").items()
     }
-    objective = body.body("objective")
+    objective, limits = body.body("objective"), body.body("limits")
     return drop_empty(
         {
             "sampling_algorithm": _read_sampling(body.get("samplingAlgorithm"), body.where),
             "search_space": space,
-            "objective": objective
-            and drop_empty(
-                {
-                    "goal": (objective.text("goal") or "").lower(),
-                    "primary_metric": objective.text("primaryMetric"),
-                }
-            ),
-            "limits": _read_limits(body.body("limits")),
+            "objective": objective and objective.read(goal=Body.lower, primary_metric=Body.text),
+            "limits": limits and limits.read(**_LIMITS),
             "early_termination": _read_policy(body.body("earlyTermination")),
         }
     )
@@ -355,25 +334,16 @@ def _read_sampling(value: Any, where: str) -> Any:
         return value.lower() if value else None
     body = Body(value, f"{where}.samplingAlgorithm")
     kind = (body.text("samplingAlgorithmType") or body.text("type") or "random").lower()
-    options = {
-        "seed": body.number("seed"),
-        "rule": body.text("rule"),
-        "logbase": body.get("logbase"),
-    }
-    return drop_empty({"type": kind, **options}) if drop_empty(options) else kind
+    options = body.read(seed=Body.number, rule=Body.text, logbase=Body.get)
+    return {"type": kind, **options} if options else kind
 
 
-def _read_limits(body: Body | None) -> dict[str, Any] | None:
-    if body is None:
-        return None
-    return drop_empty(
-        {
-            "max_total_trials": body.number("maxTotalTrials"),
-            "max_concurrent_trials": body.number("maxConcurrentTrials"),
-            "timeout": body.seconds("timeout"),
-            "trial_timeout": body.seconds("trialTimeout"),
-        }
-    )
+_LIMITS: Mapping[str, Callable[[Body, str], Any]] = {
+    "max_total_trials": Body.number,
+    "max_concurrent_trials": Body.number,
+    "timeout": Body.seconds,
+    "trial_timeout": Body.seconds,
+}
 
 
 def _read_policy(body: Body | None) -> dict[str, Any] | None:

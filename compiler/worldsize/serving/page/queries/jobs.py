@@ -31,7 +31,7 @@ AND (:schedule = '' OR schedule = :schedule)
 """
 _COUNT = f"SELECT COUNT(*) {_FOUND}"
 # Without the body of each, of which a list shows nothing.
-_COLUMNS = ", ".join(name for name in JobRecord.__slots__ if name != "properties")
+_COLUMNS = ", ".join(name for name in JobRecord.__struct_fields__ if name != "properties")
 _PAGE = f"SELECT {_COLUMNS}, '{{}}' AS properties {_FOUND} ORDER BY id DESC LIMIT :limit OFFSET :skip"
 MOST_STEPS = 500  # whose states and metrics one page shows
 _CHOICES = "SELECT DISTINCT {0} FROM jobs WHERE parent IS NULL ORDER BY {0} LIMIT ?"

@@ -25,15 +25,13 @@ IN_ALL = ("num_processes", "np", "n", "num_workers")  # of accelerate, of mpirun
 RAY = "Ray"
 NODES = ("nnodes", "num_machines", "num_nodes")
 
-Options = Mapping[str, tuple[Word, Word | None]]
-
 
 class LauncherCall(NamedTuple):
     """One such program as a command calls it."""
 
     name: str
     word: Word
-    options: dict[str, tuple[Word, Word | None]]  # its own, by their names without dashes: flag and value
+    options: Mapping[str, tuple[Word, Word | None]]  # its own, by name without dashes: flag and value
     clear: bool  # no other options come from a variable
 
     def find_value(self, names: tuple[str, ...]) -> tuple[str, Word] | None:
@@ -45,13 +43,17 @@ class LauncherCall(NamedTuple):
         return None
 
 
-class Counts(NamedTuple):
-    """The counts of a launcher, None where a number is unknown, and the words with these counts."""
+class Launcher(NamedTuple):
+    """A launcher with its counts, None where unknown, and the words that state them, else its own."""
 
+    name: str
+    word: Word
+    options: Mapping[str, tuple[Word, Word | None]]
+    clear: bool
     starts: int | None  # processes on an instance
-    starts_word: Word | None
+    starts_word: Word
     nodes: int | None
-    nodes_word: Word | None
+    nodes_word: Word
     highest: int | None = None  # the greatest number of a GPU that `--include` of DeepSpeed names
 
 
@@ -61,6 +63,15 @@ def list_launcher_calls(text: str) -> Iterator[LauncherCall]:
         call = read_launcher_call(command) or _read_worker_call(command)
         if call is not None:
             yield call
+
+
+def find_gpu_launcher_call(text: str) -> LauncherCall | None:
+    """The launcher of a command line that starts a process for each GPU; None if there is none, or several.
+
+    MPI's are not among them: Azure ML calls ``mpirun`` itself.
+    """
+    calls = [call for call in list_launcher_calls(text) if call.name not in MPI]
+    return calls[0] if len(calls) == 1 else None
 
 
 def read_launcher_call(command: Command) -> LauncherCall | None:
@@ -94,7 +105,7 @@ def count_processes(
     *,
     devices: int | None,
     instances: int | None,
-) -> Counts:
+) -> Launcher:
     """Count the processes that a launcher starts on an instance, and its nodes.
 
     Args:
@@ -125,8 +136,8 @@ def count_processes(
     included = _read_include(call)
     if included is not None:
         numbers, word = included
-        return Counts(len(numbers), word, nodes, nodes_word, max(numbers))
-    return Counts(starts, starts_word, nodes, nodes_word)
+        return Launcher(*call, len(numbers), word, nodes, nodes_word or call.word, max(numbers))
+    return Launcher(*call, starts, starts_word or call.word, nodes, nodes_word or call.word)
 
 
 def _read_include(call: LauncherCall) -> tuple[list[int], Word] | None:

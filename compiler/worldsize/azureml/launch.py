@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, command_line, fields, literals
-from worldsize.azureml.command_launchers import MPI, count_processes, read_launcher_call
+from worldsize.azureml.command_launchers import MPI, Launcher, count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
@@ -287,36 +287,13 @@ def read_input(launch: Launch, name: str | None) -> Any:
     return port.default.value if port is not None and port.default is not None else None
 
 
-class Launcher(Struct):
-    """One such program."""
-
-    name: str
-    word: Word
-    options: dict[str, tuple[Word, Word | None]]  # its own, by their names without dashes: flag and value
-    starts: int | None  # processes on an instance; None where that is not written
-    starts_word: Word
-    nodes: int | None  # None where it is not written, or may vary
-    nodes_word: Word
-    clear: bool = True  # no other options come from a variable
-    highest: int | None = None  # the greatest number of a GPU that `--include` names
-
-
-def read_inner_launchers(tree: Tree, launch: Launch) -> list[Launcher]:
-    """The launchers that a step's command starts; once a step."""
-    return tree.all_of(_find_inner_launchers, launch)
-
-
-def _find_inner_launchers(_tree: Tree, launch: Launch) -> Iterator[Launcher]:
-    return find_inner_launchers(launch)
-
-
-def find_gpu_launcher(tree: Tree, launch: Launch) -> Launcher | None:
+def find_gpu_launcher(launch: Launch) -> Launcher | None:
     """The first launcher of the command that starts a process for each GPU; MPI's starts ranks itself."""
-    return next((inner for inner in read_inner_launchers(tree, launch) if inner.name not in MPI), None)
+    return next((inner for inner in find_inner_launchers(launch) if inner.name not in MPI), None)
 
 
 def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
-    """The same for who asks once."""
+    """The launchers that a step's command starts."""
     for command in launch.commands:
         launcher = find_launcher(launch, command)
         if launcher is not None:
@@ -326,25 +303,9 @@ def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
 def find_launcher(launch: Launch, command: Command) -> Launcher | None:
     """The launcher that one command of a step is."""
     call = read_launcher_call(command)
-    if call is None:
-        return None
-    counts = count_processes(
-        call,
-        launch.read_number,
-        devices=launch.size.devices if launch.size is not None else None,
-        instances=launch.instances.value,
-    )
-    return Launcher(
-        call.name,
-        call.word,
-        call.options,
-        counts.starts,
-        counts.starts_word or call.word,
-        counts.nodes,
-        counts.nodes_word or call.word,
-        call.clear,
-        counts.highest,
-    )
+    devices = launch.size.devices if launch.size is not None else None
+    instances = launch.instances.value
+    return call and count_processes(call, launch.read_number, devices=devices, instances=instances)
 
 
 _Spans = tuple[tuple[int, int, int, int], ...]

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 from worldsize.azureml import binding, command_launchers, literals
 from worldsize.azureml.command_launchers import (
     IN_ALL,
-    MPI,
     PER_INSTANCE,
     TORCH,
-    LauncherCall,
-    list_launcher_calls,
+    find_gpu_launcher_call,
 )
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import frameworks, vm_sizes
@@ -241,11 +239,8 @@ class Launched(NamedTuple):
 
 
 def read_launched(step: Step, size: VmSize | None, instances: int) -> Launched | None:
-    """Read the launcher of a step's own command, or Ray in its script; None where that is unclear.
-
-    MPI's launchers are not among them: Azure ML calls ``mpirun`` itself.
-    """
-    call = _find_call(step)
+    """Read the launcher of a step's own command, or Ray in its script; None where that is unclear."""
+    call = find_gpu_launcher_call(step.command.value) if step.command is not None else None
     if call is None:
         return None
     counts = command_launchers.count_processes(
@@ -261,8 +256,10 @@ def read_launched(step: Step, size: VmSize | None, instances: int) -> Launched |
 
 def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
     """Report options of the launcher that take a quantity of the plan which is another number here."""
-    call = _find_call(step) if topology.local_world_size is not None else None
-    if call is None or step.command is None or topology.local_world_size is None:
+    if step.command is None or topology.local_world_size is None:
+        return
+    call = find_gpu_launcher_call(step.command.value)
+    if call is None:
         return
     here = {
         "instance_count": topology.instance_count,
@@ -289,13 +286,6 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
             message = f"`--{name}` is `{quantity}` of the plan, {number}, but {started} start on {where}"
             span = step.command.subspan(value.start, value.end)
             notes.report("launcher-processes-disagree", span, message, f"write `${{{{plan.{right}}}}}`")
-
-
-def _find_call(step: Step) -> LauncherCall | None:
-    if step.command is None:
-        return None
-    calls = [call for call in list_launcher_calls(step.command.value) if call.name not in MPI]
-    return calls[0] if len(calls) == 1 else None
 
 
 def _read_word(step: Step, text: str) -> Any:

@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from worldsize.azureml.command_launchers import MPI
+from worldsize.azureml.command_launchers import MPI, Launcher
 from worldsize.azureml.command_line import Command, Word
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_launcher, read_launches
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_launcher, read_launches
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.azureml.tree import Tree

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from worldsize.azureml import binding, command_launchers
+from worldsize.azureml.command_launchers import Launcher
 from worldsize.azureml.fields import read_command
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_inner_launchers
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Fix, Related, relate
 from worldsize.base.span import Span

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.command_launchers import MPI, LauncherCall, count_processes, list_launcher_calls
+from worldsize.azureml.command_launchers import count_processes, find_gpu_launcher_call
 from worldsize.azureml.model import Component, Port, Step
 from worldsize.azureml.sweep import multiply_step
 from worldsize.base.span import Span
@@ -217,15 +217,9 @@ class Graph(Struct, frozen=True):
     secrets: frozenset[str] = frozenset()  # values that came through a name which says that they are secret
 
 
-def find_launcher_call(command: str) -> LauncherCall | None:
-    """The launcher that a command calls; None if it calls none or several."""
-    calls = [call for call in list_launcher_calls(command) if call.name not in MPI]
-    return calls[0] if len(calls) == 1 else None
-
-
 def count_launched(command: str, inputs: Mapping[str, Source | None], instances: int) -> int:
     """How many processes each process of a step starts: 1 if its command calls no launcher with a count."""
-    call = find_launcher_call(command)
+    call = find_gpu_launcher_call(command)
     if call is None:
         return 1
 

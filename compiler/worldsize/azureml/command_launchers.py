@@ -43,7 +43,7 @@ class LauncherCall(NamedTuple):
         return None
 
 
-class Launcher(NamedTuple):
+class InnerLauncher(NamedTuple):
     """A launcher with its counts, None where unknown, and the words that state them, else its own."""
 
     name: str
@@ -55,6 +55,11 @@ class Launcher(NamedTuple):
     nodes: int | None
     nodes_word: Word
     highest: int | None = None  # the greatest number of a GPU that `--include` of DeepSpeed names
+
+    @property
+    def starts_by_default(self) -> bool:
+        """Whether the command does not state how many processes start."""
+        return self.starts_word is self.word
 
 
 def list_launcher_calls(text: str) -> Iterator[LauncherCall]:
@@ -99,14 +104,14 @@ def _read_worker_call(command: Command) -> LauncherCall | None:
     return None
 
 
-def count_processes(
+def add_counts(
     call: LauncherCall,
     read_number: Callable[[str], float | None],
     *,
     devices: int | None,
     instances: int | None,
-) -> Launcher:
-    """Count the processes that a launcher starts on an instance, and its nodes.
+) -> InnerLauncher:
+    """A launcher with the processes that it starts on an instance, and its nodes.
 
     Args:
         call: The launcher.
@@ -136,8 +141,8 @@ def count_processes(
     included = _read_include(call)
     if included is not None:
         numbers, word = included
-        return Launcher(*call, len(numbers), word, nodes, nodes_word or call.word, max(numbers))
-    return Launcher(*call, starts, starts_word or call.word, nodes, nodes_word or call.word)
+        return InnerLauncher(*call, len(numbers), word, nodes, nodes_word or call.word, max(numbers))
+    return InnerLauncher(*call, starts, starts_word or call.word, nodes, nodes_word or call.word)
 
 
 def _read_include(call: LauncherCall) -> tuple[list[int], Word] | None:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, command_line, fields, literals
-from worldsize.azureml.command_launchers import MPI, Launcher, count_processes, read_launcher_call
+from worldsize.azureml.command_launchers import MPI, InnerLauncher, add_counts, read_launcher_call
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
@@ -287,12 +287,12 @@ def read_input(launch: Launch, name: str | None) -> Any:
     return port.default.value if port is not None and port.default is not None else None
 
 
-def find_gpu_launcher(launch: Launch) -> Launcher | None:
+def find_gpu_launcher(launch: Launch) -> InnerLauncher | None:
     """The first launcher of the command that starts a process for each GPU; MPI's starts ranks itself."""
     return next((inner for inner in find_inner_launchers(launch) if inner.name not in MPI), None)
 
 
-def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
+def find_inner_launchers(launch: Launch) -> Iterator[InnerLauncher]:
     """The launchers that a step's command starts."""
     for command in launch.commands:
         launcher = find_launcher(launch, command)
@@ -300,12 +300,12 @@ def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
             yield launcher
 
 
-def find_launcher(launch: Launch, command: Command) -> Launcher | None:
+def find_launcher(launch: Launch, command: Command) -> InnerLauncher | None:
     """The launcher that one command of a step is."""
     call = read_launcher_call(command)
     devices = launch.size.devices if launch.size is not None else None
     instances = launch.instances.value
-    return call and count_processes(call, launch.read_number, devices=devices, instances=instances)
+    return call and add_counts(call, launch.read_number, devices=devices, instances=instances)
 
 
 _Spans = tuple[tuple[int, int, int, int], ...]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from worldsize.azureml.command_launchers import MPI, Launcher
+from worldsize.azureml.command_launchers import MPI, InnerLauncher
 from worldsize.azureml.command_line import Command, Word
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_launcher, read_launches
 from worldsize.azureml.model import Component, Job, Step
@@ -64,7 +64,7 @@ class Program(Struct, eq=False):
     modules: tuple[Module, ...]
     folders: tuple[Path, ...]  # where its imports are looked for
     unknown: frozenset[str]  # the packages that it imports whose effect is not known
-    inner: Launcher | None = None  # of the command, inside of Azure ML's own
+    inner: InnerLauncher | None = None  # of the command, inside of Azure ML's own
 
     @property
     def entry(self) -> Module:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml.command_launchers import MPI, TORCH, Launcher
+from worldsize.azureml.command_launchers import MPI, TORCH, InnerLauncher
 from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_inner_launchers, read_launches
@@ -84,7 +84,7 @@ def check_launcher_nodes_disagree(context: Context, job: Job) -> Iterator[Findin
                 yield Finding(span, fault[1], fault[2], related=related, confidence=sure)
 
 
-def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_fault(launch: Launch, inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """The word to edit, what is wrong with it, and what to write."""
     options, nodes = inner.options, inner.nodes
     has_option = inner.nodes_word is not inner.word
@@ -108,7 +108,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
     return _find_fixed(inner, count) or _find_absent(launch, inner, count)
 
 
-def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_indivisible(launch: Launch, inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """A number of processes that the machines cannot share equally; Accelerate drops the rest."""
     value = inner.options.get("num_processes", (inner.word, None))[1]
     number = launch.read_number(value.bare) if value is not None else None
@@ -121,7 +121,7 @@ def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word
     return value, message, f"write {near}: it counts the processes of all machines"
 
 
-def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_absent(launch: Launch, inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """What a launcher other than torch's lacks to find the other instances."""
     options, has_option = inner.options.keys(), inner.nodes_word is not inner.word
     if inner.name == "accelerate launch" and not {"config_file", "rdzv_backend"} & options:
@@ -142,7 +142,7 @@ def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str
     return None
 
 
-def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_fixed(inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """What does not differ between instances, but must."""
     for name in _ADDRESSES:
         flag, value = inner.options.get(name, (inner.word, None))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from worldsize.facts import frameworks, optimizers, table, vm_sizes
+from worldsize.facts import optimizers, table, vm_sizes
 
 FACTS = Path(table.__file__).parent
 
@@ -108,13 +108,3 @@ def test_optimizers() -> None:
     assert (sgd.rule, sgd.beta1) == ("linear", None)
     assert optimizers.lookup("lion") is None
     assert {"sgd", "momentum", "lars", "adam", "adamw", "lamb"} <= set(optimizers.names())
-
-
-def test_frameworks() -> None:
-    starts = {name: frameworks.lookup(name) for name in ("pytorch", "mpi", "tensorflow")}
-    assert {name: found.process_per_gpu for name, found in starts.items() if found} == {
-        "pytorch": True,
-        "mpi": True,
-        "tensorflow": False,
-    }
-    assert frameworks.lookup("ray") is None

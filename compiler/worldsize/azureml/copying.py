@@ -30,7 +30,7 @@ Kind = Literal["file", "folder", "other"]
 
 
 def allow_everything(_path: str | os.PathLike[str]) -> bool:
-    """Allow copying any file, for use without a project boundary."""
+    """Allow reading or copying any file, for use without a project boundary."""
     return True
 
 

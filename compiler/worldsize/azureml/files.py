@@ -7,16 +7,11 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from worldsize.azureml.copying import CopyAccess, RealPaths
+from worldsize.azureml.copying import CopyAccess, RealPaths, allow_everything
 from worldsize.azureml.model import Component
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.documents import yaml
-
-
-def allow_anything(_path: Path) -> bool:
-    """Allow reading every file, as compiling and running a spec do."""
-    return True
 
 
 def allow_nothing(_reference: str) -> None:
@@ -32,8 +27,8 @@ class Files(Struct, eq=False):
     parsed: Mapping[Path, yaml.Document] = field(default_factory=dict)  # by an earlier reading of these files
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
-    readable: Callable[[Path], bool] = allow_anything  # a check stays inside its tree
-    readable_data: Callable[[Path], bool] = allow_anything  # the same of data, which is never copied
+    readable: Callable[[Path], bool] = allow_everything  # a check stays inside its tree
+    readable_data: Callable[[Path], bool] = allow_everything  # the same of data, which is never copied
     gate: CopyAccess = field(default_factory=CopyAccess)  # what may be copied
     elsewhere: Callable[[str], Path | None] = allow_nothing  # a local stand-in for an asset
     mapped_data: Callable[[str], Path | None] = allow_nothing  # the same of data, from the project's settings

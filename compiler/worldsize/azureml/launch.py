@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from worldsize.base.source import Source
     from worldsize.facts.vm_sizes import VmSize
 
+# One process a GPU; one of TensorFlow drives an instance (azure-ai-docs, how-to-train-distributed-gpu.md).
 STARTS_PROCESSES = ("pytorch", "mpi")
 
 

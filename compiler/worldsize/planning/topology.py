@@ -14,8 +14,9 @@ from worldsize.azureml.command_launchers import (
     add_counts,
     find_gpu_launcher_call,
 )
+from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.base.wording import plural, show_number
-from worldsize.facts import frameworks, vm_sizes
+from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Interface, Launcher, Notes, Topology
 from worldsize.spec.model import ComputeProfile, Located, Step
@@ -69,7 +70,7 @@ def plan_topology(
         world_size=total,
         worker_count=nodes if launcher == "tensorflow" else None,
         parameter_server_count=servers.value if servers else None,
-        local_world_size=local if launcher in ("pytorch", "mpi") or inside is not None else None,
+        local_world_size=local if launcher in STARTS_PROCESSES or inside is not None else None,
         command_launcher=inside.name if inside is not None else None,
     )
     if not topology.is_distributed:
@@ -210,8 +211,7 @@ def count_processes(launcher: Launcher, devices: int) -> int:
 
     TensorFlow starts one, which drives every GPU of its instance.
     """
-    framework = frameworks.lookup(launcher)
-    return max(devices, 1) if framework is not None and framework.process_per_gpu else 1
+    return max(devices, 1) if launcher in STARTS_PROCESSES else 1
 
 
 def count_ranks(launcher: Launcher, instances: int, processes: int, devices: int) -> int:

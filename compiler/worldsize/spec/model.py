@@ -165,7 +165,7 @@ class PipelineInput(Struct, frozen=True):
     @property
     def is_data(self) -> bool:
         """Whether the input is data rather than a literal."""
-        return self.type not in ("string", "number", "integer", "boolean")
+        return self.type not in literals.PRIMITIVES
 
 
 class PipelineOutput(Struct, frozen=True):

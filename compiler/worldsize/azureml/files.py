@@ -34,7 +34,6 @@ class Files(Struct, eq=False):
     mapped_data: Callable[[str], Path | None] = allow_nothing  # the same of data, from the project's settings
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
     real_paths: RealPaths = field(default_factory=RealPaths)
-    _real: dict[Path, Path] = field(default_factory=dict)  # paths with links resolved
 
     def document(self, path: Path) -> yaml.Document:
         """The parsed file; its own problems are added to :attr:`problems` when first read.
@@ -52,10 +51,7 @@ class Files(Struct, eq=False):
 
     def real(self, path: Path) -> Path:
         """Resolve the links of a path, once; unlike ``resolve()``, never raises on circular links."""
-        cached = self._real.get(path)
-        if cached is None:
-            cached = self._real[path] = Path(self.real_paths.resolve(path))
-        return cached
+        return Path(self.real_paths.resolve(path))
 
     def may_judge(self, path: Path) -> bool:
         """Whether rules may read a file that is copied, or know that it is outside the project.

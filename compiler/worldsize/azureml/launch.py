@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from worldsize.azureml import binding, command_line, fields, literals
 from worldsize.azureml.command_launchers import MPI, InnerLauncher, add_counts, read_launcher_call
@@ -209,7 +208,12 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
     instances = read_count(resource("instance_count"), job, 1)
     cluster = _read_cluster(tree, job, step)
     typed = resource("instance_type")
-    launch = Launch(
+    name, span = (
+        (typed.value, typed.span) if typed is not None and isinstance(typed.value, str) else (None, None)
+    )
+    if cluster is not None and cluster.instance_type is not None:
+        name, span = cluster.instance_type, cluster.size_span
+    return Launch(
         job=job,
         step=step,
         kind=kind,
@@ -220,19 +224,12 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
         instances=instances,
         max_instances=read_count(resource("max_instance_count"), job),
         cluster=cluster,
-        size_name=None,
-        size_span=None,
-        size=None,
+        size_name=name,
+        size_span=span,
+        size=tree.vm_size(name),
         commands=commands,
         flags_by_name=tree.once(_group_flags, commands),
     )
-    if cluster is not None and cluster.instance_type is not None:
-        name, span = cluster.instance_type, cluster.size_span
-    elif typed is not None and isinstance(typed.value, str):
-        name, span = typed.value, typed.span
-    else:
-        return launch
-    return replace(launch, size_name=name, size_span=span, size=tree.vm_size(name))
 
 
 def _find_code_folder(component: Component | None) -> Path | None:

@@ -65,13 +65,8 @@ def step_document(step: Step) -> Document:
 
 
 _SWEEP_KEYS = (
-    "search_space",
-    "sampling_algorithm",
-    "objective",
-    "limits",
-    "early_termination",
-    "queue_settings",
-)
+    "search_space", "sampling_algorithm", "objective", "limits", "early_termination", "queue_settings",
+)  # fmt: skip
 
 
 def _sweep(step: Step) -> Document:

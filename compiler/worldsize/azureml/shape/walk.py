@@ -69,11 +69,12 @@ class _Walker:
         if mark in self._seen:
             return
         self._seen.add(mark)
-        if isinstance(node, Sequence):
-            self._sequence(node, parts, key, parent)
-            return
         for part in parts:
-            if "oneOf" in part or part.get("type") == "object":
+            if isinstance(node, Sequence) and part.get("type") == "array":
+                for item in node.items:
+                    self.value(item, part["items"], key, parent)
+                return
+            if isinstance(node, Mapping) and ("oneOf" in part or part.get("type") == "object"):
                 self._choose(node, part, key, parent)
                 return
         self._not_accepted(node, parts, key)
@@ -122,16 +123,6 @@ class _Walker:
         problem = Problem("aml-version-read-as-number", node.span, message, f"quote it: {quoted}", fix=fix)
         self.problems.append(problem)
         return True
-
-    def _sequence(
-        self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: MappingContext | None
-    ) -> None:
-        for part in parts:
-            if part.get("type") == "array":
-                for item in node.items:
-                    self.value(item, part["items"], key, parent)
-                return
-        self._not_accepted(node, parts, key)
 
     def _choose(self, node: Mapping, shape: Shape, key: Scalar | None, parent: MappingContext | None) -> None:
         """Follow ``type`` and telling keys down to one mapping shape."""

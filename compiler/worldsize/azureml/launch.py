@@ -241,10 +241,10 @@ def _find_code_folder(component: Component | None) -> Path | None:
 
 def _read_commands(tree: Tree, component: Component | None) -> tuple[Command, ...]:
     """The commands of a component with those of the shell scripts that they start."""
-    command = component.command.value if component is not None and component.command is not None else None
-    commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
+    command = fields.read_command(component)
+    commands = command_line.fill_in_variables(command)
     folder = _find_code_folder(component)
-    if folder is None or ".sh" not in str(command):
+    if folder is None or ".sh" not in command:
         return commands
 
     def read(name: str) -> Source | None:

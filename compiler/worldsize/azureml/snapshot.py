@@ -128,9 +128,7 @@ def list_parts(component: Component, folder: Path, gate: CopyAccess) -> tuple[li
     parts = _list_code_parts(component, folder, gate, [], unreadable)
     for reference in environment.list_references(component.environment, folder):
         if exists(reference.path):
-            listing = _list_path(gate, reference.path, "", reference.span, unreadable)
-            if listing is not None:
-                parts.append(Part(reference.key, reference.path, reference.span, listing))
+            parts += _list_part(gate, reference.key, reference.path, reference.span, unreadable)
     return parts, unreadable
 
 
@@ -176,10 +174,9 @@ def _list_code_parts(
     code = _find_code(component.code, folder, problems)
     includes = list(_find_includes(component.additional_includes, folder, problems))
     span = component.code.span if component.code else None
-    parts = []
+    parts: list[Part] = []
     if code is not None:
-        listed_files = _list_path(gate, code, "", span, unreadable, merged=bool(includes))
-        parts += [Part("code", code, span, listed_files)] if listed_files is not None else []
+        parts += _list_part(gate, "code", code, span, unreadable, merged=bool(includes))
     ignoring = _ignoring_folder(code, folder) if includes else None
     rules = ignore.read_ignore_file(
         ignoring if ignoring and gate.allowed(os.path.realpath(ignoring)) else None, _ROOT
@@ -189,40 +186,44 @@ def _list_code_parts(
             continue
         if rules.excludes(PurePosixPath(source.name)) and not _is_zip(source):
             continue
-        listed_files = _list_path(
-            gate, source, source.name, include_span, unreadable, above=rules, merged=True
-        )
-        parts += (
-            [Part("additional_includes", source, include_span, listed_files)]
-            if listed_files is not None
-            else []
+        parts += _list_part(
+            gate,
+            "additional_includes",
+            source,
+            include_span,
+            unreadable,
+            place=source.name,
+            above=rules,
+            merged=True,
         )
     return parts
 
 
-def _list_path(
+def _list_part(
     gate: CopyAccess,
+    key: str,
     path: Path,
-    place: str,
     span: Span | None,
     problems: list[Problem],
     *,
+    place: str = "",
     above: Ignore | None = None,
     merged: bool = False,
-) -> Listing | None:
-    """List a file or folder to copy; None if it cannot be read."""
+) -> list[Part]:
+    """A file or folder to copy; none, and a problem, if it cannot be read."""
     try:
         if is_file(path):
-            return list_file(gate, path, place or path.name)
-        if not _is_zip(path):
-            return list_folder(gate, path, PurePosixPath(place), above, merged=merged)
-        folder = path.with_suffix("")
-        return list_folder(gate, folder, PurePosixPath(folder.name), above)
+            listing = list_file(gate, path, place or path.name)
+        elif _is_zip(path):
+            listing = list_folder(gate, path.with_suffix(""), PurePosixPath(path.stem), above)
+        else:
+            listing = list_folder(gate, path, PurePosixPath(place), above, merged=merged)
     except OSError as error:
         if span is None:
             raise
         problems.append(_report_unreadable(error, span))
-        return None
+        return []
+    return [Part(key, path, span, listing)]
 
 
 def _report_unreadable(error: OSError, at: Span) -> Problem:
@@ -276,11 +277,9 @@ def add_to_snapshot(
     """Add a folder's files, or a single file, to a folder of a snapshot, unless it may not be copied."""
     problems: list[Problem] = []
     above = ignore.read_ignore_file(None, _ROOT) if place else None
-    listed = _list_path(gate, path, place, span, problems, above=above, merged=bool(place))
-    if listed is not None:
-        part = Part("code", path, span, listed)
+    for part in _list_part(gate, "code", path, span, problems, place=place, above=above, merged=bool(place)):
         problems += part.problems()
-        snapshot.files.update({} if problems else listed.files)
+        snapshot.files.update({} if problems else part.listing.files)
         problems += part.warnings()
     return problems
 

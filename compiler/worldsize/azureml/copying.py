@@ -205,7 +205,7 @@ class Archive(Struct, frozen=True):
                 with open_listed(path) as source:
                     entry = zipfile.ZipInfo(name, _TIME)
                     size = os.fstat(source.fileno()).st_size
-                    entry.file_size = size  # says whether its header needs eight bytes for it
+                    entry.file_size = size  # decides whether its header needs eight bytes for it
                     try:
                         packed = archive.open(entry, "w")
                     except UnicodeEncodeError:

@@ -1,6 +1,6 @@
 """How a step is started: distribution, counts, VM size and command, the node's over the component's.
 
-Every count is the number that Azure ML would use, or None where it cannot be told from the files.
+Every count is the number that Azure ML would use, or None where it does not follow from the files.
 Rules stay silent on what is None.
 """
 
@@ -129,7 +129,7 @@ class Launch(Struct, frozen=True, eq=False):
 
     @property
     def code_folder(self) -> Path | None:
-        """The local folder of the code; None where there is none."""
+        """The local folder of the code, if there is one."""
         return _find_code_folder(self.step.component)
 
     def scripts(self, tree: Tree) -> list[Source]:

@@ -25,7 +25,7 @@ def localise(plan: Plan, processes: int, *, grow: bool = False, keep_instances: 
     the largest divisor of ``G / b`` whose replicas fit ``processes``, each step its own; accumulation
     becomes ``G / (b·D′)``. A replica keeps its tensor and pipeline degrees where one fits; where not even
     one does, they shrink to divisors of theirs, which split the same model into fewer parts, down to one
-    process that splits nothing. Nothing else that a step is told changes. A step that does not train gets at
+    process that splits nothing. No other input of a step changes. A step that does not train gets at
     most as many processes as were planned.
 
     Args:
@@ -99,7 +99,7 @@ def _step(step: StepPlan, processes: int, *, grow: bool) -> StepPlan:
 
 
 def _shared_by_trials(step: StepPlan, share: int) -> int:
-    """Micro-batches of an optimizer step, such that the replicas that share them do so in every trial."""
+    """The micro-batches of an optimizer step that replicas can share in every trial."""
     trials = step.sweep.trials if step.sweep is not None else ()
     shares = [
         int(trial.inputs["global_batch_size"]) // int(trial.inputs["batch_size_per_device"])

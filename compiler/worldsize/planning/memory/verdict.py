@@ -49,8 +49,8 @@ def _states(breakdown: Breakdown) -> int:
 def _where(machine: Machine, room: int) -> str:
     size, processes = machine.size, machine.processes
     if size.devices:
-        each = "a GPU" if processes <= size.devices else f"each of {processes} processes on its GPUs"
-        return f"{each} of `{size.name}` has {format_memory(room)}"
+        share = "a GPU" if processes <= size.devices else f"each of {processes} processes on its GPUs"
+        return f"{share} of `{size.name}` has {format_memory(room)}"
     share = f", {format_memory(room)} for each of {processes} processes" if processes > 1 else ""
     return f"`{size.name}` has {format_memory(int((size.ram_gib or 0) * 2**30))} of memory{share}"
 

@@ -43,6 +43,15 @@ class LauncherCall(NamedTuple):
         return None
 
 
+def find_launcher_call(text: str) -> LauncherCall | None:
+    """The launcher that a command line calls; None if it calls none or several.
+
+    MPI's launchers are not among them: Azure ML calls ``mpirun`` itself.
+    """
+    calls = [call for call in list_launcher_calls(text) if call.name not in MPI]
+    return calls[0] if len(calls) == 1 else None
+
+
 class InnerLauncher(NamedTuple):
     """A launcher with its counts, None where unknown, and the words that state them, else its own."""
 
@@ -70,15 +79,6 @@ def list_launcher_calls(text: str) -> Iterator[LauncherCall]:
             yield call
 
 
-def find_gpu_launcher_call(text: str) -> LauncherCall | None:
-    """The launcher of a command line that starts a process for each GPU; None if there is none, or several.
-
-    MPI's are not among them: Azure ML calls ``mpirun`` itself.
-    """
-    calls = [call for call in list_launcher_calls(text) if call.name not in MPI]
-    return calls[0] if len(calls) == 1 else None
-
-
 def read_launcher_call(command: Command) -> LauncherCall | None:
     """The launcher that a command starts; None for another program."""
     named = _find_launcher(command)
@@ -104,7 +104,7 @@ def _read_worker_call(command: Command) -> LauncherCall | None:
     return None
 
 
-def add_counts(
+def count_processes(
     call: LauncherCall,
     read_number: Callable[[str], float | None],
     *,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import Struct
 
 from worldsize.azureml import binding, command_line, fields, literals
-from worldsize.azureml.command_launchers import MPI, InnerLauncher, add_counts, read_launcher_call
+from worldsize.azureml.command_launchers import MPI, InnerLauncher, count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
@@ -303,7 +303,7 @@ def find_launcher(launch: Launch, command: Command) -> InnerLauncher | None:
     call = read_launcher_call(command)
     devices = launch.size.devices if launch.size is not None else None
     instances = launch.instances.value
-    return call and add_counts(call, launch.read_number, devices=devices, instances=instances)
+    return call and count_processes(call, launch.read_number, devices=devices, instances=instances)
 
 
 _Spans = tuple[tuple[int, int, int, int], ...]

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from worldsize.azureml import binding, literals
+from worldsize.azureml import binding, command_launchers, literals
 from worldsize.azureml.command_launchers import (
     PER_INSTANCE,
     InnerLauncher,
-    add_counts,
-    find_gpu_launcher_call,
+    find_launcher_call,
 )
 from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.base.wording import plural, show_number
@@ -227,8 +226,8 @@ def count_ranks(launcher: Launcher, instances: int, processes: int, devices: int
 
 def _read_inner_launcher(step: Step, size: VmSize | None, instances: int) -> InnerLauncher | None:
     """The launcher of a step's own command, or Ray in its script; None where that is unclear."""
-    call = find_gpu_launcher_call(step.command.value) if step.command is not None else None
-    return call and add_counts(
+    call = find_launcher_call(step.command.value) if step.command is not None else None
+    return call and command_launchers.count_processes(
         call,
         lambda text: literals.parse_number(_read_word(step, text)),
         devices=size.devices if size is not None else None,

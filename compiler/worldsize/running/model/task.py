@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.command_launchers import add_counts, find_gpu_launcher_call
+from worldsize.azureml.command_launchers import count_processes, find_launcher_call
 from worldsize.azureml.model import Component, Port, Step
 from worldsize.azureml.sweep import multiply_step
 from worldsize.base.span import Span
@@ -219,7 +219,7 @@ class Graph(Struct, frozen=True):
 
 def count_launched(command: str, inputs: Mapping[str, Source | None], instances: int) -> int:
     """How many processes each process of a step starts: 1 if its command calls no launcher with a count."""
-    call = find_gpu_launcher_call(command)
+    call = find_launcher_call(command)
     if call is None:
         return 1
 
@@ -230,7 +230,7 @@ def count_launched(command: str, inputs: Mapping[str, Source | None], instances:
         source = inputs.get(expression.port or "") if expression.scope == "inputs" else None
         return literals.parse_number(source.value) if isinstance(source, Text) else None
 
-    return add_counts(call, read_number, devices=None, instances=instances).starts or 1
+    return count_processes(call, read_number, devices=None, instances=instances).starts or 1
 
 
 Value = str | int | float | bool

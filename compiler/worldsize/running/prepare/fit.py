@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, literals
-from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE, find_gpu_launcher_call
+from worldsize.azureml.command_launchers import IN_ALL, NODES, PER_INSTANCE, find_launcher_call
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.wording import plural
@@ -341,7 +341,7 @@ class FixedCounts(NamedTuple):
 
 def find_fixed_counts(task: Task, templates: Mapping[str, str]) -> FixedCounts:
     """Whether the launcher of a command has its own number of processes, or of nodes."""
-    call = find_gpu_launcher_call(task.command)
+    call = find_launcher_call(task.command)
     if call is None:
         return FixedCounts()
 
@@ -524,7 +524,7 @@ def _follow(topology: Topology, training: Training | None) -> dict[str, PlanValu
 def _read_topology(task: Task) -> Topology | None:
     launcher, call = _LAUNCHERS.get(task.launcher), None
     if task.launched_processes > 1:
-        call = find_gpu_launcher_call(task.command)
+        call = find_launcher_call(task.command)
     if launcher is None and call is None:
         return None
     world = task.rank_count

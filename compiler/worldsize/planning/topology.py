@@ -79,8 +79,7 @@ def plan_topology(
         unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
         node = "instance" if nodes == instances else "worker"
         notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
-    if inner is not None:
-        _check_launched(step, inner, topology, notes)
+    _check_launched(step, inner, topology, notes)
     return topology
 
 
@@ -235,9 +234,9 @@ def _read_inner_launcher(step: Step, size: VmSize | None, instances: int) -> Inn
     )
 
 
-def _check_launched(step: Step, inner: InnerLauncher, topology: Topology, notes: Notes) -> None:
+def _check_launched(step: Step, inner: InnerLauncher | None, topology: Topology, notes: Notes) -> None:
     """Report options of the launcher that take a quantity of the plan which is another number here."""
-    if step.command is None or topology.local_world_size is None:
+    if inner is None or step.command is None or topology.local_world_size is None:
         return
     here = {
         "instance_count": topology.instance_count,

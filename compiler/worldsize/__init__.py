@@ -72,27 +72,18 @@ __all__ = [
     "submit",
 ]
 
-_HOMES = {
-    "adopt": "worldsize.adopting.apply",
-    "advise": "worldsize.api.advice",
-    "init": "worldsize.adopting.starting.project",
-    "submit": "worldsize.dsl.verbs",
-    "SubmitOptions": "worldsize.remote.submit",
-    "check": "worldsize.dsl.verbs",
-    "Report": "worldsize.checking",
-    "plan": "worldsize.dsl.verbs",
-    "compile": "worldsize.dsl.verbs",
-    "Compiled": "worldsize.api",
-    "estimate": "worldsize.api",
-    "Estimated": "worldsize.api.forecast",
-    "run": "worldsize.dsl.run",
-    "resume": "worldsize.dsl.run",
-    "ResumeError": "worldsize.running",
-    "RunOptions": "worldsize.running",
-    "RunResult": "worldsize.running",
-    "OutputError": "worldsize.documents.errors",
-    "PipelineError": "worldsize.documents.errors",
-    "SpecError": "worldsize.documents.errors",
+_NAMES = {  # of each module
+    "worldsize.adopting.apply": ("adopt",),
+    "worldsize.adopting.starting.project": ("init",),
+    "worldsize.api": ("Compiled", "estimate"),
+    "worldsize.api.advice": ("advise",),
+    "worldsize.api.forecast": ("Estimated",),
+    "worldsize.checking": ("Report",),
+    "worldsize.documents.errors": ("OutputError", "PipelineError", "SpecError"),
+    "worldsize.dsl.run": ("resume", "run"),
+    "worldsize.dsl.verbs": ("check", "compile", "plan", "submit"),
+    "worldsize.remote.submit": ("SubmitOptions",),
+    "worldsize.running": ("ResumeError", "RunOptions", "RunResult"),
 }
 
 
@@ -102,9 +93,10 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("worldsize.components")
     if name == "__version__":
         return importlib.import_module("importlib.metadata").version("worldsize")
-    if name not in _HOMES:
+    home = next((module for module, names in _NAMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'worldsize' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 

@@ -1,4 +1,4 @@
-"""`worldsize compile` of specs with 1,000 to 10,000 steps: it costs processor time in proportion to them."""
+"""`worldsize check` and `compile` of specs with 1,000 to 10,000 steps: a step costs the same in each."""
 
 from __future__ import annotations
 
@@ -49,21 +49,23 @@ MAX_SECONDS = 10.0  # of processor time for the largest
 MAX_GROWTH = 1.3  # of the time a step, from the smallest to the largest
 
 
-def test_compile_costs_the_same_a_step_however_many_there_are(tmp_path: Path) -> None:
-    seconds = {steps: _compile_seconds(tmp_path, steps) for steps in SIZES}
+@pytest.mark.parametrize("verb", ["check", "compile"])
+def test_a_step_costs_the_same_however_many_there_are(verb: str, tmp_path: Path) -> None:
+    seconds = {steps: _spent_seconds(verb, tmp_path, steps) for steps in SIZES}
     for steps, spent in seconds.items():
-        print(f"{steps:>6} steps  {spent:6.2f} s  {1000 * spent / steps:.2f} ms a step")
+        print(f"{verb} {steps:>6} steps  {spent:6.2f} s  {1000 * spent / steps:.2f} ms a step")
     smallest, largest = SIZES[0], SIZES[-1]
     assert seconds[largest] / largest < MAX_GROWTH * seconds[smallest] / smallest
     assert seconds[largest] < MAX_SECONDS
 
 
-def _compile_seconds(folder: Path, steps: int) -> float:
-    """Processor time of one `worldsize compile`, its start included."""
+def _spent_seconds(verb: str, folder: Path, steps: int) -> float:
+    """Processor time of one command, its start included."""
     spec = folder / f"spec_{steps}.yml"
     groups = range(steps // 4)
     spec.write_text(HEAD + "".join(FOUR_STEPS.format(n=n) for n in groups), encoding="utf-8")
-    command = [sys.executable, "-m", "worldsize", "compile", str(spec), "-o", str(folder / f"out_{steps}")]
+    options = ["-o", str(folder / f"out_{steps}")] if verb == "compile" else []
+    command = [sys.executable, "-m", "worldsize", verb, str(spec), *options]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -68,7 +68,7 @@ def test_a_trainer_s_environment_runs_on_every_current_size(component: str) -> N
     for size in SIZES:
         if size.status == "retired" and size.series != "NCv3":
             continue  # NCv3 lives on in two regions
-        verdict = gpu_support.judge_build(found.package, found.version, found.tag, found.text, size)
+        verdict = gpu_support.judge_build(found, size)
         assert (verdict is not None) == (size.series == "ND_MI300X_v5"), (size.name, verdict)
 
 

@@ -146,10 +146,10 @@ def test_small_tensors_stay_whole_under_stage_3() -> None:
 def test_what_is_proposed_fits_and_keeps_the_global_batch(setup: Setup, power: int) -> None:
     room = 2**power
     knobs = replace(KNOBS, stages=setup.strategy == "deepspeed")
-    for remedy in verdict.find_remedies(GPT, setup, room, knobs):
-        assert total(GPT, remedy.setup) == remedy.total <= room
+    for _, (changed, needed) in verdict.find_remedies(GPT, setup, room, knobs):
+        assert total(GPT, changed) == needed <= room
         share = setup.micro_batch * setup.accumulation
-        assert remedy.setup.micro_batch * remedy.setup.accumulation == share
+        assert changed.micro_batch * changed.accumulation == share
 
 
 def test_larger_sizes_are_larger_and_have_as_many_gpus() -> None:

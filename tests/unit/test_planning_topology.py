@@ -163,3 +163,32 @@ def test_a_component_that_cannot_be_seen_is_known_by_its_counts(
     assert problems == []
     assert plan is not None
     assert plan.steps["train"].topology.launcher == launcher
+
+
+@pytest.mark.parametrize(
+    ("command", "started", "source"),
+    [
+        ("torchrun --nproc-per-node 4 train.py", 4, "given in the command"),
+        ("torchrun train.py", 1, "default of `torchrun`"),
+        ("torchrun --nproc-per-node gpu train.py", 4, "given in the command"),
+        ("deepspeed --include localhost:0,1 train.py", 2, "given in the command"),
+        ("deepspeed train.py", 4, "one a GPU"),
+    ],
+)
+def test_the_plan_says_why_a_launcher_starts_so_many(
+    planner: Planner, command: str, started: int, source: str
+) -> None:
+    text = f"""\
+name: test
+compute: {{gpu: {{target: azureml:gpu, instance_type: Standard_NC96ads_A100_v4}}}}
+steps:
+  train:
+    command: {command}
+    environment: azureml:e:1
+    scale: {{reference: {{batch_size: 32, learning_rate: 0.05}}, optimizer: sgd}}
+"""
+    plan, problems = derive(planner.load(text))[:2]
+    assert plan is not None, problems
+    row = plan.steps["train"].find_row("local_world_size")
+    assert row is not None
+    assert (row.value, row.source) == (started, source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,30 @@ OWN = """\
   own:
     compute: cpu
     environment: azureml:e:1
+"""
+
+
+GROUP = """\
+  shard_N: {uses: shard_data, compute: cpu, with: {source: 'builtin:digits'}}
+  train_N:
+    uses: train_ddp
+    compute: gpu
+    with: {epochs: 2, optimizer: sgd, shards: "${{parent.jobs.shard_N.outputs.shards}}"}
+    scale: {reference: {batch_size: 32, learning_rate: 0.05}, warmup_epochs: 1}
+  evaluate_N:
+    uses: evaluate
+    compute: cpu
+    with:
+      model: ${{parent.jobs.train_N.outputs.model}}
+      shards: ${{parent.jobs.shard_N.outputs.shards}}
+  register_N:
+    uses: register
+    compute: cpu
+    with:
+      model: ${{parent.jobs.train_N.outputs.model}}
+      metrics: ${{parent.jobs.evaluate_N.outputs.metrics}}
+      model_name: m
+    when: {accuracy: ">= 0.5"}
 """
 
 
@@ -319,6 +344,34 @@ def test_a_long_chain_is_resolved(tmp_path: Path) -> None:
     found, problems = built(tmp_path, "".join(lines))
     assert not problems
     assert len(found.job.steps) == 1500
+
+
+def test_the_work_of_planning_grows_with_the_number_of_steps(tmp_path: Path) -> None:
+    _, of_100, of_400 = (
+        _count_calls(tmp_path, groups) for groups in (1, 25, 100)
+    )  # the first reads the facts
+    assert of_400 < 4.2 * of_100
+
+
+def _count_calls(folder: Path, groups: int) -> int:
+    """The calls of functions that planning a spec takes."""
+    path = folder / "spec.yml"
+    path.write_text(HEAD + "".join(GROUP.replace("_N", f"_{number}") for number in range(groups)))
+    spec, _ = from_document(yaml.load(path))
+    assert spec is not None
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(count)
+    try:
+        planned = plan_spec(spec)
+    finally:
+        sys.setprofile(None)
+    assert not planned.problems
+    return calls
 
 
 def test_the_built_in_components_are_those_on_disk() -> None:

@@ -166,11 +166,10 @@ def test_one_fault_behind_many_aliases_is_said_once() -> None:
     assert [problem.slug for problem in check_shape(root, "pipeline-job")] == ["aml-wrong-type"]
 
 
-def test_a_component_that_a_pipeline_refers_to_needs_no_name() -> None:
+def test_a_component_needs_a_name() -> None:
     root = load("c.yml", "type: command\ncommand: x\nenvironment: azureml:e:1").root
     assert root is not None
     assert [problem.slug for problem in check_shape(root, "command-component")] == ["aml-component-name"]
-    assert check_shape(root, "command-component", registered=False) == []
 
 
 def test_a_parallel_job_cannot_stand_alone() -> None:

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from msgspec import Struct
 
@@ -24,60 +24,18 @@ _OPENING = re.compile(r"\$\{\{")
 _SECTION = re.compile(r"\$\[\[|\]\]")
 
 
-class _Name(NamedTuple):
-    """A dotted name taken apart."""
-
-    parts: tuple[str, ...]
-    scope: str
-    step: str | None
-    side: Side | None
-    port: str | None
-
-
-@lru_cache(maxsize=1 << 14)  # every reader of a graph asks each of its expressions for these
-def _take_name_apart(name: str) -> _Name:
-    parts = tuple(name.split("."))
-    nested = parts[0] == "parent" and len(parts) > 1
-    scope = f"parent.{parts[1]}" if nested else parts[0]
-    step = parts[2] if scope == "parent.jobs" and len(parts) > 2 else None
-    at = {"parent.jobs": 3, "parent.inputs": 1, "parent.outputs": 1}.get(scope, 0)
-    word = parts[at] if len(parts) > at else None
-    side: Side | None = "inputs" if word == "inputs" else "outputs" if word == "outputs" else None
-    return _Name(parts, scope, step, side, ".".join(parts[at + 1 :]) or None)
-
-
 class Expression(Struct, frozen=True):
-    """One ``${{…}}``: ``name`` is the text between the braces; offsets are those in the whole text."""
+    """One ``${{…}}`` with its dotted name taken apart; offsets are those in the whole text."""
 
-    name: str
+    name: str  # the text between the braces
     start: int  # of the dollar sign
     end: int  # after the last brace
     name_start: int
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """The dotted parts: ``("parent", "jobs", "train", "outputs", "model")``."""
-        return _take_name_apart(self.name).parts
-
-    @property
-    def scope(self) -> str:
-        """The scope of the name, such as ``inputs``, ``plan`` or, below ``parent``, ``parent.jobs``."""
-        return _take_name_apart(self.name).scope
-
-    @property
-    def step(self) -> str | None:
-        """The step that ``parent.jobs.<step>.…`` names."""
-        return _take_name_apart(self.name).step
-
-    @property
-    def side(self) -> Side | None:
-        """Whether the name refers to ``inputs`` or ``outputs``, of this job, its parent or another step."""
-        return _take_name_apart(self.name).side
-
-    @property
-    def port(self) -> str | None:
-        """The name of the input or output; a member of a group keeps its dots: ``group.member``."""
-        return _take_name_apart(self.name).port
+    parts: tuple[str, ...]  # of the name: ``("parent", "jobs", "train", "outputs", "model")``
+    scope: str  # such as ``inputs``, ``plan`` or, below ``parent``, ``parent.jobs``
+    step: str | None  # that ``parent.jobs.<step>.…`` names
+    side: Side | None  # of this job, its parent or another step
+    port: str | None  # the input or output; a member of a group keeps its dots: ``group.member``
 
     def part_range(self, index: int) -> tuple[int, int]:
         """Start and end offset of one dotted part in the whole text."""
@@ -87,6 +45,18 @@ class Expression(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"${{{{{self.name}}}}}"
+
+
+def make_expression(name: str, start: int, end: int, name_start: int) -> Expression:
+    """The expression of a dotted name."""
+    parts = tuple(name.split("."))
+    scope = f"parent.{parts[1]}" if parts[0] == "parent" and len(parts) > 1 else parts[0]
+    step = parts[2] if scope == "parent.jobs" and len(parts) > 2 else None
+    at = {"parent.jobs": 3, "parent.inputs": 1, "parent.outputs": 1}.get(scope, 0)
+    word = parts[at] if len(parts) > at else None
+    side: Side | None = "inputs" if word == "inputs" else "outputs" if word == "outputs" else None
+    port = ".".join(parts[at + 1 :]) or None
+    return Expression(name, start, end, name_start, parts, scope, step, side, port)
 
 
 class Section(Struct, frozen=True):
@@ -160,7 +130,7 @@ def to_step_output(step: str, output: str) -> str:
 
 def _expression(match: re.Match[str]) -> Expression:
     name = match.group(1) or ""
-    return Expression(name, match.start(), match.end(), match.start(1) if name else match.end() - 2)
+    return make_expression(name, match.start(), match.end(), match.start(1) if name else match.end() - 2)
 
 
 def fill_command(command: str, inputs: Mapping[str, str | None], outputs: Mapping[str, str]) -> str:

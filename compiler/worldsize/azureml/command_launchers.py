@@ -25,15 +25,13 @@ IN_ALL = ("num_processes", "np", "n", "num_workers")  # of accelerate, of mpirun
 RAY = "Ray"
 NODES = ("nnodes", "num_machines", "num_nodes")
 
-Options = Mapping[str, tuple[Word, Word | None]]
-
 
 class LauncherCall(NamedTuple):
     """One such program as a command calls it."""
 
     name: str
     word: Word
-    options: dict[str, tuple[Word, Word | None]]  # its own, by their names without dashes: flag and value
+    options: Mapping[str, tuple[Word, Word | None]]  # its own, by name without dashes: flag and value
     clear: bool  # no other options come from a variable
 
     def find_value(self, names: tuple[str, ...]) -> tuple[str, Word] | None:
@@ -54,14 +52,23 @@ def find_launcher_call(text: str) -> LauncherCall | None:
     return calls[0] if len(calls) == 1 else None
 
 
-class Counts(NamedTuple):
-    """The counts of a launcher, None where a number is unknown, and the words with these counts."""
+class InnerLauncher(NamedTuple):
+    """A launcher with its counts, None where unknown, and the words that state them, else its own."""
 
+    name: str
+    word: Word
+    options: Mapping[str, tuple[Word, Word | None]]
+    clear: bool
     starts: int | None  # processes on an instance
-    starts_word: Word | None
+    starts_word: Word
     nodes: int | None
-    nodes_word: Word | None
+    nodes_word: Word
     highest: int | None = None  # the greatest number of a GPU that `--include` of DeepSpeed names
+
+    @property
+    def starts_by_default(self) -> bool:
+        """Whether the command does not state how many processes start."""
+        return self.starts_word is self.word
 
 
 def list_launcher_calls(text: str) -> Iterator[LauncherCall]:
@@ -103,8 +110,8 @@ def count_processes(
     *,
     devices: int | None,
     instances: int | None,
-) -> Counts:
-    """Count the processes that a launcher starts on an instance, and its nodes.
+) -> InnerLauncher:
+    """A launcher with the processes that it starts on an instance, and its nodes.
 
     Args:
         call: The launcher.
@@ -134,8 +141,8 @@ def count_processes(
     included = _read_include(call)
     if included is not None:
         numbers, word = included
-        return Counts(len(numbers), word, nodes, nodes_word, max(numbers))
-    return Counts(starts, starts_word, nodes, nodes_word)
+        return InnerLauncher(*call, len(numbers), word, nodes, nodes_word or call.word, max(numbers))
+    return InnerLauncher(*call, starts, starts_word or call.word, nodes, nodes_word or call.word)
 
 
 def _read_include(call: LauncherCall) -> tuple[list[int], Word] | None:

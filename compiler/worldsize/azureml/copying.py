@@ -30,7 +30,7 @@ Kind = Literal["file", "folder", "other"]
 
 
 def allow_everything(_path: str | os.PathLike[str]) -> bool:
-    """Allow copying any file, for use without a project boundary."""
+    """Allow reading or copying any file, for use without a project boundary."""
     return True
 
 
@@ -205,7 +205,7 @@ class Archive(Struct, frozen=True):
                 with open_listed(path) as source:
                     entry = zipfile.ZipInfo(name, _TIME)
                     size = os.fstat(source.fileno()).st_size
-                    entry.file_size = size  # says whether its header needs eight bytes for it
+                    entry.file_size = size  # decides whether its header needs eight bytes for it
                     try:
                         packed = archive.open(entry, "w")
                     except UnicodeEncodeError:

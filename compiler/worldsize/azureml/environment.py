@@ -31,34 +31,22 @@ def list_references(environment: Field[Any] | None, folder: Path) -> Iterator[Re
     if environment is None:
         return
     value, node = environment.value, environment.node
-    if isinstance(value, str):
-        if is_file(value):
-            yield from _reference("environment", value, folder, environment.span)
-        return
-    if not isinstance(value, dict):
-        return
-    if isinstance(value.get("conda_file"), str):
-        yield from _reference("conda_file", value["conda_file"], folder, _span(node, "conda_file"))
-    build = value.get("build")
-    if isinstance(build, dict) and isinstance(build.get("path"), str):
-        inner = node.get("build") if isinstance(node, Mapping) else None
-        yield from _reference("build.path", build["path"], folder, _span(inner, "path"))
+    places: dict[str, tuple[Any, Node | Field[Any] | None]] = {}
+    if isinstance(value, dict):
+        tree = value["build"].get("path") if isinstance(value.get("build"), dict) else None
+        places["conda_file"] = value.get("conda_file"), find_node(node, "conda_file")
+        places["build.path"] = tree, find_node(node, "build", "path")
+    elif isinstance(value, str) and is_file(value):
+        places["environment"] = value, environment
+    for key, (text, place) in places.items():
+        path = local_path(text, folder) if isinstance(text, str) else None
+        if path is not None:
+            yield Reference(key, text, path, place.span if place is not None else None)
 
 
 def is_file(text: str) -> bool:
     """Whether ``environment:`` names a file rather than a registered environment."""
     return text.startswith("file:") or (classify(text) == "local" and text.endswith((".yml", ".yaml")))
-
-
-def _reference(key: str, text: str, folder: Path, span: Span | None) -> Iterator[Reference]:
-    path = local_path(text, folder)
-    if path is not None:
-        yield Reference(key, text, path, span)
-
-
-def _span(node: Node | None, key: str) -> Span | None:
-    child = node.get(key) if isinstance(node, Mapping) else None
-    return child.span if child is not None else None
 
 
 Documents = Callable[[Path], "Node | None"]

@@ -7,16 +7,11 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from worldsize.azureml.copying import CopyAccess, RealPaths
+from worldsize.azureml.copying import CopyAccess, RealPaths, allow_everything
 from worldsize.azureml.model import Component
 from worldsize.base import resources
 from worldsize.base.problem import Problem
 from worldsize.documents import yaml
-
-
-def allow_anything(_path: Path) -> bool:
-    """Allow reading every file, as compiling and running a spec do."""
-    return True
 
 
 def allow_nothing(_reference: str) -> None:
@@ -32,14 +27,13 @@ class Files(Struct, eq=False):
     parsed: Mapping[Path, yaml.Document] = field(default_factory=dict)  # by an earlier reading of these files
     known: dict[tuple[str, ...], object] = field(default_factory=dict)  # answers about files, by question
     reading: list[Path] = field(default_factory=list)  # component files whose inner graph is being read
-    readable: Callable[[Path], bool] = allow_anything  # a check stays inside its tree
-    readable_data: Callable[[Path], bool] = allow_anything  # the same of data, which is never copied
+    readable: Callable[[Path], bool] = allow_everything  # a check stays inside its tree
+    readable_data: Callable[[Path], bool] = allow_everything  # the same of data, which is never copied
     gate: CopyAccess = field(default_factory=CopyAccess)  # what may be copied
     elsewhere: Callable[[str], Path | None] = allow_nothing  # a local stand-in for an asset
     mapped_data: Callable[[str], Path | None] = allow_nothing  # the same of data, from the project's settings
     texts: dict[Path, bytes] = field(default_factory=dict)  # contents that are not on the disk yet
     real_paths: RealPaths = field(default_factory=RealPaths)
-    _real: dict[Path, Path] = field(default_factory=dict)  # paths with links resolved
 
     def document(self, path: Path) -> yaml.Document:
         """The parsed file; its own problems are added to :attr:`problems` when first read.
@@ -57,10 +51,7 @@ class Files(Struct, eq=False):
 
     def real(self, path: Path) -> Path:
         """Resolve the links of a path, once; unlike ``resolve()``, never raises on circular links."""
-        cached = self._real.get(path)
-        if cached is None:
-            cached = self._real[path] = Path(self.real_paths.resolve(path))
-        return cached
+        return Path(self.real_paths.resolve(path))
 
     def may_judge(self, path: Path) -> bool:
         """Whether rules may read a file that is copied, or know that it is outside the project.

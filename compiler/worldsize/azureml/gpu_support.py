@@ -23,47 +23,28 @@ class Verdict(NamedTuple):
     help: str
 
 
-def judge_build(
-    package: str,
-    version: str,
-    tag: str | None,
-    text: str,
-    size: VmSize,
-    *,
-    image: str = "",
-    trains: bool = True,
-) -> Verdict | None:
-    """Find out why a build does not work on a VM size; None if it works or this is unknown.
+def judge_build(framework: Installed, size: VmSize, *, trains: bool = True) -> Verdict | None:
+    """Find out why a framework does not work on a VM size; None if it works or this is unknown.
 
     Args:
-        package: ``torch`` or ``tensorflow``.
-        version: its version, at least major and minor.
-        tag: the build (``cu126``, ``cpu``); None for the one that Python's package index serves.
-        text: the requirement as the user wrote it, for the message.
-        size: the VM size.
-        image: the image; one of a newer CUDA brings what older drivers lack.
-        trains: whether the step is distributed training, which wants GPUs.
+        framework: What an environment installs; without a tag it is the build of Python's package index.
+        size: The VM size.
+        trains: Whether the step is distributed training, which wants GPUs.
     """
-    gpu = cuda.find_gpu(size.gpu_model)
+    gpu, tag = cuda.find_gpu(size.gpu_model), framework.tag
     if gpu is None or gpu.processor != "x86-64" or not size.devices or (tag or "").startswith("rocm"):
         return None
     if tag == "cpu":
-        return _for_cpus(text, size) if trains else None
-    build = _build(package, version, tag)
-    if gpu.vendor != "NVIDIA":
-        return _for_cuda(text, gpu, size) if build is not None else None
+        return _for_cpus(framework.text, size) if trains else None
+    builds = cuda.find_builds(framework.package, framework.version)
+    build = next((build for build in builds if build.tag == tag or (tag is None and build.default)), None)
+    if build is not None and gpu.vendor != "NVIDIA":
+        return _for_cuda(framework.text, gpu, size)
     if build is None or gpu.capability is None:
         return None
     if not build.may_run_on(gpu.capability):
-        return _without_kernels(build, version, text, gpu.capability, size)
-    return _driver(build, version, text, size, image)
-
-
-def _build(package: str, version: str, tag: str | None) -> Build | None:
-    for build in cuda.find_builds(package, version):
-        if build.tag == tag or (tag is None and build.default):
-            return build
-    return None
+        return _without_kernels(build, framework, gpu.capability, size)
+    return _driver(build, framework, size)
 
 
 def _for_x86(image: str, size: VmSize) -> Verdict | None:
@@ -88,10 +69,11 @@ def _for_cuda(text: str, gpu: Gpu, size: VmSize) -> Verdict:
     return Verdict("gpu-without-kernels", message, help_)
 
 
-def _without_kernels(build: Build, version: str, text: str, capability: Capability, size: VmSize) -> Verdict:
+def _without_kernels(build: Build, framework: Installed, capability: Capability, size: VmSize) -> Verdict:
+    version = framework.version
     kernels = f"{show_capability(build.kernels[0])} to {show_capability(build.kernels[-1])}"
     message = (
-        f"`{text}` (CUDA {build.cuda}) is compiled for compute capabilities {kernels},"
+        f"`{framework.text}` (CUDA {build.cuda}) is compiled for compute capabilities {kernels},"
         f" but the GPUs of `{size.name}` have {show_capability(capability)}"
     )
     others = [other for other in cuda.find_builds(build.package, version) if other.may_run_on(capability)]
@@ -103,7 +85,8 @@ def _without_kernels(build: Build, version: str, text: str, capability: Capabili
     return Verdict("gpu-without-kernels", message, help_)
 
 
-def _driver(build: Build, version: str, text: str, size: VmSize, image: str) -> Verdict | None:
+def _driver(build: Build, framework: Installed, size: VmSize) -> Verdict | None:
+    version, image = framework.version, framework.image
     needed, node = cuda.minimum_driver(build.cuda), cuda.node_driver(size.series)
     if needed is None or node is None or int(node.version.partition(".")[0]) >= needed:
         return None
@@ -111,8 +94,8 @@ def _driver(build: Build, version: str, text: str, size: VmSize, image: str) -> 
     if f"cuda{major}" in image or f"cu{major}" in image:
         return None  # such an image contains the libraries with which CUDA runs on an older driver
     message = (
-        f"`{text}` (CUDA {build.cuda}) needs NVIDIA's driver {needed} or newer, but Azure ML's nodes of"
-        f" `{size.name}` had {node.version} on {node.seen}"
+        f"`{framework.text}` (CUDA {build.cuda}) needs NVIDIA's driver {needed} or newer, but Azure ML's"
+        f" nodes of `{size.name}` had {node.version} on {node.seen}"
     )
     older = [
         other
@@ -152,15 +135,7 @@ def report_build(
         trains: whether the step is distributed training.
         shown: whether the environment is the user's own file, which can be pointed at.
     """
-    verdict = _for_x86(framework.image, size) or judge_build(
-        framework.package,
-        framework.version,
-        framework.tag,
-        framework.text,
-        size,
-        image=framework.image,
-        trains=trains,
-    )
+    verdict = _for_x86(framework.image, size) or judge_build(framework, size, trains=trains)
     span = framework.span if shown and framework.span is not None else at_size
     if verdict is None or span is None:
         return None

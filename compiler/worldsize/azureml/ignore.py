@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -114,6 +114,10 @@ class Lines(Struct, frozen=True):
         last = self._find_last(parts, below=below)
         return self.lines[last].include if last >= 0 else None
 
+    def excludes(self, parts: Sequence[str]) -> bool:
+        """Whether a path relative to the folder of the file is excluded."""
+        return bool(self.decide(parts))
+
     def exclude_below(self, parts: Sequence[str]) -> bool:
         """Whether every path below a folder is certainly excluded, without listing it."""
         last = self._find_last(parts, below=True)
@@ -156,30 +160,15 @@ def compile_lines(texts: Iterable[str]) -> Lines:
     return Lines(tuple(lines), names, tuple(reversed(expressions)))
 
 
-class Ignore(Struct, frozen=True):
-    """The patterns of one folder; ``at`` is its path in the snapshot."""
-
-    at: PurePosixPath
-    lines: Lines
-
-    def excludes(self, path: PurePosixPath) -> bool:
-        """Whether a path of the snapshot below ``at`` is excluded."""
-        return self.excludes_parts(path.relative_to(self.at).parts)
-
-    def excludes_parts(self, parts: Sequence[str]) -> bool:
-        """Whether a path relative to the folder is excluded."""
-        return bool(self.lines.decide(parts))
-
-
-def read_ignore_file(folder: Path | None, at: PurePosixPath) -> Ignore:
+def read_ignore_file(folder: Path | None) -> Lines:
     """Read the patterns of a folder; without one, only what is always excluded: byte code and runs."""
     file = find_ignore_file(folder) if folder else None
-    return parse_ignore_file(b"" if file is None else read_listed(Path(os.path.realpath(file)), LARGEST), at)
+    return parse_ignore_file(b"" if file is None else read_listed(Path(os.path.realpath(file)), LARGEST))
 
 
-def parse_ignore_file(content: bytes, at: PurePosixPath) -> Ignore:
+def parse_ignore_file(content: bytes) -> Lines:
     """Parse an ignore file, and add what is always excluded."""
-    return Ignore(at, _compile_content(content[:LARGEST]))
+    return _compile_content(content[:LARGEST])
 
 
 @lru_cache(maxsize=4)

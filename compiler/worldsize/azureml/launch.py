@@ -1,6 +1,6 @@
 """How a step is started: distribution, counts, VM size and command, the node's over the component's.
 
-Every count is the number that Azure ML would use, or None where it cannot be told from the files.
+Every count is the number that Azure ML would use, or None where it does not follow from the files.
 Rules stay silent on what is None.
 """
 
@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from worldsize.azureml import binding, command_line, fields, literals
-from worldsize.azureml.command_launchers import MPI, count_processes, read_launcher_call
+from worldsize.azureml.command_launchers import MPI, InnerLauncher, count_processes, read_launcher_call
 from worldsize.azureml.command_line import Command, Flag, Word
 from worldsize.azureml.model import Binding, Component, Field, Job, Literal, Step
 from worldsize.azureml.references import local_path
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from worldsize.base.source import Source
     from worldsize.facts.vm_sizes import VmSize
 
+# One process a GPU; one of TensorFlow drives an instance (azure-ai-docs, how-to-train-distributed-gpu.md).
 STARTS_PROCESSES = ("pytorch", "mpi")
 
 
@@ -127,7 +127,7 @@ class Launch(Struct, frozen=True, eq=False):
 
     @property
     def code_folder(self) -> Path | None:
-        """The local folder of the code; None where there is none."""
+        """The local folder of the code, if there is one."""
         return _find_code_folder(self.step.component)
 
     def scripts(self, tree: Tree) -> list[Source]:
@@ -206,7 +206,12 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
     instances = read_count(resource("instance_count"), job, 1)
     cluster = _read_cluster(tree, job, step)
     typed = resource("instance_type")
-    launch = Launch(
+    name, span = (
+        (typed.value, typed.span) if typed is not None and isinstance(typed.value, str) else (None, None)
+    )
+    if cluster is not None and cluster.instance_type is not None:
+        name, span = cluster.instance_type, cluster.size_span
+    return Launch(
         job=job,
         step=step,
         kind=kind,
@@ -217,19 +222,12 @@ def _read_launch(tree: Tree, job: Job, step: Step) -> Launch:
         instances=instances,
         max_instances=read_count(resource("max_instance_count"), job),
         cluster=cluster,
-        size_name=None,
-        size_span=None,
-        size=None,
+        size_name=name,
+        size_span=span,
+        size=tree.vm_size(name),
         commands=commands,
         flags_by_name=tree.once(_group_flags, commands),
     )
-    if cluster is not None and cluster.instance_type is not None:
-        name, span = cluster.instance_type, cluster.size_span
-    elif typed is not None and isinstance(typed.value, str):
-        name, span = typed.value, typed.span
-    else:
-        return launch
-    return replace(launch, size_name=name, size_span=span, size=tree.vm_size(name))
 
 
 def _find_code_folder(component: Component | None) -> Path | None:
@@ -241,10 +239,10 @@ def _find_code_folder(component: Component | None) -> Path | None:
 
 def _read_commands(tree: Tree, component: Component | None) -> tuple[Command, ...]:
     """The commands of a component with those of the shell scripts that they start."""
-    command = component.command.value if component is not None and component.command is not None else None
-    commands = command_line.fill_in_variables(command) if isinstance(command, str) else ()
+    command = fields.read_command(component)
+    commands = command_line.fill_in_variables(command)
     folder = _find_code_folder(component)
-    if folder is None or ".sh" not in str(command):
+    if folder is None or ".sh" not in command:
         return commands
 
     def read(name: str) -> Source | None:
@@ -285,64 +283,25 @@ def read_input(launch: Launch, name: str | None) -> Any:
     return port.default.value if port is not None and port.default is not None else None
 
 
-class Launcher(Struct):
-    """One such program."""
-
-    name: str
-    word: Word
-    options: dict[str, tuple[Word, Word | None]]  # its own, by their names without dashes: flag and value
-    starts: int | None  # processes on an instance; None where that is not written
-    starts_word: Word
-    nodes: int | None  # None where it is not written, or may vary
-    nodes_word: Word
-    clear: bool = True  # no other options come from a variable
-    highest: int | None = None  # the greatest number of a GPU that `--include` names
-
-
-def read_inner_launchers(tree: Tree, launch: Launch) -> list[Launcher]:
-    """The launchers that a step's command starts; once a step."""
-    return tree.all_of(_find_inner_launchers, launch)
-
-
-def _find_inner_launchers(_tree: Tree, launch: Launch) -> Iterator[Launcher]:
-    return find_inner_launchers(launch)
-
-
-def find_gpu_launcher(tree: Tree, launch: Launch) -> Launcher | None:
+def find_gpu_launcher(launch: Launch) -> InnerLauncher | None:
     """The first launcher of the command that starts a process for each GPU; MPI's starts ranks itself."""
-    return next((inner for inner in read_inner_launchers(tree, launch) if inner.name not in MPI), None)
+    return next((inner for inner in find_inner_launchers(launch) if inner.name not in MPI), None)
 
 
-def find_inner_launchers(launch: Launch) -> Iterator[Launcher]:
-    """The same for who asks once."""
+def find_inner_launchers(launch: Launch) -> Iterator[InnerLauncher]:
+    """The launchers that a step's command starts."""
     for command in launch.commands:
         launcher = find_launcher(launch, command)
         if launcher is not None:
             yield launcher
 
 
-def find_launcher(launch: Launch, command: Command) -> Launcher | None:
+def find_launcher(launch: Launch, command: Command) -> InnerLauncher | None:
     """The launcher that one command of a step is."""
     call = read_launcher_call(command)
-    if call is None:
-        return None
-    counts = count_processes(
-        call,
-        launch.read_number,
-        devices=launch.size.devices if launch.size is not None else None,
-        instances=launch.instances.value,
-    )
-    return Launcher(
-        call.name,
-        call.word,
-        call.options,
-        counts.starts,
-        counts.starts_word or call.word,
-        counts.nodes,
-        counts.nodes_word or call.word,
-        call.clear,
-        counts.highest,
-    )
+    devices = launch.size.devices if launch.size is not None else None
+    instances = launch.instances.value
+    return call and count_processes(call, launch.read_number, devices=devices, instances=instances)
 
 
 _Spans = tuple[tuple[int, int, int, int], ...]

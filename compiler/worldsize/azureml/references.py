@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from worldsize.documents.yaml.nodes import Node
 
 _LONGEST_NAME, _LONGEST_PATH = 255, 3000  # bytes; the operating system raises for longer ones
+_LEVELS = 5  # of folders above a file, in which its paths are looked for
 Kind = Literal["local", "asset", "web", "git"]
 
 _OF_WINDOWS = re.compile(r"(?:file:)?[A-Za-z]:[\\/]")  # on another machine, so unknown here
@@ -96,7 +97,7 @@ def closest_path(text: str, path: Path, named_in: str) -> str | None:
     return None if text.startswith("/") else find_above(text, Path(named_in).parent)
 
 
-def find_above(text: str, folder: Path, *, levels: int = 5) -> str | None:
+def find_above(text: str, folder: Path) -> str | None:
     """How a file of ``folder`` writes a path that is relative to another folder; None if it does not exist.
 
     It is often written from the root of the repository, or with one `..` too few or too many. Above the
@@ -104,7 +105,7 @@ def find_above(text: str, folder: Path, *, levels: int = 5) -> str | None:
     """
     parts = [part for part in text.removeprefix("file:").split("/") if part not in ("", ".", "..")]
     above = folder
-    for level in range(levels + 1) if parts else ():
+    for level in range(_LEVELS + 1) if parts else ():
         if exists(above.joinpath(*parts)):
             return "/".join([*[".."] * level, *parts])
         if above.parent == above or ".." in above.parts:

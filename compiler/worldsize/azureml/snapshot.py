@@ -26,7 +26,7 @@ from worldsize.azureml.copying import (
     read_listed,
 )
 from worldsize.azureml.files import Files
-from worldsize.azureml.ignore import Ignore
+from worldsize.azureml.ignore import Lines
 from worldsize.azureml.model import Component, Field
 from worldsize.azureml.references import classify, describe_missing, exists, is_file, is_folder, local_path
 from worldsize.base import limits, resources
@@ -35,7 +35,6 @@ from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error, shorten
 from worldsize.documents.yaml.nodes import Mapping, Sequence
 
-_ROOT = PurePosixPath()
 _COPIED = (
     "a copy of a built-in component needs `components/_shared` beside its folder; a copy from the folder that"
     " `worldsize compile` writes, such as `build/components/evaluate`, needs nothing else"
@@ -128,9 +127,7 @@ def list_parts(component: Component, folder: Path, gate: CopyAccess) -> tuple[li
     parts = _list_code_parts(component, folder, gate, [], unreadable)
     for reference in environment.list_references(component.environment, folder):
         if exists(reference.path):
-            listing = _list_path(gate, reference.path, "", reference.span, unreadable)
-            if listing is not None:
-                parts.append(Part(reference.key, reference.path, reference.span, listing))
+            parts += _list_part(gate, reference.key, reference.path, reference.span, unreadable)
     return parts, unreadable
 
 
@@ -176,53 +173,55 @@ def _list_code_parts(
     code = _find_code(component.code, folder, problems)
     includes = list(_find_includes(component.additional_includes, folder, problems))
     span = component.code.span if component.code else None
-    parts = []
+    parts: list[Part] = []
     if code is not None:
-        listed_files = _list_path(gate, code, "", span, unreadable, merged=bool(includes))
-        parts += [Part("code", code, span, listed_files)] if listed_files is not None else []
+        parts += _list_part(gate, "code", code, span, unreadable, merged=bool(includes))
     ignoring = _ignoring_folder(code, folder) if includes else None
-    rules = ignore.read_ignore_file(
-        ignoring if ignoring and gate.allowed(os.path.realpath(ignoring)) else None, _ROOT
-    )
+    may_read = ignoring is not None and gate.allowed(os.path.realpath(ignoring))
+    rules = ignore.read_ignore_file(ignoring if may_read else None)
     for source, include_span in includes:
         if _report_clash(source, code, include_span, problems):
             continue
-        if rules.excludes(PurePosixPath(source.name)) and not _is_zip(source):
+        if rules.excludes((source.name,)) and not _is_zip(source):
             continue
-        listed_files = _list_path(
-            gate, source, source.name, include_span, unreadable, above=rules, merged=True
-        )
-        parts += (
-            [Part("additional_includes", source, include_span, listed_files)]
-            if listed_files is not None
-            else []
+        parts += _list_part(
+            gate,
+            "additional_includes",
+            source,
+            include_span,
+            unreadable,
+            place=source.name,
+            above=rules,
+            merged=True,
         )
     return parts
 
 
-def _list_path(
+def _list_part(
     gate: CopyAccess,
+    key: str,
     path: Path,
-    place: str,
     span: Span | None,
     problems: list[Problem],
     *,
-    above: Ignore | None = None,
+    place: str = "",
+    above: Lines | None = None,
     merged: bool = False,
-) -> Listing | None:
-    """List a file or folder to copy; None if it cannot be read."""
+) -> list[Part]:
+    """A file or folder to copy; none, and a problem, if it cannot be read."""
     try:
         if is_file(path):
-            return list_file(gate, path, place or path.name)
-        if not _is_zip(path):
-            return list_folder(gate, path, PurePosixPath(place), above, merged=merged)
-        folder = path.with_suffix("")
-        return list_folder(gate, folder, PurePosixPath(folder.name), above)
+            listing = list_file(gate, path, place or path.name)
+        elif _is_zip(path):
+            listing = list_folder(gate, path.with_suffix(""), PurePosixPath(path.stem), above)
+        else:
+            listing = list_folder(gate, path, PurePosixPath(place), above, merged=merged)
     except OSError as error:
         if span is None:
             raise
         problems.append(_report_unreadable(error, span))
-        return None
+        return []
+    return [Part(key, path, span, listing)]
 
 
 def _report_unreadable(error: OSError, at: Span) -> Problem:
@@ -246,9 +245,9 @@ def _leave_out_merged(snapshot: Snapshot) -> None:
     name = next((name for name in ignore.NAMES if name in snapshot.files), None)
     if name is None:
         return
-    rules = ignore.parse_ignore_file(snapshot.content(name, ignore.LARGEST), _ROOT)
+    rules = ignore.parse_ignore_file(snapshot.content(name, ignore.LARGEST))
     for place in snapshot.listing():
-        if rules.excludes(PurePosixPath(place)):
+        if rules.excludes(PurePosixPath(place).parts):
             del snapshot.files[place]
 
 
@@ -275,12 +274,10 @@ def add_to_snapshot(
 ) -> list[Problem]:
     """Add a folder's files, or a single file, to a folder of a snapshot, unless it may not be copied."""
     problems: list[Problem] = []
-    above = ignore.read_ignore_file(None, _ROOT) if place else None
-    listed = _list_path(gate, path, place, span, problems, above=above, merged=bool(place))
-    if listed is not None:
-        part = Part("code", path, span, listed)
+    above = ignore.read_ignore_file(None) if place else None
+    for part in _list_part(gate, "code", path, span, problems, place=place, above=above, merged=bool(place)):
         problems += part.problems()
-        snapshot.files.update({} if problems else listed.files)
+        snapshot.files.update({} if problems else part.listing.files)
         problems += part.warnings()
     return problems
 
@@ -388,12 +385,20 @@ class Listing(Struct, eq=False):
         self.sizes[place] = entry.size
 
 
+class _Rules(NamedTuple):
+    """The ignore file of a folder, and how deep the folder is in the snapshot."""
+
+    lines: Lines
+    folder: str  # links resolved
+    depth: int = 0
+
+
 class _Folder(Struct, frozen=True):
-    """A folder to list; ``rules`` are the ignore files that apply, each with its folder."""
+    """A folder to list, with the ignore files that apply."""
 
     real: str
     place: tuple[str, ...]
-    rules: tuple[tuple[Ignore, str], ...]
+    rules: tuple[_Rules, ...]
     above: tuple[str, ...]  # the folders that hold it, links resolved
 
 
@@ -411,7 +416,7 @@ def list_file(gate: CopyAccess, path: Path, place: str) -> Listing:
 
 
 def list_folder(
-    gate: CopyAccess, folder: Path, at: PurePosixPath, above: Ignore | None = None, *, merged: bool = False
+    gate: CopyAccess, folder: Path, at: PurePosixPath, above: Lines | None = None, *, merged: bool = False
 ) -> Listing:
     """List the files of a folder and of all folders below it.
 
@@ -430,8 +435,8 @@ def list_folder(
     if not gate.allowed(real):
         listing.outside[at.as_posix()] = real
         return listing
-    first = above or ignore.read_ignore_file(None, PurePosixPath())
-    rules = ((first, os.path.dirname(real) if at.parts else real), *_own_rules(gate, real, at.parts))  # noqa: PTH120
+    first = above or ignore.read_ignore_file(None)
+    rules = (_Rules(first, os.path.dirname(real) if at.parts else real), *_own_rules(gate, real, at.parts))  # noqa: PTH120
     own_rules = rules if not at.parts else rules[1:]
     pending = [_Folder(real, at.parts, rules, ())] if not merged or _admit_folder(own_rules) else []
     while pending and not listing.exceeded:
@@ -439,19 +444,19 @@ def list_folder(
     return listing
 
 
-def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[tuple[Ignore, str], ...]:
+def _own_rules(gate: CopyAccess, real: str, at: tuple[str, ...]) -> tuple[_Rules, ...]:
     """The patterns of a folder's own ignore file; none if it is a link to a file that may not be read."""
     if not any(entry.name in ignore.NAMES for entry in gate.entries(real)):
         return ()
     file = ignore.find_ignore_file(Path(real))
     if file is None or not gate.allowed(os.path.realpath(file)):
         return ()
-    return ((ignore.read_ignore_file(Path(real), PurePosixPath(*at)), real),)
+    return (_Rules(ignore.read_ignore_file(Path(real)), real, len(at)),)
 
 
-def _admit_folder(own_rules: tuple[tuple[Ignore, str], ...]) -> bool:
+def _admit_folder(own_rules: tuple[_Rules, ...]) -> bool:
     """Whether the client copies a folder at all: it also compares the folder's own patterns with ``.``."""
-    return not any(rules.excludes_parts((".",)) for rules, _ in own_rules)
+    return not any(rules.lines.excludes((".",)) for rules in own_rules)
 
 
 def _look_into(  # noqa: C901 - one branch a kind of entry
@@ -465,19 +470,21 @@ def _look_into(  # noqa: C901 - one branch a kind of entry
     if listing.exceeded:
         return
     above = (*folder.above, folder.real)
-    bases = [_parts(folder.real, base) for _, base in folder.rules]
+    bases = [_parts(folder.real, rules.folder) for rules in folder.rules]
     for entry in entries:
         limits.check_time()
         place = (*folder.place, entry.name)
         outside = entry.link and entry.kind != "other" and not gate.allowed(entry.real)
         if merged or outside:
-            ignored = any(rules.excludes_parts(place[len(rules.at.parts) :]) for rules, _ in folder.rules)
+            ignored = any(rules.lines.excludes(place[rules.depth :]) for rules in folder.rules)
         elif entry.kind == "folder":
-            ignored = any(rules.lines.exclude_below(_parts(entry.real, base)) for rules, base in folder.rules)
+            ignored = any(
+                rules.lines.exclude_below(_parts(entry.real, rules.folder)) for rules in folder.rules
+            )
         else:
             ignored = any(
-                rules.excludes_parts((*base, entry.name))
-                for (rules, _), base in zip(folder.rules, bases, strict=True)
+                rules.lines.excludes((*base, entry.name))
+                for rules, base in zip(folder.rules, bases, strict=True)
             )
         name = "/".join(place)
         if ignored:

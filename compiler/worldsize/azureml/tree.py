@@ -42,7 +42,7 @@ class Tree(Struct):
     allowed: tuple[Path, ...] = ()  # further folders that may be read
     clusters: dict[str, Cluster] = field(default_factory=dict)
     vm_sizes: Learned = field(default_factory=dict)  # those that the project describes
-    region: str | None = None  # where the project runs, if it says
+    region: str | None = None  # where the project runs, if that is given
     prices_file: Path | None = None  # the prices that the project has read from Azure
     budgets: Budgets = field(default_factory=Budgets)
     files: Files = field(default_factory=Files)
@@ -123,7 +123,7 @@ class Tree(Struct):
         return self._kinds[name]
 
     def document(self, path: str | os.PathLike[str]) -> yaml.Document:
-        """A YAML file, parsed when first asked for. A file that cannot be read has problems and no root."""
+        """A YAML file, parsed on first use. A file that cannot be read has problems and no root."""
         return self.files.document(path if isinstance(path, Path) else Path(path))
 
     def text(self, path: str | os.PathLike[str]) -> Source | None:
@@ -144,7 +144,7 @@ class Tree(Struct):
         except FileNotFoundError:
             return None
         except untrusted.UnreadableError as error:
-            if error.errno != errno.EILSEQ:  # not text: a rule that needs it says so
+            if error.errno != errno.EILSEQ:  # not text: a rule that needs it reports that
                 self.unreadable[name] = yaml.report_unreadable(name, error, too_large="file-not-read")
             return None
         except UnicodeDecodeError:
@@ -188,7 +188,7 @@ class Tree(Struct):
         return environment.read_installed(component.environment, component.folder, document, text)
 
     def describe(self, compute: Compute) -> None:
-        """Remember what a file says of a cluster. Files that differ count for nothing."""
+        """Remember a cluster as a file describes it. Files that differ count for nothing."""
         cluster = read_cluster(compute)
         described = self.clusters.get(compute.name)
         if described is None or (cluster.declared and not described.declared):
@@ -210,7 +210,7 @@ def _within(real: str, root: str) -> bool:
 
 
 def read_cluster(compute: Compute) -> Cluster:
-    """What a compute file or a profile says of its cluster; a value of another type says nothing."""
+    """A cluster as a compute file or a profile describes it; values of other types are dropped."""
     return Cluster(
         instance_type=_typed(compute.size, str),
         max_instances=_typed(compute.max_instances, int),
@@ -232,7 +232,7 @@ def _values(cluster: Cluster) -> tuple[object, ...]:
 
 
 def _is_unchanged_copy(tree: Tree, component: Component) -> bool:
-    """Whether a component says what a built-in one says, and its code and environment are the same bytes."""
+    """Whether a component equals a built-in one, down to the bytes of its code and environment."""
     name, files = component.name.value if component.name is not None else None, tree.files
     if name not in resources.component_names() or component.path is None or tree.built_in(component.path):
         return False

@@ -32,21 +32,17 @@ def dump(job: Job, *, header: str | None = None) -> str:
 
 def job_document(job: Job) -> Document:
     """A pipeline job as ordered plain values (fields keep their comments)."""
-    document: Document = {
-        "$schema": f"{_SCHEMAS}/pipelineJob.schema.json",
-        "type": "pipeline",
-        "name": job.name,
-        "display_name": job.display_name,
-        "description": job.description,
-        "experiment_name": job.experiment_name,
-        "tags": job.tags,
-        "inputs": {name: _argument(argument) for name, argument in job.inputs.items()} or None,
-        "outputs": {name: _setting(setting) for name, setting in job.outputs.items()} or None,
-        "settings": job.settings,
-        "compute": job.compute,
-        "jobs": {name: step_document(step) for name, step in job.steps.items()},
-    }
-    return present(document)
+    return present(
+        {
+            "$schema": f"{_SCHEMAS}/pipelineJob.schema.json",
+            "type": "pipeline",
+            **_take(job, "name", "display_name", "description", "experiment_name", "tags"),
+            "inputs": {name: _argument(argument) for name, argument in job.inputs.items()} or None,
+            "outputs": {name: _setting(setting) for name, setting in job.outputs.items()} or None,
+            **_take(job, "settings", "compute"),
+            "jobs": {name: step_document(step) for name, step in job.steps.items()},
+        }
+    )
 
 
 def step_document(step: Step) -> Document:
@@ -56,9 +52,7 @@ def step_document(step: Step) -> Document:
         {
             "type": step.type,
             ("trial" if is_sweep else "component"): step.reference,
-            "display_name": step.display_name,
-            "comment": step.comment,
-            "compute": step.compute,
+            **_take(step, "display_name", "comment", "compute"),
             "resources": _entries(step.resources),
             "distribution": None if is_sweep else _entries(step.distribution),
             "limits": None if is_sweep else _entries(step.limits),
@@ -71,13 +65,8 @@ def step_document(step: Step) -> Document:
 
 
 _SWEEP_KEYS = (
-    "search_space",
-    "sampling_algorithm",
-    "objective",
-    "limits",
-    "early_termination",
-    "queue_settings",
-)
+    "search_space", "sampling_algorithm", "objective", "limits", "early_termination", "queue_settings",
+)  # fmt: skip
 
 
 def _sweep(step: Step) -> Document:
@@ -92,20 +81,11 @@ def component_document(component: Component) -> Document:
     return present(
         {
             "$schema": f"{_SCHEMAS}/commandComponent.schema.json",
-            "type": component.type,
-            "name": component.name,
-            "version": component.version,
-            "display_name": component.display_name,
-            "description": component.description,
-            "tags": component.tags,
+            **_take(component, "type", "name", "version", "display_name", "description", "tags"),
             "is_deterministic": component.is_deterministic,
             "inputs": {name: _port(port) for name, port in component.inputs.items()} or None,
             "outputs": {name: _port(port) for name, port in component.outputs.items()} or None,
-            "code": component.code,
-            "additional_includes": component.additional_includes,
-            "environment": component.environment,
-            "distribution": component.distribution,
-            "resources": component.resources,
+            **_take(component, "code", "additional_includes", "environment", "distribution", "resources"),
             "command": component.command,
         }
     )
@@ -173,6 +153,11 @@ def present(document: Mapping[str, Any]) -> Document:
     return {key: value for key, value in document.items() if value is not None}
 
 
+def _take(value: object, *names: str) -> Document:
+    """The fields of these names, which are also keys of the document."""
+    return {name: getattr(value, name) for name in names}
+
+
 def _entries(block: Field[Any] | None) -> Any:
     """A mapping, its entries as fields where they have comments."""
     return block.parts if block is not None and block.parts is not None else block
@@ -200,15 +185,5 @@ def _setting(setting: Field[OutputSetting]) -> Any:
 
 
 def _port(port: Port) -> Document:
-    return present(
-        {
-            "type": port.type,
-            "description": port.description,
-            "optional": True if port.optional else None,
-            "default": port.default,
-            "min": port.min,
-            "max": port.max,
-            "enum": port.enum,
-            "mode": port.mode,
-        }
-    )
+    described = _take(port, "type", "description", "optional", "default", "min", "max", "enum", "mode")
+    return present({**described, "optional": True if port.optional else None})

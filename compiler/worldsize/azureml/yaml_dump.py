@@ -97,7 +97,7 @@ def dump(document: Mapping[str, Any], *, header: str | None = None, paragraphs: 
     text = io.StringIO()
     if header:
         text.write(f"{_remark(header)[1:]}\n")
-    # Texts are folded where this module says, and never elsewhere.
+    # Texts are folded by this module alone.
     emitter = _LineEmitter(text, width=sys.maxsize, allow_unicode=True, dumper=_YAML)
     emitter.best_sequence_indent, emitter.sequence_dash_offset = 4, 2
     emitter.emit(events.StreamStartEvent())

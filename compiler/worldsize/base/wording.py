@@ -28,6 +28,11 @@ def round_noise(value: float) -> float:
     return float(f"{value:.12g}")
 
 
+def drop_fraction(value: float) -> float:
+    """A whole number without ``.0``, so that an input of type integer takes it."""
+    return int(value) if value == int(value) else value
+
+
 def show_number(value: float | str | None) -> str:
     """A number for a message or a table: ``0.4``, ``256``, ``1e-05``; whole floats lose their ``.0``."""
     if value is None:

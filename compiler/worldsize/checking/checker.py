@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worldsize.azureml.copying import CopyAccess
-from worldsize.azureml.files import Files, allow_anything, allow_nothing
+from worldsize.azureml.copying import CopyAccess, allow_everything
+from worldsize.azureml.files import Files, allow_nothing
 from worldsize.azureml.tree import Tree, read_cluster
 from worldsize.base.limits import Budgets
 from worldsize.base.problem import Confidence
@@ -126,7 +126,7 @@ def _read_project(
     project: discover.Project, files: Files, choice: Choice, readable: Callable[[Path], bool] | None
 ) -> tuple[CheckRun, Settings | None, Callable[[str], bool]]:
     """Read the files of one project by its settings. The last of the results says what is left out."""
-    files.readable = files.readable_data = allow_anything
+    files.readable = files.readable_data = allow_everything
     budgets = Budgets()
     chosen = _read_settings(project, files, budgets)
     context = Tree(Path(project.tree), chosen.allow if chosen else (), files=files, budgets=budgets)

@@ -6,7 +6,7 @@ from __future__ import annotations
 # ruff: noqa: PTH110, PTH113, PTH118
 import os
 from collections.abc import Iterable
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePath
 
 from msgspec import Struct, field
 
@@ -113,7 +113,7 @@ class GitIgnored(Struct):
             content = read_listed(Path(path), ignore.LARGEST)
         except OSError:
             return  # a file that cannot be read ignores nothing
-        self._files.append((folder, ignore.parse_ignore_file(content, PurePosixPath()).lines))
+        self._files.append((folder, ignore.parse_ignore_file(content)))
 
     def _ask_git(self, folder: str) -> bool:
         """Ask git for what is ignored below a folder; False if it cannot say."""

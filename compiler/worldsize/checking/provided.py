@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from worldsize.azureml import ignore
 from worldsize.azureml.references import list_names
@@ -126,11 +126,11 @@ def _is_left_out(present: str, missing: list[str], context: Tree) -> bool:
     while context.inside(folder):
         lines = _read(os.path.join(folder, ".gitignore"))
         if lines is not None:
-            rules = ignore.parse_ignore_file(lines.encode(), PurePosixPath())
+            rules = ignore.parse_ignore_file(lines.encode())
             above = below[: len(below) - len(missing)]
-            present_too = any(rules.excludes_parts([*above, name]) for name in beside)
+            present_too = any(rules.excludes([*above, name]) for name in beside)
             inside = [*below, "file"]  # what is missing may be a folder, of which only the content is ignored
-            excluded = any(rules.excludes_parts(inside[:depth]) for depth in range(1, len(inside) + 1))
+            excluded = any(rules.excludes(inside[:depth]) for depth in range(1, len(inside) + 1))
             if excluded and not present_too:  # else what is ignored is here, without this file
                 return True
         folder, name = os.path.split(folder)

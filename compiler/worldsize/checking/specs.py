@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from worldsize.azureml.files import allow_anything
+from worldsize.azureml.copying import allow_everything
 from worldsize.azureml.tree import Tree
 from worldsize.base.limits import OVER_BUDGET, Budgets, OverBudgetError, report_over_budget
 from worldsize.base.problem import Problem
@@ -38,7 +38,7 @@ class CheckedSpec(Struct, frozen=True):
 
 
 def check_spec(
-    path: Path, document: Document | None = None, *, readable: Callable[[Path], bool] = allow_anything
+    path: Path, document: Document | None = None, *, readable: Callable[[Path], bool] = allow_everything
 ) -> CheckedSpec:
     """Plan a spec that is to be compiled or run, and check it.
 

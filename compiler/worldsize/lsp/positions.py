@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from lsprotocol import types
 from msgspec import Struct
 
-from worldsize.azureml.binding import Expression
+from worldsize.azureml.binding import Expression, make_expression
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 
@@ -108,4 +108,4 @@ def find_code(text: str, offset: int) -> re.Match[str] | None:
 def list_expressions(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[Expression]:
     """All ``${{…}}`` of a text, or of a part of it."""
     for match in _EXPRESSION.finditer(text, start, end):
-        yield Expression(match["name"], match.start(), match.end(), match.start("name"))
+        yield make_expression(match["name"], match.start(), match.end(), match.start("name"))

@@ -61,7 +61,7 @@ def divisor_near(number: int, start: int, step: int) -> int | None:
 
 
 def largest_common_divisor(limit: int, *numbers: int) -> int:
-    """The largest number up to ``most`` that divides all of ``numbers``."""
+    """The largest number up to ``limit`` that divides all of ``numbers``."""
     return max(divisor for divisor in divisors(math.gcd(*numbers)) if divisor <= max(limit, 1))
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from worldsize.base import limits
 from worldsize.base.problem import Problem
-from worldsize.base.wording import round_noise
+from worldsize.base.wording import drop_fraction, round_noise
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize, lookup
 from worldsize.planning import conflicts, sweeps
 from worldsize.planning.model import Interface, Notes, Plan, PlanValue, StepPlan, Topology, Training
@@ -116,11 +116,6 @@ def _step(
 _OFTEN_WHOLE = ("epochs", "warmup_epochs", "gpus_per_instance")
 
 
-def _whole(value: float) -> float:
-    """A whole number without ``.0``, so that an input of type integer takes it."""
-    return int(value) if value == int(value) else value
-
-
 def planned_inputs(topology: Topology, training: Training | None) -> dict[str, PlanValue]:
     """Every known quantity by its name, for inputs and ``${{plan.…}}``."""
     quantities: dict[str, PlanValue] = {}
@@ -128,7 +123,7 @@ def planned_inputs(topology: Topology, training: Training | None) -> dict[str, P
         for name in part.__struct_fields__ if part is not None else ():
             value = getattr(part, name)
             if value is not None:
-                quantities[name] = _whole(value) if name in _OFTEN_WHOLE else value
+                quantities[name] = drop_fraction(value) if name in _OFTEN_WHOLE else value
     if training is not None and training.epochs:
         quantities["warmup_ratio"] = round_noise(training.warmup_epochs / training.epochs)
     return {**quantities, "data_parallel_size": topology.data_parallel_size}

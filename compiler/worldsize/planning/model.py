@@ -105,7 +105,7 @@ class Trial(Struct, frozen=True):
 
 
 class PlannedSweep(Struct, frozen=True):
-    """The sweep of a step: how many trials there are, and the plan of each kind of trial.
+    """The sweep of a step: the number of trials, and the plan for each kind of trial.
 
     ``trials`` is empty where nothing that is searched over decides the plan. ``varying`` are the quantities
     that differ between trials.
@@ -156,7 +156,7 @@ class Plan(Struct, frozen=True):
 class Interface(Struct, frozen=True):
     """What planning needs to know of a step's component."""
 
-    inputs: Mapping[str, Any] = field(default_factory=dict)  # name -> default, None where it has none
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # name -> default; None without one
     launcher: Launcher = "none"  # the component's distribution type
     instance_count: int | None = None  # the component's own resources
     shm_size: str | None = None

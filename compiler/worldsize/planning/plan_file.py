@@ -37,7 +37,7 @@ def dump(plan: Plan, templates: Mapping[str, Mapping[str, str]], files: Sequence
 
 
 def describe_step(step: StepPlan) -> dict[str, Any]:
-    """The plan of a step as plain values; one without a sweep says nothing of it."""
+    """The plan of a step as plain values; without the key `sweep` if the step has none."""
     described: dict[str, Any] = to_builtins(step)
     if step.sweep is None:
         del described["sweep"]

@@ -64,7 +64,7 @@ QUANTITIES = (
     Quantity("checkpoint_interval", "string", "resilience", is_input=True),
     Quantity("mean_time_between_preemptions", "number", "resilience", is_input=True, unit="s"),
     Quantity("checkpoint_interval_seconds", "number", "resilience", is_input=True),
-    # What a step is told of the machine that it was planned for, so that it can refuse another one.
+    # The machine that a step was planned for, so that it can refuse another one.
     Quantity("planned_gpus_per_instance", "number", "machine", key="gpus_per_instance"),
     Quantity("planned_instance_type", "string", "machine", key="instance_type"),
 )
@@ -118,7 +118,7 @@ def explain_pin(name: str) -> str:
 
 
 def comment(plan: StepPlan, quantity: str) -> str | None:
-    """Where a quantity comes from: ``0.05 × κ, κ = 256 / 32 = 8 (linear)``; None where nothing says it."""
+    """Where a quantity comes from: ``0.05 × κ, κ = 256 / 32 = 8 (linear)``; None if that is unknown."""
     row = plan.find_row(quantity)
     if row is None:
         return None

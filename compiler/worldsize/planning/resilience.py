@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from worldsize.azureml import literals
-from worldsize.base.wording import plural, round_noise, show_number
+from worldsize.base.wording import drop_fraction, plural, round_noise, show_number
 from worldsize.planning.model import Notes, PlanValue, Topology
 from worldsize.planning.options import Settings
 from worldsize.spec.model import ComputeProfile, Resilience, Step
@@ -71,8 +71,8 @@ def _interval(wanted: Resilience, between: float, notes: Notes) -> dict[str, Pla
         source = notes.given("resilience.checkpoint_seconds")
     else:
         source = "assumed until the run has measured it"
-    notes.derive("checkpoint_seconds", _whole(cost), "", source)
-    seconds = _whole(round(save_policy.best_interval(cost, between), 1))
+    notes.derive("checkpoint_seconds", drop_fraction(round_noise(cost)), "", source)
+    seconds = drop_fraction(round(save_policy.best_interval(cost, between), 1))
     daly = "Daly 2006, equation 37"
     formula = f"√(2 × {show_number(cost)} s × {show_number(between)} s) and its corrections"
     notes.derive("checkpoint_interval_seconds", seconds, formula, daly)
@@ -92,7 +92,7 @@ def _between(step: Step, profile: ComputeProfile | None, topology: Topology, not
     pinned = step.resilience.mean_time_between_preemptions if step.resilience else None
     if pinned is not None:
         source, formula = notes.given("resilience.mean_time_between_preemptions"), ""
-        between = _whole(pinned.value)
+        between = drop_fraction(round_noise(pinned.value))
     elif profile is not None and profile.tier is not None and profile.tier.value == "low_priority":
         count = topology.instance_count
         between = round(LOW_PRIORITY_SECONDS / count)
@@ -105,8 +105,3 @@ def _between(step: Step, profile: ComputeProfile | None, topology: Topology, not
         source = "Llama 3, 2024, for dedicated instances"
     notes.derive("mean_time_between_preemptions", between, formula, source)
     return between
-
-
-def _whole(seconds: float) -> float:
-    """Whole seconds without ``.0``."""
-    return int(seconds) if seconds == int(seconds) else round_noise(seconds)

@@ -27,7 +27,7 @@ def plan_shared_memory(
     """Add the row of the shared memory of a PyTorch step on a size with several GPUs.
 
     A process and each of its loader workers get 1 GiB; together at most half the memory of the size, as Linux
-    gives its own ``/dev/shm``. What the step or its component says is taken as it is.
+    gives its own ``/dev/shm``. A size that the step or its component gives is kept.
     """
     if topology.local_world_size is None or size is None or size.devices < 2:
         return

@@ -148,7 +148,7 @@ def _check_pins(step: Step, sweep: Sweep, notes: Notes) -> None:
 
 
 def _check_rule(sweep: Sweep, plans: list[tuple[dict[str, Any], StepPlan, Notes]], notes: Notes) -> None:
-    """Report optimizers whose rules differ: a trial is told one rule."""
+    """Report optimizers whose rules differ: all trials get one rule."""
     located = sweep.search_space.get(_OPTIMIZER)
     trained = [(values, planned.training) for values, planned, _ in plans if planned.training is not None]
     rules = {str(values[_OPTIMIZER]): training.rule for values, training in trained if _OPTIMIZER in values}

@@ -5,18 +5,17 @@ Azure ML starts the processes, or a launcher such as ``torchrun`` in the command
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from worldsize.azureml import binding, command_launchers, literals
 from worldsize.azureml.command_launchers import (
-    IN_ALL,
     PER_INSTANCE,
-    TORCH,
-    LauncherCall,
+    InnerLauncher,
     find_launcher_call,
 )
+from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.base.wording import plural, show_number
-from worldsize.facts import table, vm_sizes
+from worldsize.facts import vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.model import Interface, Launcher, Notes, Topology
 from worldsize.spec.model import ComputeProfile, Located, Step
@@ -33,7 +32,8 @@ def plan_topology(
     pinned = step.instance_count
     instances = pinned.value if pinned else (interface and interface.instance_count) or 1
     devices = size.devices if size else 0
-    inside = read_launched(step, size, instances) if launcher in ("none", "pytorch") else None
+    inner = _read_inner_launcher(step, size, instances)
+    inside = inner if launcher in ("none", "pytorch") else None
     started = pinned_count(step, "process_count_per_instance")
     if launcher in ("none", "tensorflow") and started and started.value != 1:
         _one_process(step, launcher, started, size, notes)
@@ -51,7 +51,7 @@ def plan_topology(
     )
     nodes = workers.value if workers else instances
     # Azure ML has to start one process where a launcher starts the others, which a rule demands.
-    local = processes if inside is None else _count_started(inside, devices)
+    local = processes if inside is None else inside.starts or max(devices, 1)
     total = count_ranks(launcher, nodes, processes, devices) if inside is None else nodes * local
     most = profile.max_instances if profile else None
     notes.wrong_counts = (
@@ -69,7 +69,7 @@ def plan_topology(
         world_size=total,
         worker_count=nodes if launcher == "tensorflow" else None,
         parameter_server_count=servers.value if servers else None,
-        local_world_size=local if launcher in ("pytorch", "mpi") or inside is not None else None,
+        local_world_size=local if launcher in STARTS_PROCESSES or inside is not None else None,
         command_launcher=inside.name if inside is not None else None,
     )
     if not topology.is_distributed:
@@ -79,15 +79,8 @@ def plan_topology(
         unit = plural(devices, "GPU") if _one_each(launcher, local, devices) else plural(local, "process")
         node = "instance" if nodes == instances else "worker"
         notes.derive("world_size", total, f"{plural(nodes, node)} × {unit}", "W = n·p")
-    check_launched(step, topology, notes)
+    _check_launched(step, inner, topology, notes)
     return topology
-
-
-def _count_started(inside: Launched | None, devices: int) -> int:
-    """Processes that each one of Azure ML's starts: as the command says, else one per GPU."""
-    if inside is None:
-        return 1
-    return inside.processes or max(devices, 1)
 
 
 def launcher_of(step: Step, interface: Interface | None) -> Launcher:
@@ -106,10 +99,10 @@ def launcher_of(step: Step, interface: Interface | None) -> Launcher:
     return "pytorch" if step.scale or step.process_count_per_instance else "none"
 
 
-def _needs_gpus(step: Step, launcher: Launcher, inside: Launched | None) -> bool:
+def _needs_gpus(step: Step, launcher: Launcher, inside: InnerLauncher | None) -> bool:
     """Whether the world size depends on the number of GPUs."""
     if inside is not None:
-        return inside.processes is None
+        return inside.starts is None
     if launcher == "tensorflow":
         return step.scale is not None
     return launcher != "none" and pinned_count(step, "process_count_per_instance") is None
@@ -168,7 +161,7 @@ def _drives_all(step: Step) -> bool:
 
 
 def _explain(
-    step: Step, topology: Topology, size: VmSize | None, inside: Launched | None, notes: Notes
+    step: Step, topology: Topology, size: VmSize | None, inside: InnerLauncher | None, notes: Notes
 ) -> None:
     """Rows of the table for what one instance is and runs."""
     launcher, processes = topology.launcher, topology.process_count_per_instance
@@ -194,10 +187,10 @@ def _explain(
         source = f"`{inside.name}` starts the others"
     notes.derive(name, processes, how, source)
     if inside is not None:
-        started = _count_started(inside, devices)
+        started = topology.local_world_size or 1
         how = "one a GPU" if _one_each(launcher, started, devices) else ""
-        source = "one a GPU" if inside.processes is None else "given in the command"
-        if inside.by_default and inside.processes is not None:
+        source = "one a GPU" if inside.starts is None else "given in the command"
+        if inside.starts_by_default and inside.starts is not None:
             source = f"default of `{inside.name}`"
         notes.derive("local_world_size", started, how, source)
 
@@ -216,8 +209,7 @@ def count_processes(launcher: Launcher, devices: int) -> int:
 
     TensorFlow starts one, which drives every GPU of its instance.
     """
-    row = table.index_rows("frameworks").get(launcher)
-    return max(devices, 1) if row is not None and row["starts"] == "process-per-gpu" else 1
+    return max(devices, 1) if launcher in STARTS_PROCESSES else 1
 
 
 def count_ranks(launcher: Launcher, instances: int, processes: int, devices: int) -> int:
@@ -231,34 +223,20 @@ def count_ranks(launcher: Launcher, instances: int, processes: int, devices: int
     return instances * (max(devices, 1) if launcher == "tensorflow" else processes)
 
 
-class Launched(NamedTuple):
-    """What a launcher starts on each instance."""
-
-    name: str
-    processes: int | None  # None where the command says it by the plan, or not
-    by_default: bool = False  # because the command does not say it
-
-
-def read_launched(step: Step, size: VmSize | None, instances: int) -> Launched | None:
-    """Read the launcher of a step's own command, or Ray in its script; None where that is unclear."""
-    call = _find_call(step)
-    if call is None:
-        return None
-    counts = command_launchers.count_processes(
+def _read_inner_launcher(step: Step, size: VmSize | None, instances: int) -> InnerLauncher | None:
+    """The launcher of a step's own command, or Ray in its script; None where that is unclear."""
+    call = find_launcher_call(step.command.value) if step.command is not None else None
+    return call and command_launchers.count_processes(
         call,
         lambda text: literals.parse_number(_read_word(step, text)),
         devices=size.devices if size is not None else None,
         instances=instances,
     )
-    name = call.find_value(PER_INSTANCE if call.name in TORCH else (*PER_INSTANCE, *IN_ALL))
-    planned = name is not None and _plan_quantity(step, name[1].bare) is not None
-    return Launched(call.name, None if planned else counts.starts, name is None)
 
 
-def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
+def _check_launched(step: Step, inner: InnerLauncher | None, topology: Topology, notes: Notes) -> None:
     """Report options of the launcher that take a quantity of the plan which is another number here."""
-    call = _find_call(step) if topology.local_world_size is not None else None
-    if call is None or step.command is None or topology.local_world_size is None:
+    if inner is None or step.command is None or topology.local_world_size is None:
         return
     here = {
         "instance_count": topology.instance_count,
@@ -268,13 +246,13 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
         "gpus_per_instance": topology.gpus_per_instance,
         "data_parallel_size": topology.data_parallel_size,
     }
-    in_all = ("num_processes",) if call.name == "accelerate launch" else ()
+    in_all = ("num_processes",) if inner.name == "accelerate launch" else ()
     for names, right, where in (
         (PER_INSTANCE, "local_world_size", "each instance"),
         (in_all, "world_size", "all instances"),
     ):
         for name in names:
-            value = call.options.get(name, (None, None))[1]
+            value = inner.options.get(name, (None, None))[1]
             quantity = _plan_quantity(step, value.bare) if value is not None else None
             planned = here.get(quantity or "")
             if value is None or planned is None or planned == here[right]:
@@ -285,10 +263,6 @@ def check_launched(step: Step, topology: Topology, notes: Notes) -> None:
             message = f"`--{name}` is `{quantity}` of the plan, {number}, but {started} start on {where}"
             span = step.command.subspan(value.start, value.end)
             notes.report("launcher-processes-disagree", span, message, f"write `${{{{plan.{right}}}}}`")
-
-
-def _find_call(step: Step) -> LauncherCall | None:
-    return find_launcher_call(step.command.value) if step.command is not None else None
 
 
 def _read_word(step: Step, text: str) -> Any:

@@ -160,7 +160,7 @@ def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
 
 
 def _drops_last(step: Step, scale: Scale, notes: Notes) -> bool:
-    """Whether an incomplete last batch is no step: the built-in components drop it, a script says so."""
+    """Whether an incomplete last batch is no step: the built-in components drop it, a script may keep it."""
     keeps = scale.drop_last is not None and not scale.drop_last.value
     if scale.drop_last is not None and keeps and step.command is None:
         message = "`drop_last` is false, but only a step with its own `command` can keep an incomplete batch"

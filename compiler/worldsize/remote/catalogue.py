@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from worldsize.base.wording import drop_fraction
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import classify_scalar
@@ -45,11 +46,7 @@ class RemoteSize(Struct, frozen=True):
     def settings(self) -> dict[str, str | float]:
         """What ``worldsize.yml`` says of it."""
         amounts = {"gpus": self.gpus, "vcpus": self.vcpus, "memory_gib": self.memory_gib}
-        return {
-            key: int(value) if value == int(value) else value
-            for key, value in amounts.items()
-            if value is not None
-        }
+        return {key: drop_fraction(value) for key, value in amounts.items() if value is not None}
 
 
 class Quota(Struct, frozen=True):

@@ -134,7 +134,7 @@ def _fill_shard_count(state: ResolveState, step: str) -> None:
     counts: list[int] = []
     comments: list[str] = []
     sources: list[Span] = []
-    for reader in (reader for reader in state.arguments if state.shards_of(reader) == step):
+    for reader in state.shard_readers(step):
         plan = state.step_plan(reader)
         if plan is not None and "shard_count" in plan.inputs:
             value, why, places = _from(state, plan, "shard_count")

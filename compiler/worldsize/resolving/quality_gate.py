@@ -106,9 +106,9 @@ def _find_task(state: ResolveState, step: str) -> str | None:
     source = state.shards_of(step)
     if source is None:
         return None
-    for training, (task, _) in state.tasks.items():
-        if state.shards_of(training) == source:
-            return task
+    tasks = [state.tasks[reader][0] for reader in state.shard_readers(source) if reader in state.tasks]
+    if tasks:
+        return tasks[0]
     component, inputs = state.components[source], state.spec.steps[source].with_
     if component is None or not is_sharding(component):
         return None

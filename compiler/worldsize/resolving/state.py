@@ -33,6 +33,7 @@ class ResolveState(Struct):
     samples: dict[str, Samples] = field(default_factory=dict)  # of small local tables, by sharding step
     templates: dict[str, dict[str, str]] = field(default_factory=dict)  # step -> input -> ${{plan.…}}
     _makers: dict[str, list[str]] = field(default_factory=dict)
+    _shard_readers: dict[str, list[str]] = field(default_factory=dict)
     _trainings: dict[str, list[StepPlan]] = field(default_factory=dict)
 
     @property
@@ -87,6 +88,13 @@ class ResolveState(Struct):
         """The step whose shards a step reads; None where its ``shards`` are not bound to one."""
         shards = self.arguments.get(step, {}).get("shards")
         return shards.value.expression.step if shards and isinstance(shards.value, Binding) else None
+
+    def shard_readers(self, step: str) -> list[str]:
+        """The steps that read a step's shards, in the order of the file, once all inputs are wired."""
+        if not self._shard_readers:
+            for reader in self.arguments:
+                self._shard_readers.setdefault(self.shards_of(reader) or "", []).append(reader)
+        return self._shard_readers.get(step, [])
 
     def trainings(self, quantity: str) -> list[StepPlan]:
         """The plans of the training steps that have a quantity."""

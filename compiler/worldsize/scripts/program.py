@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from worldsize.azureml.command_launchers import MPI
+from worldsize.azureml.command_launchers import MPI, InnerLauncher
 from worldsize.azureml.command_line import Command, Word
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_launcher, read_launches
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_launcher, read_launches
 from worldsize.azureml.model import Component, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.azureml.tree import Tree
@@ -64,7 +64,7 @@ class Program(Struct, eq=False):
     modules: tuple[Module, ...]
     folders: tuple[Path, ...]  # where its imports are looked for
     unknown: frozenset[str]  # the packages that it imports whose effect is not known
-    inner: Launcher | None = None  # of the command, inside of Azure ML's own
+    inner: InnerLauncher | None = None  # of the command, inside of Azure ML's own
 
     @property
     def entry(self) -> Module:

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.adopting.model import Framework, ScriptProfile
+from worldsize.azureml.environment import Installed
 from worldsize.azureml.gpu_support import INDEX, judge_build
 from worldsize.facts import cuda, vm_sizes
 
@@ -120,7 +121,7 @@ def _choose_build(pins: dict[str, str], instance_type: str) -> list[str]:
         return []
 
     def works(tag: str | None) -> bool:
-        return judge_build("torch", version, tag, f"torch=={version}", size) is None
+        return judge_build(Installed("torch", version, tag, f"torch=={version}", None), size) is None
 
     builds = cuda.find_builds("torch", version)
     tag = next((build.tag for build in reversed(builds) if build.tag and works(build.tag)), None)

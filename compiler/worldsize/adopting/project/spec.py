@@ -15,6 +15,7 @@ from worldsize.adopting.project.environment import Environment
 from worldsize.adopting.proving.prove import Measured
 from worldsize.azureml.model import Field
 from worldsize.azureml.yaml_dump import Flow
+from worldsize.base.wording import drop_fraction
 from worldsize.facts import optimizers, vm_sizes
 
 CONDA_FILE = "conda.yml"
@@ -225,7 +226,7 @@ def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
     if profile.optimizer is not None:
         scale["optimizer"] = profile.optimizer
     if epochs := _epochs(profile, arguments):
-        scale["epochs"] = int(epochs) if epochs == int(epochs) else epochs
+        scale["epochs"] = drop_fraction(epochs)
     if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
         warm_up = "of the plan; the script has its own" if profile.warms_up else "the script has none"
         scale["warmup_epochs"] = Field(0, comment=warm_up)

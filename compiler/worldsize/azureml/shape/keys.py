@@ -284,13 +284,12 @@ def report_no_entries(tree: MappingContext) -> Problem:
     return Problem("aml-missing-key", tree.anchor, message, f"add at least one entry under {tree.title}")
 
 
-def check_keys(tree: MappingContext, meant: set[str], *, registered: bool, blamed: bool) -> Iterator[Problem]:
+def check_keys(tree: MappingContext, meant: set[str], *, blamed: bool) -> Iterator[Problem]:
     """Every problem of the mapping that concerns several of its keys.
 
     Args:
         tree: The mapping.
         meant: Keys that misplaced or mistyped ones stand for; they are not missing.
-        registered: Whether a component's own name matters.
         blamed: Whether one of the keys is at fault already, so that a missing key may be a consequence.
     """
     node, shape = tree.node, tree.shape
@@ -309,7 +308,7 @@ def check_keys(tree: MappingContext, meant: set[str], *, registered: bool, blame
             message = f"`{name}` needs `{partner}` beside it"
             yield Problem("aml-missing-key", key_node.span, message, f"add `{partner}:`")
     yield from _check_exclusive(tree, blamed=blamed)
-    if named and registered:
+    if named:
         yield from _check_component_name(tree)
 
 

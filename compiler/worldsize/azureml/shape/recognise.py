@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 
 from worldsize.azureml.fields import read_mapping, read_text
+from worldsize.azureml.literals import PRIMITIVES
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
@@ -31,7 +32,6 @@ _COMPUTES = ("amlcompute", "computeinstance", "kubernetes", "virtualmachine", "s
 _DATA = ("uri_file", "uri_folder", "mltable")
 _MODELS = ("custom_model", "mlflow_model", "triton_model")
 _OF_COMMANDS = ("code", "inputs", "outputs", "version", "resources", "distribution", "is_deterministic")
-_LITERALS = ("string", "number", "integer", "boolean")
 
 _SCHEMA_NAME = re.compile(r"/([a-z0-9]+)\.schema\.json")
 _BY_SCHEMA = {
@@ -229,7 +229,9 @@ def _declares_ports(root: Mapping) -> bool:
         return True
     inputs = read_mapping(root, "inputs")
     ports = [node for _, node in inputs.items() if isinstance(node, Mapping)] if inputs is not None else []
-    if any(read_text(port, "type") in _LITERALS or "optional" in port or "default" in port for port in ports):
+    if any(
+        read_text(port, "type") in PRIMITIVES or "optional" in port or "default" in port for port in ports
+    ):
         return True
     if any("path" in port or "value" in port for port in ports):
         return False

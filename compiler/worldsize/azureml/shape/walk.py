@@ -14,13 +14,12 @@ from worldsize.documents.shape import Schema, Shape, fold_case
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
 
-def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Problem]:
+def check_shape(root: Node, kind: str) -> list[Problem]:
     """Report everything in a document that Azure ML refuses or drops silently, by its structure alone.
 
-    A component that a pipeline refers to by path is anonymous: it is not ``registered``, and any name
-    will do. The problems of a mapping's values come before those of the mapping as a whole.
+    The problems of a mapping's values come before those of the mapping as a whole.
     """
-    walker = _Walker(load_catalog(kind), registered=registered)
+    walker = _Walker(load_catalog(kind))
     walker.value(root, walker.catalog.root, None, None)
     if kind == "parallel-job":
         span = root.entries[0][0].span if isinstance(root, Mapping) and root.entries else root.span
@@ -32,7 +31,7 @@ def check_shape(root: Node, kind: str, *, registered: bool = True) -> list[Probl
 
 def check_member(root: Mapping, kind: str, name: str) -> list[Problem]:
     """As :func:`check_shape`, for the value of one key, in a file whose other keys do not matter."""
-    walker, key, value = _Walker(load_catalog(kind), registered=True), root.key(name), root.get(name)
+    walker, key, value = _Walker(load_catalog(kind)), root.key(name), root.get(name)
     if key is not None and value is not None:
         walker.value(value, walker.catalog.root["properties"][name], key, None)
     return walker.problems
@@ -47,9 +46,8 @@ _Token = tuple[int, str, str, "str | None"]
 
 
 class _Walker:
-    def __init__(self, shapes: Schema, *, registered: bool) -> None:
+    def __init__(self, shapes: Schema) -> None:
         self.catalog = shapes
-        self.registered = registered
         self.problems: list[Problem] = []
         self._seen: set[tuple[int, int]] = set()
         self._sound: set[_Token] = set()
@@ -71,11 +69,12 @@ class _Walker:
         if mark in self._seen:
             return
         self._seen.add(mark)
-        if isinstance(node, Sequence):
-            self._sequence(node, parts, key, parent)
-            return
         for part in parts:
-            if "oneOf" in part or part.get("type") == "object":
+            if isinstance(node, Sequence) and part.get("type") == "array":
+                for item in node.items:
+                    self.value(item, part["items"], key, parent)
+                return
+            if isinstance(node, Mapping) and ("oneOf" in part or part.get("type") == "object"):
                 self._choose(node, part, key, parent)
                 return
         self._not_accepted(node, parts, key)
@@ -124,16 +123,6 @@ class _Walker:
         problem = Problem("aml-version-read-as-number", node.span, message, f"quote it: {quoted}", fix=fix)
         self.problems.append(problem)
         return True
-
-    def _sequence(
-        self, node: Sequence, parts: list[Shape], key: Scalar | None, parent: MappingContext | None
-    ) -> None:
-        for part in parts:
-            if part.get("type") == "array":
-                for item in node.items:
-                    self.value(item, part["items"], key, parent)
-                return
-        self._not_accepted(node, parts, key)
 
     def _choose(self, node: Mapping, shape: Shape, key: Scalar | None, parent: MappingContext | None) -> None:
         """Follow ``type`` and telling keys down to one mapping shape."""
@@ -227,7 +216,7 @@ class _Walker:
                     meant.add(stands_for)
             elif key.text not in anonymous:
                 self._member(key, value, inner, tree)
-        self.problems += keys.check_keys(tree, meant, registered=self.registered, blamed=blamed)
+        self.problems += keys.check_keys(tree, meant, blamed=blamed)
 
     def _member(self, key: Scalar, value: Node, shape: Shape, tree: MappingContext) -> None:
         if key.text in _NEVER_EMPTY and isinstance(value, Scalar) and value.value == "":

@@ -175,7 +175,7 @@ def _time_layout(
 
 
 def _largest_known(question: Question) -> float:
-    """The largest micro-batch whose memory can be told: the present one if activations are unknown."""
+    """The largest micro-batch whose memory is known: the present one if activations are unknown."""
     workload = question.workload
     unknown = isinstance(workload, Convolutional) and workload.activation_bytes is None
     return question.training.micro_batch if unknown else math.inf

@@ -70,7 +70,7 @@ class Subject(Struct, frozen=True):
     checkpoint_seconds: float | None  # that it waits for one checkpoint; None if it writes none
     tier: Tier = "dedicated"  # the present one
     samples: float | None = None  # to train with in all; None if that is unknown
-    rate: Rate | None = None  # None where nothing says how the learning rate follows the batch
+    rate: Rate | None = None  # None if it is unknown how the learning rate follows the batch
     max_instances: int | None = None  # of its cluster, where the spec limits them
 
 

@@ -69,11 +69,9 @@ def search(question: Question) -> Found:
     )
 
 
-def try_other_batches(
-    question: Question, rate: Rate | None, limits: Limits, factors: tuple[int, ...] = (2, 4)
-) -> list[OtherBatch]:
+def try_other_batches(question: Question, rate: Rate | None, limits: Limits) -> list[OtherBatch]:
     """What larger global batches would mean: the learning rate and warm-up by its rule, time and money."""
-    return [_try_batch(question, rate, limits, factor) for factor in factors]
+    return [_try_batch(question, rate, limits, factor) for factor in (2, 4)]
 
 
 def _try_batch(question: Question, rate: Rate | None, limits: Limits, factor: int) -> OtherBatch:

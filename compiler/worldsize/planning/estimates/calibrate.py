@@ -23,7 +23,7 @@ _Point = tuple[float, float]  # logarithms of the factors on computation and on 
 _Misfit = Callable[[_Point], list[float]]
 
 
-def calibrate(measured: Sequence[Measurement], constants: Constants | None = None) -> Calibration:
+def calibrate(measured: Sequence[Measurement]) -> Calibration:
     """Fit what the measurements can tell.
 
     Runs of one process tell the factor on computation. A run with exchanges, beside another run whose share
@@ -39,7 +39,7 @@ def calibrate(measured: Sequence[Measurement], constants: Constants | None = Non
     for run in measured:
         if not (math.isfinite(run.step_seconds) and run.step_seconds > 0):
             raise ValueError(f"a step of {run.step_seconds:g} seconds is no measurement")
-    misfit = _make_misfit(measured, constants or fitted())
+    misfit = _make_misfit(measured, fitted())
     whole = -sum(misfit((0.0, 0.0))) / len(measured)  # times are proportional to both factors together
     point = (whole, whole)
     shares = [by_network for _, by_network in _find_slopes(misfit, point)]

@@ -121,6 +121,6 @@ class Speed(Struct, frozen=True):
 
 
 def ran_without_gpus(speed: Speed) -> bool:
-    """Whether the ranks were processes on cores, as the plan or what the trainer logged says."""
+    """Whether the ranks were processes on cores, by the plan or by what the trainer logged."""
     planned, device = (speed.parameters.get(name) for name in ("planned_gpus_per_instance", "device"))
     return planned in (None, "0", "0.0") or device == "cpu"

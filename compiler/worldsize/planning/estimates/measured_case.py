@@ -40,11 +40,11 @@ class MeasuredRun(Struct, frozen=True):
     name: str
     speed: Speed
     step: str | None = None  # that trained; None where only one can have
-    workload: Workload | None = None  # that it trained; None for the one that is asked about
+    workload: Workload | None = None  # that it trained; None for the workload in question
 
 
 class UnusableRunError(HelpfulError):
-    """A run that tells nothing of the workload; the message says why."""
+    """A run from which nothing follows for the workload; the message has the reason."""
 
 
 class _Trained(Struct):
@@ -219,7 +219,7 @@ def _read_count(speed: Speed, name: str, default: int | None = None) -> int:
 
 
 class ComparedSpeed(Struct, frozen=True):
-    """The speed of a training step, and what was predicted; ``ran_there`` says for the same hardware."""
+    """The speed of a training step beside the prediction; ``ran_there`` is whether it ran as planned."""
 
     measured: float  # samples a second
     prediction: Prediction | None

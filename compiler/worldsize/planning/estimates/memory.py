@@ -6,8 +6,7 @@ transformer, by the leanest software known, so that what does not fit here does 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from worldsize.base.wording import format_memory
 from worldsize.planning.estimates.model import Case, Cluster, Training
 from worldsize.planning.memory.network import gpu_constants
+from worldsize.planning.memory.verdict import Change, find_fewest_changes
 from worldsize.spec.workload import Convolutional, Transformer
 
 # Numbers of 16 bits that a layer keeps for each token and unit of width: 34 bytes, without dropout masks and
@@ -115,29 +115,18 @@ def describe_shortage(case: Case) -> str:
 
 def find_fitting(case: Case) -> list[tuple[str, Case]]:
     """The fewest changes of the training after which it fits, each with the text that makes it."""
-    training, layouts = case.training, list[tuple[str, dict[str, Any]]]()
+    training = case.training
+    powers = [2**power for power in reversed(range((training.micro_batch - 1).bit_length()))]
+    kinds: list[list[Change]] = [[(f"`micro_batch: {size}`", {"micro_batch": size}) for size in powers]]
     if training.recomputation != "full" and isinstance(case.workload, Transformer):
-        layouts.append(("`activation_checkpointing: true`", {"recomputation": "full"}))
+        kinds.append([("`activation_checkpointing: true`", {"recomputation": "full"})])
     if case.replicas > 1 and training.strategy != "fsdp":
-        layouts.append(("`strategy: fsdp`", {"strategy": "fsdp", "zero_stage": 3}))
+        kinds.append([("`strategy: fsdp`", {"strategy": "fsdp", "zero_stage": 3})])
     if case.replicas > 1 and training.strategy == "fsdp" and training.zero_stage == 2:
-        layouts.append(("`zero_stage: 3`", {"zero_stage": 3}))
-    layouts.insert(0, ("", {}))
-    for count in range(1, len(layouts) + 1):
-        fitting = [fit for chosen in combinations(layouts, count) if (fit := _fit(case, chosen)) is not None]
-        if fitting:
-            return fitting
-    return []
+        kinds.append([("`zero_stage: 3`", {"zero_stage": 3})])
 
+    def fit(fields: Mapping[str, Any]) -> Case | None:
+        changed = replace(case, training=replace(training, **fields))
+        return changed if fits(changed) else None
 
-def _fit(case: Case, chosen: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[str, Case] | None:
-    """A case with changes, where it fits. An empty change is that to the largest micro-batch that fits."""
-    fields = {name: value for _, change in chosen for name, value in change.items()}
-    micro_batch, texts = case.training.micro_batch, [text for text, _ in chosen if text]
-    powers = [2**power for power in reversed(range((micro_batch - 1).bit_length()))]
-    for size in powers if len(texts) < len(chosen) else [micro_batch]:
-        changed = replace(case, training=replace(case.training, **fields, micro_batch=size))
-        if fits(changed):
-            smaller = [f"`micro_batch: {size}`"] if size != micro_batch else []
-            return " with ".join([*smaller, *texts]), changed
-    return None
+    return find_fewest_changes(kinds, fit)

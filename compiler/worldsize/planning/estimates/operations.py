@@ -87,7 +87,7 @@ def count_layer_parameters(workload: Transformer) -> float:
 
     A GPT has 12 · layers · width² + vocabulary · width parameters, and learned positions or none; its head is
     its embedding (Brown et al. 2020, arXiv:2005.14165, table 2.1). A model with another count is taken to
-    have both, as Llama has, unless it says that it ties them.
+    have both, as Llama has, unless it declares that it ties them.
     """
     embedding = float(workload.vocabulary * workload.width)
     positions = float(workload.sequence_length * workload.width)

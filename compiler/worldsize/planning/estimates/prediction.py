@@ -45,7 +45,7 @@ def write_inputs(case: Case, speed: Interval) -> dict[str, float | str]:
 
 
 def read_prediction(inputs: Mapping[str, str]) -> Prediction | None:
-    """The prediction among the inputs of a step, as it ran; None if there is none that is whole."""
+    """The prediction among the inputs of a step, as it ran; None if it is missing or incomplete."""
     cluster = _CLUSTER.fullmatch(inputs.get(CLUSTER, ""))
     expected, low, high = (read_number(inputs, name) for name in (SPEED, LOW, HIGH))
     if cluster is None or expected is None or low is None or high is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations, product
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,8 +49,8 @@ def _states(breakdown: Breakdown) -> int:
 def _where(machine: Machine, room: int) -> str:
     size, processes = machine.size, machine.processes
     if size.devices:
-        each = "a GPU" if processes <= size.devices else f"each of {processes} processes on its GPUs"
-        return f"{each} of `{size.name}` has {format_memory(room)}"
+        share = "a GPU" if processes <= size.devices else f"each of {processes} processes on its GPUs"
+        return f"{share} of `{size.name}` has {format_memory(room)}"
     share = f", {format_memory(room)} for each of {processes} processes" if processes > 1 else ""
     return f"`{size.name}` has {format_memory(int((size.ram_gib or 0) * 2**30))} of memory{share}"
 
@@ -58,7 +58,7 @@ def _where(machine: Machine, room: int) -> str:
 def _help(network: Network, setup: Setup, breakdown: Breakdown, machine: Machine, knobs: Knobs) -> str:
     room = int((available_bytes(machine.size, machine.processes) or 0) * gpu_constants().room_share)
     fitting = find_remedies(network, setup, room, knobs)
-    options = [f"{remedy.text} ({format_memory(remedy.total)})" for remedy in fitting]
+    options = [f"{text} ({format_memory(needed)})" for text, (_, needed) in fitting]
     bigger = (
         pair
         for pair in larger_sizes(machine.size, machine.processes)
@@ -112,8 +112,9 @@ def _amount(size: VmSize) -> float:
 
 MAX_REMEDIES = 3  # a help with more is not read
 LARGEST_SHARE = 2**32  # samples of a rank's step whose divisors are looked for; none that is larger is meant
+T = TypeVar("T")
 Change = tuple[str, Mapping[str, Any]]
-"""What to write, and the fields of the setup that it changes."""
+"""What to write, and the fields that it changes."""
 
 
 class Knobs(Struct, frozen=True):
@@ -125,43 +126,43 @@ class Knobs(Struct, frozen=True):
     micro_batch: bool = True
 
 
-class Remedy(Struct, frozen=True):
-    """A change of the spec, and the bytes that a rank needs with it."""
+def find_remedies(
+    network: Network, setup: Setup, room: int, knobs: Knobs
+) -> list[tuple[str, tuple[Setup, int]]]:
+    """Changes after which a rank needs at most ``room`` bytes, each with its setup and what that needs."""
 
-    text: str
-    setup: Setup
-    total: int
+    def fit(fields: Mapping[str, Any]) -> tuple[Setup, int] | None:
+        changed = replace(setup, **fields)
+        needed = estimate(network, changed)
+        return (changed, needed.total) if needed is not None and needed.total <= room else None
 
-
-def find_remedies(network: Network, setup: Setup, room: int, knobs: Knobs) -> list[Remedy]:
-    """Changes after which a rank needs at most ``room`` bytes: single ones, else as few together as fit."""
-    offers = (
+    kinds = (
         _sharding(network, setup, knobs),
         _micro_batch(setup, knobs),
         _checkpointing(network, setup, knobs),
     )
-    kinds = [changes for changes in offers if changes]
-    for together in range(1, len(kinds) + 1):
-        chosen = (
-            _find_fitting(network, setup, room, product(*some)) for some in combinations(kinds, together)
-        )
-        if remedies := [remedy for remedy in chosen if remedy is not None]:
-            return remedies[:MAX_REMEDIES]
+    return find_fewest_changes(kinds, fit)[:MAX_REMEDIES]
+
+
+def find_fewest_changes(
+    kinds: Iterable[Sequence[Change]], fit: Callable[[Mapping[str, Any]], T | None]
+) -> list[tuple[str, T]]:
+    """Single changes after which something fits, else as few of different kinds together as are needed.
+
+    Of each combination of kinds it is the first that fits, with its text. ``fit`` gets the fields to change.
+    """
+    offered = [changes for changes in kinds if changes]
+    for together in range(1, len(offered) + 1):
+        fitting: list[tuple[str, T]] = []
+        for some in combinations(offered, together):
+            for chosen in product(*some):
+                fitted = fit({name: value for _, fields in chosen for name, value in fields.items()})
+                if fitted is not None:
+                    fitting.append((" with ".join(text for text, _ in chosen), fitted))
+                    break
+        if fitting:
+            return fitting
     return []
-
-
-def _find_fitting(
-    network: Network, setup: Setup, room: int, choices: Iterable[tuple[Change, ...]]
-) -> Remedy | None:
-    """The first of some changes, made together, after which it fits."""
-    for changes in choices:
-        changed = setup
-        for _, fields in changes:
-            changed = replace(changed, **fields)
-        needed = estimate(network, changed)
-        if needed is not None and needed.total <= room:
-            return Remedy(" with ".join(text for text, _ in changes), changed, needed.total)
-    return None
 
 
 def _sharding(network: Network, setup: Setup, knobs: Knobs) -> list[Change]:

@@ -1,4 +1,4 @@
-"""What the graph says of a training step: its inputs, the samples it reads, whether its memory may matter.
+"""What the graph has of a training step: its inputs, the samples it reads, whether its memory may matter.
 
 A check of small examples need not load the formulas: the bound here is coarse, and never too small.
 """

@@ -121,12 +121,11 @@ def _forms(name: str) -> Iterator[str]:
 
 
 def _ignore_file(code: Path, name: str) -> str | None:
-    file = next((name for name in (".amlignore", ".gitignore") if is_file(code / name)), None)
+    file = ignore.find_ignore_file(code)
     if file is None:
         return None
-    rules = ignore.read_ignore_file(code, PurePosixPath())
-    path = PurePosixPath(name)
-    return file if any(rules.excludes(part) for part in (path, *path.parents) if part.name) else None
+    rules, parts = ignore.read_ignore_file(code), PurePosixPath(name).parts
+    return file.name if any(rules.excludes(parts[:depth]) for depth in range(len(parts), 0, -1)) else None
 
 
 def _kind(context: Tree, path: Path) -> str:

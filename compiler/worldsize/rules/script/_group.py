@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from worldsize.azureml import fields
 from worldsize.azureml.command_launchers import MPI
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_gpu_launcher, read_inner_launchers
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_gpu_launcher, find_inner_launchers
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Related, relate
 from worldsize.base.span import Span
@@ -89,7 +89,7 @@ _SPAWNS = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes
 
 def check_spawn_in_every_process(context: Tree, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    inner = find_gpu_launcher(context, launch)
+    inner = find_gpu_launcher(launch)
     count = (inner.starts or 1) if inner is not None else program.per_instance
     if count < 2:
         return
@@ -225,7 +225,7 @@ def check_script_needs_other_distribution(context: Tree, program: Program) -> It
     kind = launch.kind
     if kind not in ("pytorch", "mpi", "tensorflow", None) or (kind is None and not launch.step.name):
         return
-    inner = {inner.name in MPI for inner in read_inner_launchers(context, launch)}
+    inner = {inner.name in MPI for inner in find_inner_launchers(launch)}
     provided = {kind, *(("mpi" if mpi else "pytorch") for mpi in inner)}
     reached = read_reached(program)
     in_group = program.kind == "pytorch" and program.processes > 1

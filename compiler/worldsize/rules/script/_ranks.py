@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from worldsize.azureml.launch import find_gpu_launcher, read_inner_launchers
+from worldsize.azureml.launch import find_gpu_launcher, find_inner_launchers
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.base.wording import plural
@@ -19,7 +19,7 @@ from worldsize.scripts.settings import read_setting
 
 def check_rank_not_unique(context: Tree, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    if launch.kind not in ("pytorch", "mpi") or read_inner_launchers(context, launch):
+    if launch.kind not in ("pytorch", "mpi") or any(find_inner_launchers(launch)):
         return
     instances, reached = launch.instances.value or 1, read_reached(program)
     for module, node in program.find(_list_ranks):
@@ -53,7 +53,7 @@ _PREFIXES = ("cuda:", "GPU:", "/GPU:", "/gpu:", "/device:GPU:")
 
 def check_global_rank_as_device(context: Tree, program: Program) -> Iterator[Finding]:
     launch = program.launch
-    inner = find_gpu_launcher(context, launch)
+    inner = find_gpu_launcher(launch)
     per_instance = program.per_instance if inner is None else inner.starts or 0
     if (launch.instances.value or 1) < 2 or launch.kind not in ("pytorch", "mpi") or per_instance < 2:
         return

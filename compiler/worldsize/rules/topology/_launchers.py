@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from worldsize.azureml import command_launchers
+from worldsize.azureml.command_launchers import MPI, TORCH, InnerLauncher
 from worldsize.azureml.command_line import Word
 from worldsize.azureml.fields import read_member
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers, read_launches
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_inner_launchers, read_launches
 from worldsize.azureml.model import Job
 from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
@@ -20,7 +20,7 @@ def check_mpirun_in_mpi_job(context: Tree, launch: Launch) -> Iterator[Finding]:
         return
     for inner in find_inner_launchers(launch):
         span = launch.span(inner.word)
-        if inner.name in command_launchers.MPI and span is not None:
+        if inner.name in MPI and span is not None:
             already = f" {launch.world} times" if launch.world is not None else " once per process"
             message = f"`{inner.name}` in an MPI job: Azure ML already starts the command{already} with MPI"
             yield Finding(span, message, f"write the command without `{inner.name}` and its options")
@@ -32,7 +32,7 @@ def check_launcher_inside_launcher(context: Tree, launch: Launch) -> Iterator[Fi
         return
     for inner in find_inner_launchers(launch):
         span = launch.span(inner.word)
-        if span is None or (launch.kind == "mpi" and inner.name in command_launchers.MPI):
+        if span is None or (launch.kind == "mpi" and inner.name in MPI):
             continue
         processes = plural(inner.starts, "process") if inner.starts else "processes"
         total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""
@@ -76,16 +76,16 @@ def check_launcher_nodes_disagree(context: Tree, job: Job) -> Iterator[Finding]:
         if count is None or (launch.kind is None and count > 1) or (launch.processes.value or 2) > 1:
             continue  # one instance runs the command, or each several times: that is reported as such
         for inner in find_inner_launchers(launch):
-            is_judged = inner.clear and inner.name not in command_launchers.MPI
+            is_judged = inner.clear and inner.name not in MPI
             fault = _find_fault(launch, inner, count) if is_judged else None
             span = launch.span(fault[0]) if fault is not None else None
             if fault is not None and span is not None:
                 related = relate(launch.instances.span, plural(count, "instance"))
-                sure: Confidence | None = None if inner.name in command_launchers.TORCH else "likely"
+                sure: Confidence | None = None if inner.name in TORCH else "likely"
                 yield Finding(span, fault[1], fault[2], related=related, confidence=sure)
 
 
-def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_fault(launch: Launch, inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """The word to edit, what is wrong with it, and what to write."""
     options, nodes = inner.options, inner.nodes
     has_option = inner.nodes_word is not inner.word
@@ -101,7 +101,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
     if "standalone" in options:
         message = f"`--standalone` is for one node: each of the {count} instances trains alone"
         return options["standalone"][0], message, f"write `--nnodes {count} {_WHERE}` instead"
-    if nodes == 1 and inner.name in command_launchers.TORCH and not has_option and not _MEET & options.keys():
+    if nodes == 1 and inner.name in TORCH and not has_option and not _MEET & options.keys():
         message = (
             f"`{inner.name}` without `--nnodes` is for one node: each of the {count} instances trains alone"
         )
@@ -109,7 +109,7 @@ def _find_fault(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str,
     return _find_fixed(inner, count) or _find_absent(launch, inner, count)
 
 
-def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_indivisible(launch: Launch, inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """A number of processes that the machines cannot share equally; Accelerate drops the rest."""
     value = inner.options.get("num_processes", (inner.word, None))[1]
     number = launch.read_number(value.bare) if value is not None else None
@@ -122,7 +122,7 @@ def _find_indivisible(launch: Launch, inner: Launcher, count: int) -> tuple[Word
     return value, message, f"write {near}: it counts the processes of all machines"
 
 
-def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_absent(launch: Launch, inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """What a launcher other than torch's lacks to find the other instances."""
     options, has_option = inner.options.keys(), inner.nodes_word is not inner.word
     if inner.name == "accelerate launch" and not {"config_file", "rdzv_backend"} & options:
@@ -143,7 +143,7 @@ def _find_absent(launch: Launch, inner: Launcher, count: int) -> tuple[Word, str
     return None
 
 
-def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
+def _find_fixed(inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
     """What does not differ between instances, but must."""
     for name in _ADDRESSES:
         flag, value = inner.options.get(name, (inner.word, None))
@@ -165,7 +165,7 @@ def _find_fixed(inner: Launcher, count: int) -> tuple[Word, str, str] | None:
     backend = inner.options.get("rdzv_backend", (inner.word, None))[1]
     meets = backend is not None or "rdzv_endpoint" in inner.options
     has_rank = meets or "node_rank" in inner.options
-    if inner.nodes is not None and inner.name in command_launchers.TORCH and not has_rank:
+    if inner.nodes is not None and inner.name in TORCH and not has_rank:
         message = f"`{inner.name}` without `--node_rank` is node 0 on each of the {count} instances"
         return inner.word, message, f"add `{_WHERE}`"
     return None

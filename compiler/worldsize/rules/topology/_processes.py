@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from worldsize.azureml import binding, command_launchers
+from worldsize.azureml.command_launchers import InnerLauncher
 from worldsize.azureml.fields import read_command
-from worldsize.azureml.launch import STARTS_PROCESSES, Launch, Launcher, find_inner_launchers
+from worldsize.azureml.launch import STARTS_PROCESSES, Launch, find_inner_launchers
 from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Fix, Related, relate
@@ -149,7 +150,7 @@ def check_processes_below_gpus(context: Tree, launch: Launch) -> Iterator[Findin
         yield finding
 
 
-def _by_variable(launch: Launch, inner: Launcher | None) -> Finding | None:
+def _by_variable(launch: Launch, inner: InnerLauncher | None) -> Finding | None:
     """`CUDA_VISIBLE_DEVICES` that hides GPUs; more processes than it shows are an error of their own."""
     visible, starts = find_visible_devices(launch), launch.processes.value if launch.kind else 1
     starts = inner.starts if inner is not None else starts
@@ -198,7 +199,7 @@ def _without(context: Tree, launch: Launch) -> Finding | None:
     return _finding(launch, launch.chosen_size_span, what, 1, help_)
 
 
-def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
+def _with_launcher(launch: Launch, inner: InnerLauncher) -> Finding | None:
     """A launcher that starts fewer processes than there are GPUs."""
     outer = launch.processes.value if launch.kind in STARTS_PROCESSES else 1
     starts, size = inner.starts, launch.size
@@ -216,7 +217,7 @@ def _with_launcher(launch: Launch, inner: Launcher) -> Finding | None:
     return _finding(launch, launch.span(inner.starts_word), what, starts, help_)
 
 
-def _is_planned(launch: Launch, inner: Launcher) -> bool:
+def _is_planned(launch: Launch, inner: InnerLauncher) -> bool:
     """Whether the number of processes is an input that the plan filled in."""
     expression = binding.parse_expression(inner.starts_word.bare)
     field = launch.step.inputs.get(expression.port or "") if expression is not None else None

@@ -306,9 +306,7 @@ def _edit_pipeline_input(
     node, text, written = declared.get(name), document.text, _to_yaml(value)
     if isinstance(node, yaml.Mapping):
         kind = find_node(node, "type")
-        data = "path" in node or (
-            isinstance(kind, yaml.Scalar) and kind.text not in ("string", "number", "integer", "boolean")
-        )
+        data = "path" in node or (isinstance(kind, yaml.Scalar) and kind.text not in literals.PRIMITIVES)
         key = "path" if data and "default" not in node else "default"
         if isinstance(kind, yaml.Scalar) and (kind.text == "string" or key == "path"):
             written = json.dumps(value)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from worldsize.azureml import command_launchers, fields
+from worldsize.azureml.command_launchers import find_launcher_call
 from worldsize.azureml.launch import Launch, read_launches
 from worldsize.azureml.model import Data, Job, Literal, Step
 from worldsize.azureml.tree import Tree
@@ -19,7 +20,6 @@ from worldsize.checking import check_job
 from worldsize.checking.settings import describe_size
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
-from worldsize.running.model.task import find_launcher_call
 from worldsize.running.prepare.preparation import MENTIONED
 from worldsize.serving.control.paths import output_path, project_settings
 from worldsize.serving.database import now

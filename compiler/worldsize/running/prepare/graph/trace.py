@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.azureml import binding, graph
-from worldsize.azureml.binding import Expression
+from worldsize.azureml.binding import Expression, make_expression
 from worldsize.azureml.literals import PRIMITIVES
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Port, Step
 from worldsize.azureml.references import classify, exists, local_path
@@ -102,7 +102,7 @@ def list_leaves(name: str, argument: Field[Argument], ports: Mapping[str, Port])
 def _find_member(group: Field[Argument], rest: str) -> Field[Argument] | None:
     if isinstance(group.value, Binding):
         whole = group.value.expression
-        inner = Expression(f"{whole.name}.{rest}", whole.start, whole.end, whole.name_start)
+        inner = make_expression(f"{whole.name}.{rest}", whole.start, whole.end, whole.name_start)
         return Field(Binding(inner), group.span, group.key_span, group.node)
     if isinstance(group.node, YamlMapping):
         return find_argument(graph.read_arguments(group.node), rest)

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from worldsize.dsl.run import resume, run
     from worldsize.dsl.verbs import check, compile, plan, submit  # noqa: A004 - the verbs, as users say them
     from worldsize.remote.submit import SubmitOptions
-    from worldsize.running import ResumeError, RunOptions, RunResult
+    from worldsize.running.model.errors import ResumeError
+    from worldsize.running.model.options import RunOptions
+    from worldsize.running.model.results import RunResult
 
 # An installed package has one copy of the components' shared code: beside the components, which upload it.
 _SHARED = Path(__file__).parent / "_data" / "components" / "_shared"
@@ -87,9 +89,9 @@ _HOMES = {
     "Estimated": "worldsize.api.forecast",
     "run": "worldsize.dsl.run",
     "resume": "worldsize.dsl.run",
-    "ResumeError": "worldsize.running",
-    "RunOptions": "worldsize.running",
-    "RunResult": "worldsize.running",
+    "ResumeError": "worldsize.running.model.errors",
+    "RunOptions": "worldsize.running.model.options",
+    "RunResult": "worldsize.running.model.results",
     "OutputError": "worldsize.documents.errors",
     "PipelineError": "worldsize.documents.errors",
     "SpecError": "worldsize.documents.errors",

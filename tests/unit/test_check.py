@@ -374,7 +374,8 @@ def test_a_native_pipeline_without_ignore_files_loads_no_reader_of_patterns(tmp_
         "type: pipeline\njobs:\n  a: {type: command, command: ls, environment: azureml:e@latest}\n"
     )
     code = (
-        "import os, sys\nos._exit = lambda _: sys.exit(print(*sys.modules))\nsys.argv[1:] = ['check', 'pipeline.yml']\n"
+        "import os, sys\nos._exit = lambda _: sys.exit(print(*sys.modules))\n"
+        "sys.argv[1:] = ['check', 'pipeline.yml']\n"
         "from worldsize.__main__ import main\nmain()"
     )
     result = subprocess.run(

@@ -48,7 +48,7 @@ WORKSPACE_VARIABLES = frozenset(
 )  # set around the runner: the workspace that a step's own clients find
 DEFAULTS = {
     "PYTHONUNBUFFERED": "1",  # logs are read while they are written
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing here sends data without being asked
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # a run sends no data to others by default
 }
 
 

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from worldsize.dsl.run import resume, run
     from worldsize.dsl.verbs import check, compile, plan, submit  # noqa: A004 - the verbs, as users say them
     from worldsize.remote.submit import SubmitOptions
-    from worldsize.running import ResumeError, RunOptions, RunResult
+    from worldsize.running.model.errors import ResumeError
+    from worldsize.running.model.options import RunOptions
+    from worldsize.running.model.results import RunResult
 
 # An installed package has one copy of the components' shared code: beside the components, which upload it.
 _SHARED = Path(__file__).parent / "_data" / "components" / "_shared"
@@ -83,7 +85,9 @@ _NAMES = {  # of each module
     "worldsize.dsl.run": ("resume", "run"),
     "worldsize.dsl.verbs": ("check", "compile", "plan", "submit"),
     "worldsize.remote.submit": ("SubmitOptions",),
-    "worldsize.running": ("ResumeError", "RunOptions", "RunResult"),
+    "worldsize.running.model.errors": ("ResumeError",),
+    "worldsize.running.model.options": ("RunOptions",),
+    "worldsize.running.model.results": ("RunResult",),
 }
 
 

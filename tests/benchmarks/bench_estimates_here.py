@@ -23,6 +23,7 @@ from worldsize.planning.estimates.calibration import Measurement
 from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.model import Case, Strategy, Training
 from worldsize.running.record.details import read_speeds
+from worldsize.running.record.history import load_run
 from worldsize.spec.workload import Transformer
 
 _ABLE = probe_namespaces()
@@ -115,7 +116,7 @@ def measure(folder: Path, case: Case, link: str, cores: int) -> Measurement:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     (root,) = (folder / spec.stem / "runs").iterdir()
-    speed = read_speeds(root)["train"]
+    speed = read_speeds(load_run(root))["train"]
     return Measurement(case, case.global_batch / speed.samples_per_second, speed.deviation)
 
 

@@ -367,6 +367,24 @@ def test_a_right_spec_loads_no_rules_for_scripts_and_native_jobs() -> None:
     assert not [name for name in loaded if name.startswith("worldsize.rules.script.")]
 
 
+@pytest.mark.smoke
+@pytest.mark.run  # starts Python
+def test_a_native_pipeline_without_ignore_files_loads_no_reader_of_patterns(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yml").write_text(
+        "type: pipeline\njobs:\n  a: {type: command, command: ls, environment: azureml:e@latest}\n"
+    )
+    code = (
+        "import os, sys\nos._exit = lambda _: sys.exit(print(*sys.modules))\n"
+        "sys.argv[1:] = ['check', 'pipeline.yml']\n"
+        "from worldsize.__main__ import main\nmain()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "worldsize.azureml.ignore" in result.stdout
+    assert not {"inspect", "pathspec", "typing_extensions"} & set(result.stdout.split())
+
+
 @pytest.mark.parametrize("name", ["a" * 300, "漢" * 100, "a/" * 3000, "f" * 200 + "/" + "ä" * 128])
 def test_names_that_no_file_can_have_are_missing_files(tree: Path, name: str) -> None:
     job = f"type: command\ncommand: echo\nenvironment: {{image: x:1, conda_file: {name}}}\ncode: {name}\n"

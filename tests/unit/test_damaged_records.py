@@ -17,9 +17,10 @@ from worldsize.checking import Report
 from worldsize.cli.check import FORMATS
 from worldsize.cli.main import main
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
-from worldsize.running import ResumeError, resume
 from worldsize.running import api as run
+from worldsize.running.api import resume
 from worldsize.running.launch.logs import Decoder
+from worldsize.running.model.errors import ResumeError
 from worldsize.running.show.views import PlainView, QuietView
 
 FIRST = "20260102-030405-000"

@@ -107,7 +107,7 @@ def test_a_run_goes_on_for_as_long_as_its_lock_is_held(home: Path) -> None:
 def test_a_lock_whose_runner_died_is_waited_for(home: Path) -> None:
     path = home / "runs" / SECOND / folder.LOCK
     with path.open("w") as file:
-        file.write("999999999\n")
+        file.write(f"999999999 {os.uname().nodename}\n")
         file.flush()
         fcntl.flock(file, fcntl.LOCK_EX)
         begun = time.monotonic()

@@ -24,6 +24,7 @@ from worldsize.planning.estimates.measured_case import (
     read_card_file,
 )
 from worldsize.running.record.details import read_speeds, summarise_speed
+from worldsize.running.record.history import load_run
 from worldsize.spec.workload import Transformer
 
 GPT = Transformer(1.3e9, 24, 2048, 16, 50368, 2048)
@@ -54,7 +55,7 @@ def test_the_median_of_the_reports_after_the_first_steps(tmp_path: Path) -> None
     run = write_run(
         tmp_path, "\n".join([*lines, "{", '{"step": 9}']), {"steps": {"train": {"parameters": INPUTS}}}
     )
-    (speed,) = read_speeds(run).values()
+    (speed,) = read_speeds(load_run(run)).values()
     assert speed.samples_per_second == 100.0
     assert 0.01 < speed.deviation < 0.05
     assert speed.parameters == INPUTS
@@ -66,7 +67,7 @@ def test_the_median_of_the_reports_after_the_first_steps(tmp_path: Path) -> None
 )
 def test_a_damaged_record_has_no_speed_or_no_inputs(tmp_path: Path, record: object) -> None:
     reports = "\n".join(json.dumps({"step": step, "samples_per_second": 5}) for step in range(10))
-    for speed in read_speeds(write_run(tmp_path, reports, record)).values():
+    for speed in read_speeds(load_run(write_run(tmp_path, reports, record))).values():
         assert speed.parameters == {}
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from worldsize.documents.errors import SpecError
 from worldsize.remote.targets import Target, check_registered, fill_components, load_target
-from worldsize.running import RunError
+from worldsize.running.model.errors import RunError
 
 TRAIN = {
     "type": "command",

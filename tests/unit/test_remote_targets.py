@@ -14,7 +14,7 @@ from worldsize.documents.errors import SpecError
 from worldsize.remote.errors import RemoteError
 from worldsize.remote.submit import require_creatable
 from worldsize.remote.targets import Target, load_target
-from worldsize.running import RunError
+from worldsize.running.model.errors import RunError
 
 DIGITS = Path(__file__).parents[2] / "pipelines" / "digits_ddp.yml"
 PIPELINE = """\

@@ -14,9 +14,9 @@ from worldsize.azureml.files import Files
 from worldsize.base.span import Span
 from worldsize.checking import settings
 from worldsize.documents.yaml import load
-from worldsize.running import RunOptions
 from worldsize.running.model.assets import AssetEntry, AssetMap, parse_map_option, read_asset_map
 from worldsize.running.model.errors import RunError
+from worldsize.running.model.options import RunOptions
 from worldsize.running.model.task import File, Text
 from worldsize.running.prepare import preparation
 

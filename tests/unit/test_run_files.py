@@ -66,9 +66,9 @@ def test_metrics_and_registrations_are_found_among_anything(tmp_path: Path) -> N
         step(tmp_path, "five", registration={"registered": True, "name": "m", "version": "3"}),
         step(tmp_path, "six", registration={"registered": False, "name": "m", "reason": "too low"}),
     ]
-    by_name = {each.name: each for each in steps}
-    assert read_metrics(by_name) == {"loss": 0.5, "two.loss": 0.25, "accuracy": 1.0}
-    assert read_registrations(by_name) == (
+    outputs = {result.name: result.outputs for result in steps}
+    assert read_metrics(outputs) == {"loss": 0.5, "two.loss": 0.25, "accuracy": 1.0}
+    assert read_registrations(outputs) == (
         Registration("m", "3"),
         Registration("m", None, "too low"),
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from worldsize.running import RunError, dry_run
+from worldsize.running.api import dry_run
+from worldsize.running.model.errors import RunError
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 

@@ -20,7 +20,7 @@ from worldsize.lab.faults import (
     draw_faults,
     saved_step,
 )
-from worldsize.running import RunOptions
+from worldsize.running.model.options import RunOptions
 from worldsize.running.model.task import Task
 
 

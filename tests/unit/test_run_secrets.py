@@ -17,9 +17,10 @@ import pytest
 
 import worldsize
 from worldsize.documents.secrecy.masking import Mask
-from worldsize.running import ResumeError, RunError, RunOptions
 from worldsize.running import api as run
 from worldsize.running.launch.redaction import Redaction, redact_parameters
+from worldsize.running.model.errors import ResumeError, RunError
+from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
 from worldsize.running.model.task import File, Text
 from worldsize.running.show.preview import render_preview

@@ -14,9 +14,9 @@ from worldsize.checking import check
 from worldsize.documents import yaml
 from worldsize.documents.errors import SpecError
 from worldsize.documents.yaml.compose import Composer
-from worldsize.running import RunError
 from worldsize.running.launch.call import make_call, resolve_inputs
 from worldsize.running.model.assets import AssetMap
+from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.options import RunOptions
 from worldsize.running.model.task import File

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from worldsize import running
 from worldsize.azureml import job
+from worldsize.running import api
 from worldsize.running.launch.call import find_overridden, make_call, make_outputs, resolve_inputs
 from worldsize.running.model.assets import AssetMap
+from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.model.task import File, Output, Task, Text
 from worldsize.running.prepare.graph.flatten import flatten
@@ -278,8 +279,8 @@ def test_a_refusal_shows_the_line_and_starts_nothing(tmp_path: Path) -> None:
         "type: command\ncompute: azureml:cpu\nenvironment: azureml:any@latest\ncommand: 'true'\n"
         "distribution:\n  type: ray\n  port: 1\n"
     )
-    with pytest.raises(running.RunError) as caught:
-        running.run(path, runs_dir=tmp_path / "home", track=False)
+    with pytest.raises(RunError) as caught:
+        api.run(path, runs_dir=tmp_path / "home", track=False)
     text = str(caught.value)
     assert "job.yml:6:9: error: step `command` is distributed with `ray`" in text
     assert "6 |   type: ray\n  |         ^^^" in text

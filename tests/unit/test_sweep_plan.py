@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from worldsize.azureml import job as jobs
 from worldsize.azureml.model import Step
-from worldsize.running import RunError, RunOptions
 from worldsize.running.engine.sweep import make_sampler, make_trial
 from worldsize.running.model.assets import AssetMap
+from worldsize.running.model.errors import RunError
+from worldsize.running.model.options import RunOptions
 from worldsize.running.model.task import SweepPlan
 from worldsize.running.prepare import preparation
 from worldsize.running.prepare.graph.flatten import flatten

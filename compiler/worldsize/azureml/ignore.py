@@ -33,7 +33,7 @@ MOST = 2000  # lines with wildcards, each of which every path is compared with; 
 
 
 _PLAIN = re.compile(r"(!?)([^!#/*?\[\\][^/*?\[\\]*)(/?)")
-_NOTHING = re.compile(r"!?/(?:(?:\*\*/)+)?|!")  # the client's expressions of these match no path
+_NOTHING = re.compile(r"!?/(?:(?:\*\*/)+)?|!|#.*|")  # the client's expressions of these match no path
 _CLASSES = re.compile(r"\\.|\[!?\]?[^\]]*(?P<end>\]?)")
 _BRACKETS = re.compile(r"\\.|\[")
 _STAR = "[^/]*"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shlex
 from collections import Counter
@@ -56,7 +55,6 @@ def command(
     as_json: bool,
 ) -> None:
     """Write the Azure ML pipeline of a spec, or of `file.py:function`, as a folder with all that it needs."""
-    gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     if load.is_reference(str(spec)) and (settings or runs):
         common.refuse(
             f"`{'--set' if settings else '--from'}` is for specs, and `{spec}` is a pipeline in Python",

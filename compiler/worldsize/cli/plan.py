@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -71,7 +70,6 @@ def command(
     settings: tuple[str, ...],
 ) -> None:
     """Print the plan of a spec: the formula behind each number, the time and the cost of its trainings."""
-    gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     with common.exit_on_error():
         checked = _plan(spec, settings)
         with_memory = with_memory or import_model

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from worldsize import running
 from worldsize.cli import common, run_folders
 from worldsize.cli.show import document
 from worldsize.dsl import run as verbs
 from worldsize.reporting.page import write_report
 from worldsize.running.model.assets import parse_map_option
+from worldsize.running.model.errors import RunError
+from worldsize.running.model.options import RunOptions
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.show.live import LiveView
@@ -28,8 +29,7 @@ from worldsize.running.show.preview import render_preview
 from worldsize.running.show.views import PlainView, QuietView, render_summary, wants_table
 
 if TYPE_CHECKING:
-    from worldsize.running import RunResult
-    from worldsize.running.model.results import View
+    from worldsize.running.model.results import RunResult, View
 
 EPILOG = """\b
 Examples:
@@ -157,7 +157,7 @@ def command(
         paths = dict(parse_map_option(text) for text in assets)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--map'") from None
-    options = running.RunOptions(settings=common.parse_settings(settings), assets=paths, **other_options)
+    options = RunOptions(settings=common.parse_settings(settings), assets=paths, **other_options)
     if dry_run and as_json:
         raise click.UsageError("`--dry-run` has no JSON: remove `--json`")
     if dry_run:
@@ -180,7 +180,7 @@ def exit_on_refusal() -> Iterator[None]:
     try:
         with common.exit_on_error():
             yield
-    except running.RunError as error:
+    except RunError as error:
         click.echo(str(error), err=True)  # with lines of the file
         raise SystemExit(1) from None
     except OSError as error:

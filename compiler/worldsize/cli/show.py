@@ -20,7 +20,6 @@ from worldsize.remote import jobs
 from worldsize.reporting.sweeps import rank_trials, read_sweeps
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.details import LocalDetails
-from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import load_run
 from worldsize.running.show.views import describe_registration
 
@@ -60,8 +59,7 @@ def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: boo
             _show(job.record, job, {}, as_json=as_json)
         return
     record = load_run(run_folders.find_run(home, run))
-    events, _ = scan_events(record.root / "events.jsonl")
-    sweeps = {sweep.step: sweep for sweep in read_sweeps(record.root, record.steps, events)}
+    sweeps = {sweep.step: sweep for sweep in read_sweeps(record)}
     _show(record, LocalDetails(record), sweeps, as_json=as_json)
 
 

@@ -22,6 +22,7 @@ from worldsize.rules import engine
 from worldsize.running.launch.machine import detect_gpu_products
 from worldsize.running.prepare import overrides
 from worldsize.running.record import details
+from worldsize.running.record.history import load_run
 from worldsize.running.record.json_files import read_json
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def _read_run(name: str, home: Path, azure: WorkspaceChoice | None) -> MeasuredR
     if azure is not None:
         with azure.connect() as rest:
             return MeasuredRun(name, *_choose_step(run, step, jobs.read_job(rest, run).speeds()))
-    speed, step = _choose_step(run, step, details.read_speeds(run_folders.find_run(home, run)))
+    speed, step = _choose_step(run, step, details.read_speeds(load_run(run_folders.find_run(home, run))))
     return MeasuredRun(name, replace(speed, gpu=_find_gpu(name)), step)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from worldsize import running
 from worldsize.dsl.verbs import Target, find_file
 from worldsize.lab import emulate
-from worldsize.running import RunOptions, RunResult
+from worldsize.running import api
+from worldsize.running.model.options import RunOptions
 from worldsize.running.model.process import Process
-from worldsize.running.model.results import View
+from worldsize.running.model.results import RunResult, View
 
 
 def run(
@@ -44,7 +44,7 @@ def run(
         RunError: It cannot be run on this machine. Nothing was started.
         OSError: The runs' folder cannot be written.
     """
-    return running.run(
+    return api.run(
         find_file(target), options or RunOptions(), runs_dir=runs_dir, track=track, view=view, emulate=emulate
     )
 
@@ -55,7 +55,7 @@ def dry_run(target: Target, options: RunOptions) -> dict[str, tuple[Process, ...
     Raises:
         PipelineError, SpecError, RunError: As :func:`run`.
     """
-    return running.dry_run(find_file(target), options, emulate=emulate)
+    return api.dry_run(find_file(target), options, emulate=emulate)
 
 
 def resume(
@@ -86,4 +86,4 @@ def resume(
         RunError: The pipeline cannot be run on this machine now.
         OSError: The run's folder cannot be read or written.
     """
-    return running.resume(root, settings=settings, ask=ask, view=view, emulate=emulate)
+    return api.resume(root, settings=settings, ask=ask, view=view, emulate=emulate)

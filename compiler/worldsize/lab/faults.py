@@ -24,7 +24,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize.base import untrusted
-from worldsize.base.wording import plural
+from worldsize.base.wording import plural, quoted_list
 from worldsize.lab.namespaces import Namespaces, OptionError, kill_processes
 from worldsize.running.engine.attempt import Attempt
 from worldsize.running.model.process import Process
@@ -401,17 +401,13 @@ def _report_unclear_step(fault: NodeFault, spread: Collection[str]) -> OptionErr
     if not spread:
         return OptionError(f"`{fault.option}`: no step has nodes", "a step with `distribution` has")
     help_ = f"name one, such as `--{fault.kind} {next(iter(spread))}:{fault.text}`"
-    return OptionError(f"`{fault.option}`: steps {_list_names(spread)} have nodes", help_)
+    return OptionError(f"`{fault.option}`: steps {quoted_list(spread, MAX_RANKS)} have nodes", help_)
 
 
 def _list_choices(spread: Collection[str]) -> str:
     if not spread:
         return "only a step with `distribution` has nodes, and the pipeline has no such step"
-    return f"those with nodes are {_list_names(spread)}"
-
-
-def _list_names(spread: Collection[str]) -> str:
-    return ", ".join(f"`{name}`" for name in list(spread)[:MAX_RANKS])
+    return f"those with nodes are {quoted_list(spread, MAX_RANKS)}"
 
 
 def describe_fault(fault: NodeFault, ranks: Sequence[Process]) -> str:

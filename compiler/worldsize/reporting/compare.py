@@ -10,7 +10,7 @@ from worldsize.planning.estimates import prediction
 from worldsize.reporting.curves import find_original, read_run_metrics, read_tracked
 from worldsize.reporting.model import read_mapping
 from worldsize.running.model.folder import show_path
-from worldsize.running.record.history import RECORD, RunRecord
+from worldsize.running.record.history import RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
 from worldsize.running.reuse.step_cache import MADE
 from worldsize.tracking.runs import read_shared_tags
@@ -121,14 +121,13 @@ def _compare_parts(
 
 
 def _environment(run: RunRecord) -> dict[str, str | float]:
-    request = read_json(run.root / RECORD) or {}
     tags = read_tracked(read_shared_tags, run.root.absolute().parent.parent, run.id)
     rows: dict[str, str | float] = {
         f"--{name.replace('_', '-')}": str(value)
-        for name, value in read_mapping(request.get("options")).items()
+        for name, value in read_mapping(run.request.get("options")).items()
         if name != "settings" and value is not None  # the settings are among the parameters
     }
-    rows |= {name: str(request[name]) for name in ("worldsize", "python") if request.get(name)}
+    rows |= {name: str(run.request[name]) for name in ("worldsize", "python") if run.request.get(name)}
     rows |= {name: tags[tag] for name, tag in _TAGS.items() if tag in tags}
     return rows
 

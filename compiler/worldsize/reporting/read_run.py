@@ -33,8 +33,7 @@ from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunF
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import HOME, StepFolder, show_path
 from worldsize.running.record.details import LocalDetails, TrackedDetails
-from worldsize.running.record.folder import scan_events
-from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
+from worldsize.running.record.history import RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
 from worldsize.showing.curves import Curve, is_finite, join_curves
 from worldsize.tracking import runs
@@ -74,10 +73,9 @@ class _Reader:
         self.record = load_run(root)
         self.details = LocalDetails(self.record)
         self.home = root.absolute().parent.parent
-        self.events, _ = scan_events(root / "events.jsonl")
         self.plans = read_mapping((read_json(root / "pipeline" / "plan.json") or {}).get("steps"))
         self.compiled = _read_compiled(root / "pipeline" / "pipeline.yml")
-        self.sweeps = read_sweeps(root, self.record.steps, self.events)
+        self.sweeps = read_sweeps(self.record)
         self.swept = {sweep.step for sweep in self.sweeps}
         self._tracked: dict[str, dict[str, str]] = {}
         self._picture_bytes = 0
@@ -87,9 +85,8 @@ class _Reader:
         """Read them."""
         record = self.record
         running = self.now.timestamp() if record.state == "running" else None
-        attempts = read_attempts(self.events, now=running)
+        attempts = read_attempts(record.events, now=running)
         steps = {name: self._step(step, attempts.get(name, [])) for name, step in record.steps.items()}
-        request = read_json(record.root / RECORD) or {}
         return RunFacts(
             record=record,
             steps=steps,
@@ -97,11 +94,11 @@ class _Reader:
             links=self.details.links(),
             outputs=self.details.outputs(),
             environment=describe_environment(
-                record, request, read_tracked(runs.read_shared_tags, self.home, record.id)
+                record, read_tracked(runs.read_shared_tags, self.home, record.id)
             ),
             registered=[model for step in steps.values() for model in _read_registered(step)],
             sweeps=self.sweeps,
-            pauses=read_pauses(self.events),
+            pauses=read_pauses(record.events),
             notes=list(self._notes()),
         )
 
@@ -121,7 +118,7 @@ class _Reader:
             notes.append(
                 "The run was resumed " + ("once." if record.resumed == 1 else f"{record.resumed} times.")
             )
-        if any(event["event"] == "run_untracked" for event in self.events):
+        if any(event["event"] == "run_untracked" for event in record.events):
             notes.append("MLflow's record of the run is missing or incomplete.")
         return notes
 
@@ -241,15 +238,11 @@ _COMMIT, _BRANCH, _DIRTY = "mlflow.source.git.commit", "mlflow.source.git.branch
 _REPEATED = {"settings": "--set", "assets": "--map", "kill": "--kill", "drop_link": "--drop-link"}
 
 
-def describe_environment(
-    record: RunRecord, request: Mapping[str, Any], tags: Mapping[str, str]
-) -> list[tuple[str, str]]:
-    """The rows of the table: what is unknown is left out.
-
-    ``request`` is the ``run.json``, which holds no secret, and ``tags`` are those of MLflow.
-    """
+def describe_environment(record: RunRecord, tags: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The rows of the table: what is unknown is left out. ``tags`` are those of MLflow."""
+    request = record.request
     rows = [
-        ("command", _make_command(record, request)),
+        ("command", _make_command(record)),
         ("working folder", _text(request.get("cwd"))),
         ("commit", _describe_commit(tags)),
         ("user", tags.get("mlflow.user", "")),
@@ -261,7 +254,8 @@ def describe_environment(
     return [(name, text) for name, text in rows if text]
 
 
-def _make_command(record: RunRecord, request: Mapping[str, Any]) -> str:
+def _make_command(record: RunRecord) -> str:
+    request = record.request
     if not request.get("target"):
         return ""
     words = ["worldsize", "run", _text(request.get("reference")) or show_path(Path(_text(request["target"])))]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from worldsize.reporting.curves import read_number
 from worldsize.reporting.model import SweepFacts, TrialFacts, read_mapping
+from worldsize.running.record.history import RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
 
 FILE = "sweep.json"
 MAX_TRIALS = 10_000
 
 
-def read_sweeps(root: Path, steps: Iterable[str], events: Sequence[Mapping[str, Any]]) -> list[SweepFacts]:
+def read_sweeps(run: RunRecord) -> list[SweepFacts]:
     """The sweeps of a run: by what each has written at its end, else by the events until now."""
-    sweeps = [_read_written(root, name) or _read_events(name, events) for name in steps if is_file_name(name)]
+    names = filter(is_file_name, run.steps)
+    sweeps = [_read_written(run.root, name) or _read_events(name, run.events) for name in names]
     return [sweep for sweep in sweeps if sweep is not None]
 
 

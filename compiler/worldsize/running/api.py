@@ -357,17 +357,18 @@ def _make_result(
     state: RunState = "succeeded" if states <= set(DONE) else "failed"
     if signals and state == "failed":
         state = "interrupted"
+    outputs = {name: step.outputs for name, step in steps.items()}
     return RunResult(
         id=folder.id,
         folder=folder.root,
         state=state,
         steps=steps,
         seconds=seconds,
-        metrics=read_metrics(steps),
+        metrics=read_metrics(outputs),
         registrations=tuple(
             # The reason that a step wrote for not registering may quote its inputs.
             replace(model, reason=prepared.mask.text(model.reason) if model.reason else None)
-            for model in read_registrations(steps)
+            for model in read_registrations(outputs)
         ),
         notices=tuple(map(prepared.mask.text, prepared.notices)),
         signal=signals[0] if signals else None,

@@ -49,14 +49,12 @@ def read_latest_metrics(home: Path, run: str) -> dict[str, float]:
 
 def read_params(home: Path, run: str) -> dict[str, str]:
     """The parameters of a run."""
-    rows = query(home, "SELECT key, value FROM params WHERE run_uuid = ? ORDER BY key", run)
-    return {row["key"]: row["value"] for row in rows}
+    return dict(map(tuple, query(home, "SELECT key, value FROM params WHERE run_uuid = ? ORDER BY key", run)))
 
 
 def read_tags(home: Path, run: str) -> dict[str, str]:
     """The tags of a run."""
-    rows = query(home, "SELECT key, value FROM tags WHERE run_uuid = ? ORDER BY key", run)
-    return {row["key"]: row["value"] for row in rows}
+    return dict(map(tuple, query(home, "SELECT key, value FROM tags WHERE run_uuid = ? ORDER BY key", run)))
 
 
 def artifact_uri(home: Path, run: str) -> str | None:

@@ -6,15 +6,13 @@ import contextlib
 import fcntl
 import hashlib
 import os
-import queue
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -46,38 +44,11 @@ from worldsize.running.model.process import Process, walk_processes
 from worldsize.running.model.task import File, Task
 from worldsize.tracking.database import find_mlflow, list_migrations
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 CURRENT_HELP = "`--environment current` runs every step with the packages that are installed here"
 LAYER = "environment"  # in a step's folder, while it runs
 
 MLFLOW_FOLDER = "mlruns"  # in a step's folder
 _RUN = ("MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_")
-
-
-class FolderRemover:
-    """Removes folders in the background; a context manager that waits until all are removed."""
-
-    def __init__(self) -> None:
-        self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="remover")
-
-    def remove(self, folder: Path) -> None:
-        """Remove a folder in the background."""
-        self._folders.put(folder)
-
-    def _work(self) -> None:
-        while (folder := self._folders.get()) is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folders.put(None)
-        self._thread.join()
 
 
 # The processes to start in the environment of a step; what is made for them is removed with the context.
@@ -95,14 +66,14 @@ class LayeredInterpreters(Struct, frozen=True):
     kept: Mapping[Definition, Path]  # the layer of each that has packages of its own
     foreign_mlflow: frozenset[Path]  # the layers whose MLflow cannot read the run's database
     programs: Path  # a folder whose `bin` has the programs of this Python's packages
-    remover: FolderRemover  # removes the layers of steps that are over
+    remover: Executor  # removes the layers of steps that are over, in the background
 
     @contextlib.contextmanager
     def enter(self, task: Task, run: RunFolder, plan: Plan) -> Iterator[Plan]:
         """Make the layers, and start the processes in them."""
         step = run.step(task.name).root
         for left in step.glob(f"{LAYER}-*"):  # by an attempt whose runner was killed
-            self.remover.remove(left)
+            self._remove(left)
         root = step / f"{LAYER}-{time.monotonic_ns()}"
         definition = self.plan.find_definition(task.name)
         below = [self.kept[definition]] if definition in self.kept else []
@@ -114,7 +85,10 @@ class LayeredInterpreters(Struct, frozen=True):
                 plan = tuple(_keep_records_apart(process, step) for process in plan)
             yield tuple(_enter_layer(process, places, [*below, self.programs]) for process in plan)
         finally:
-            self.remover.remove(root)
+            self._remove(root)
+
+    def _remove(self, folder: Path) -> None:
+        self.remover.submit(shutil.rmtree, folder, ignore_errors=True)
 
 
 class DockerInterpreters(Struct, frozen=True):
@@ -159,12 +133,12 @@ def make_interpreters(
     if plan.mode == "docker":
         yield _make_docker_interpreters(plan, root, supervisor, say).enter
         return
-    with FolderRemover() as remover:  # with `current` no step has packages of its own
+    with ThreadPoolExecutor(1) as remover:  # with `current` no step has packages of its own
         yield _make_layered_interpreters(plan, LayerStore(root, supervisor, say), remover).enter
 
 
 def _make_layered_interpreters(
-    plan: EnvironmentPlan, stored: LayerStore, remover: FolderRemover
+    plan: EnvironmentPlan, stored: LayerStore, remover: Executor
 ) -> LayeredInterpreters:
     kept: dict[Definition, Path] = {}
     problems: list[Problem] = []

@@ -18,7 +18,7 @@ from worldsize.azureml.copying import Archive, copy_listed
 from worldsize.azureml.literals import PRIMITIVES
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base import untrusted
-from worldsize.running.launch.launchers import LAUNCHERS
+from worldsize.running.launch.launchers import LAUNCHERS, PYTORCH_VARIABLES
 from worldsize.running.model.folder import OTHERS, RunFolder
 from worldsize.running.model.process import Call, Scale
 from worldsize.running.model.task import (
@@ -35,23 +35,20 @@ from worldsize.running.model.task import (
     keeps_checkpoints,
 )
 
-# If another launcher started the runner, these would make a step believe that it belongs to that group.
-LAUNCHER_VARIABLES = frozenset(
-    {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE",
-     "GROUP_RANK", "TF_CONFIG", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME",
-     "MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS"}
-)  # fmt: skip
-WORKSPACE_VARIABLES = frozenset(
-    {"AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME"}
-)  # set around the runner: the workspace that a step's own clients find
-LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_", "AZUREML_", "AZURE_ML_", "AZ_BATCH")
+# The contract, which no step can change.
 PRESET_PREFIXES = (
     "AZUREML_", "AZURE_ML_", "MLFLOW_RUN_ID", "MLFLOW_EXPERIMENT_", "MLFLOW_TRACKING_URI",
     "MLFLOW_REGISTRY_URI", "WORLDSIZE_PROGRESS", "WORLDSIZE_HEARTBEATS",
 )  # fmt: skip
+# If another launcher started the runner, these would make a step believe that it belongs to that group.
+LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "TORCHELASTIC_", "AZ_BATCH")
+LAUNCHER_VARIABLES = PYTORCH_VARIABLES | {"LOCAL_WORLD_SIZE", "GROUP_RANK", "TF_CONFIG"}
+WORKSPACE_VARIABLES = frozenset(
+    {"AZUREML_ARM_SUBSCRIPTION", "AZUREML_ARM_RESOURCEGROUP", "AZUREML_ARM_WORKSPACE_NAME"}
+)  # set around the runner: the workspace that a step's own clients find
 DEFAULTS = {
     "PYTHONUNBUFFERED": "1",  # logs are read while they are written
-    "MLFLOW_DISABLE_TELEMETRY": "true",  # nothing here sends data without being asked
+    "MLFLOW_DISABLE_TELEMETRY": "true",  # a run sends no data to others by default
 }
 
 
@@ -167,7 +164,7 @@ def inherited_environment(bin_folder: Path) -> dict[str, str]:
         name: value
         for name, value in os.environ.items()
         if name in WORKSPACE_VARIABLES
-        or (name not in LAUNCHER_VARIABLES and not name.startswith(LAUNCHER_PREFIXES))
+        or (name not in LAUNCHER_VARIABLES and not name.startswith(PRESET_PREFIXES + LAUNCHER_PREFIXES))
     }
     return {**kept, "PATH": os.pathsep.join([str(bin_folder), *filter(None, [kept.get("PATH")])])}
 

@@ -109,7 +109,7 @@ class Launcher(NamedTuple):
     """One launcher."""
 
     count_ports: Callable[[Call], int]  # how many free ports the processes of a call listen on
-    # the processes in rank order, given as many ports as asked for
+    # the processes in rank order, from a call and as many ports as it needs
     plan: Callable[[Call, Sequence[str]], Iterator[Process]]
     variables: frozenset[str] = frozenset()  # those that it sets for each process, so that no step can
 

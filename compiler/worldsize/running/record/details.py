@@ -19,8 +19,9 @@ from worldsize.facts import gpus
 from worldsize.planning.estimates.calibration import SPEED, Speed, ran_without_gpus
 from worldsize.running.launch.logs import Follower, last_lines
 from worldsize.running.launch.machine import detect_gpu_products
-from worldsize.running.model.results import Progress, Registration, StepResult, list_outputs
-from worldsize.running.record.history import RECORD, RunRecord, StepRecord, read_steps
+from worldsize.running.model.folder import RunFolder, StepFolder
+from worldsize.running.model.results import Progress, Registration, list_outputs
+from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.running.record.json_files import parse_object, read_json
 
 
@@ -82,16 +83,15 @@ class LocalDetails:
 
     def registrations(self) -> Sequence[Registration]:
         """What the steps have written of them."""
-        return read_registrations({name: self._make_result(step) for name, step in self._run.steps.items()})
+        return read_registrations({name: self._output_paths(step) for name, step in self._run.steps.items()})
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
         """Outputs that exist and are not empty."""
         return {name: str(path) for name, path in self._output_paths(step).items()}
 
     def _output_paths(self, step: StepRecord) -> dict[str, Path]:
-        folder = self._run.root / "steps" / step.name / "outputs"
         try:
-            listed = sorted(folder.iterdir())
+            listed = sorted(self._folder(step).outputs.iterdir())
             return {
                 path.name: path.resolve()
                 for path in listed
@@ -102,24 +102,23 @@ class LocalDetails:
 
     def metrics(self, step: StepRecord) -> Mapping[str, float]:
         """What the step has written as its metrics."""
-        return read_metrics({step.name: self._make_result(step)})
+        return read_metrics({step.name: self._output_paths(step)})
 
-    def _make_result(self, step: StepRecord) -> StepResult:
-        root = self._run.root / "steps" / step.name
-        return StepResult(step.name, "succeeded", 0.0, root, self._output_paths(step))
+    def _folder(self, step: StepRecord) -> StepFolder:
+        return RunFolder(self._run.root).step(step.name)
 
     def speeds(self) -> Mapping[str, Speed]:
         """What the trainers reported, with the GPU of this machine where they used one."""
         return {
             name: speed if ran_without_gpus(speed) else replace(speed, gpu=find_gpu_here())
-            for name, speed in read_speeds(self._run.root).items()
+            for name, speed in read_speeds(self._run).items()
         }
 
     def last_lines(self, step: StepRecord, count: int) -> list[str]:
         """From the log, or from the record, where secrets were removed."""
         if step.failed_process is None:
             return []
-        log = self._run.root / "steps" / step.name / "logs" / f"{step.failed_process}.log"
+        log = self._folder(step).logs / f"{step.failed_process}.log"
         lines = last_lines(log, count) if step.last_lines is None else step.last_lines[-count:]
         return [flatten(line.expandtabs()) for line in lines]
 
@@ -140,11 +139,11 @@ MIN_REPORTS = 3
 _OF_MEDIAN = math.sqrt(math.pi / 2)
 
 
-def read_speeds(root: Path) -> dict[str, Speed]:
-    """The speed of every step in a run's folder that reported enough; a damaged report is left out."""
+def read_speeds(run: RunRecord) -> dict[str, Speed]:
+    """The speed of every step of a run that reported enough; a damaged report is left out."""
     speeds = {}
-    for name, step in read_steps(read_json(root / RECORD) or {}).items():
-        speed = summarise_speed(_read_reports(root / "steps" / name / "progress.jsonl"), step.parameters)
+    for name, step in run.steps.items():
+        speed = summarise_speed(_read_reports(RunFolder(run.root).step(name).progress), step.parameters)
         if speed is not None:
             speeds[name] = speed
     return speeds
@@ -250,10 +249,13 @@ def _to_number(value: object) -> float | None:
     return float(value)
 
 
-def read_metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
-    """The numbers of every ``metrics.json``, by name; a repeated name gets the step's name as prefix."""
+def read_metrics(outputs: Mapping[str, Mapping[str, Path]]) -> dict[str, float]:
+    """The numbers of every ``metrics.json`` in the outputs of steps, by name.
+
+    A repeated name gets the step's name as prefix.
+    """
     metrics: dict[str, float] = {}
-    for step, document in _read_documents(steps, "metrics.json"):
+    for step, document in _read_documents(outputs, "metrics.json"):
         for name, value in document.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 with contextlib.suppress(OverflowError):  # an integer of hundreds of digits
@@ -261,22 +263,24 @@ def read_metrics(steps: Mapping[str, StepResult]) -> dict[str, float]:
     return metrics
 
 
-def read_registrations(steps: Mapping[str, StepResult]) -> tuple[Registration, ...]:
-    """The models of every ``registration.json``."""
+def read_registrations(outputs: Mapping[str, Mapping[str, Path]]) -> tuple[Registration, ...]:
+    """The models of every ``registration.json`` in the outputs of steps."""
     return tuple(
         Registration(
             str(document["name"]),
             str(document["version"]) if document.get("version") is not None else None,
             str(document["reason"]) if document.get("reason") else None,
         )
-        for _, document in _read_documents(steps, "registration.json")
+        for _, document in _read_documents(outputs, "registration.json")
         if "name" in document
     )
 
 
-def _read_documents(steps: Mapping[str, StepResult], name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for step in steps.values():
-        for folder in step.outputs.values():
+def _read_documents(
+    outputs: Mapping[str, Mapping[str, Path]], name: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    for step, folders in outputs.items():
+        for folder in folders.values():
             document = read_json(folder / name, LARGEST_BYTES)
             if document is not None:
-                yield step.name, document
+                yield step, document

@@ -21,9 +21,6 @@ from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.model.folder import OTHERS, RunFolder, ignore_in_git
 from worldsize.running.record.json_files import parse_object
 
-# Shared by all runs of a home; older versions made them readable for all users.
-_SHARED = ("runs", "cache", "artifacts", "environments", "mlflow.db")
-
 LOCK = "lock"
 RETRY_SECONDS = 0.05
 
@@ -31,14 +28,6 @@ RETRY_SECONDS = 0.05
 def now() -> datetime:
     """The current time."""
     return datetime.now(timezone.utc)
-
-
-def _make_private(home: Path) -> None:
-    for path in (home / name for name in _SHARED):
-        with contextlib.suppress(OSError):
-            mode = path.stat().st_mode
-            if mode & OTHERS:
-                path.chmod(mode & ~OTHERS)
 
 
 def create_run_folder(
@@ -51,7 +40,6 @@ def create_run_folder(
     """
     runs = home / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    _make_private(home)
     ignore_in_git(home)
     if run_id is not None:
         (runs / run_id).mkdir(mode=0o700)
@@ -119,7 +107,7 @@ def is_alive(root: Path) -> bool:
     try:
         with untrusted.open_file(root / LOCK) as file:
             return not _try_lock(file.fileno())
-    except OSError:  # it never started, or an older version made it
+    except OSError:  # it never started
         return False
 
 
@@ -132,7 +120,7 @@ def find_runner(root: Path) -> int | None:
     """The pid of a run's runner, or None if the process has ended; of another machine's it is not known."""
     try:
         pid, _, host = untrusted.read_text(root / LOCK).strip().partition(" ")
-        if host in ("", os.uname().nodename):
+        if host == os.uname().nodename:
             os.kill(int(pid), 0)
         return int(pid)
     except PermissionError:

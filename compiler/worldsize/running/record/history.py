@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.base import limits, untrusted
 from worldsize.base.suggest import closest
@@ -60,6 +61,8 @@ class RunRecord(Struct):
     resumed: int = 0
     damaged: int = 0  # lines of the event log that could not be read
     died: datetime | None = None  # when it gave its last sign of life, if its runner died
+    request: Mapping[str, Any] = field(default_factory=dict)  # its `run.json`
+    events: Sequence[Mapping[str, Any]] = ()  # its event log; left out where many runs are listed
 
     @property
     def id(self) -> str:
@@ -130,29 +133,34 @@ def load_run(root: Path, *, mine: bool = False) -> RunRecord:
     Raises:
         UnreadableError: Its log is not a file.
     """
-    running = not mine and is_running(root)  # asked first: one that ends now has its end in the log
-    logged, damaged = scan_events(root / "events.jsonl")
-    run = RunRecord(root, "died", damaged=damaged)
-    record = read_json(root / RECORD) or {}
-    run.pipeline, run.title = _to_text(record.get("target")), _to_text(record.get("title"))
-    run.reference = _to_text(record.get("reference"))
-    run.steps = read_steps(record)
-    for event in logged:
+    running = not mine and is_running(root)  # looked up first: a run that ends now has its end in the log
+    events, damaged = scan_events(root / "events.jsonl")
+    request = read_json(root / RECORD) or {}
+    run = RunRecord(
+        root,
+        "died",
+        pipeline=_to_text(request.get("target")),
+        title=_to_text(request.get("title")),
+        reference=_to_text(request.get("reference")),
+        steps=_read_steps(request),
+        damaged=damaged,
+        request=request,
+        events=events,
+    )
+    for event in events:
         with contextlib.suppress(ValueError, TypeError, KeyError):
             if (handle := _HANDLERS.get(event["event"])) is not None:
                 handle(run, event)
     if running:
         run.state = "running"
-    if run.state in ("running", "died"):
-        _set_unfinished_times(run, logged)
-    run.seconds += _sum_earlier_attempts(logged)
+    _set_times(run)
     return run
 
 
-def read_steps(record: Mapping[str, Any]) -> dict[str, StepRecord]:
+def _read_steps(request: Mapping[str, Any]) -> dict[str, StepRecord]:
     """The steps of a ``run.json``, none of which has started."""
     steps = {}
-    for name, recorded in _to_mapping(record.get("steps")).items():
+    for name, recorded in _to_mapping(request.get("steps")).items():
         document = _to_mapping(recorded)
         parameters = _to_mapping(document.get("parameters"))
         steps[name] = StepRecord(
@@ -168,45 +176,41 @@ def load_runs(roots: Iterable[Path]) -> Iterator[RunRecord]:
     """The records of several runs; warns of one that cannot be read, and leaves it out."""
     for root in roots:
         with untrusted.passed_over():
-            yield load_run(root)
+            yield replace(load_run(root), events=())
 
 
-def _sum_earlier_attempts(logged: Sequence[Mapping[str, Any]]) -> float:
-    """The seconds that a resumed run took before it was resumed last, without the pauses between."""
-    total, attempt = 0.0, list[datetime]()
-    for event in logged:
-        time = _parse_time(event)
-        if event["event"] == "run_resumed" and attempt:
-            total += max(0.0, (attempt[-1] - attempt[0]).total_seconds())
-            attempt = []
-        attempt += [time] if time is not None else []
-    return total
-
-
-def _find_last_sign(root: Path, logged: Sequence[Mapping[str, Any]]) -> datetime | None:
+def _find_last_sign(root: Path, last_event: datetime) -> datetime:
     """When a run that died was alive last: at an event, or later, when one of its processes wrote.
 
     The times of files say how much later, compared with each other, because a copy has times of its own.
     """
-    event = next(filter(None, (_parse_time(record) for record in reversed(logged))), None)
     times = []
     for pattern in ("events.jsonl", *(f"steps/*/{name}" for name in _WRITTEN)):
         for path in root.glob(pattern):
             with contextlib.suppress(OSError):
                 times.append(path.stat().st_mtime)
-    return event + timedelta(seconds=max(times) - times[0]) if event is not None and times else event
+    return last_event + timedelta(seconds=max(times) - times[0] if times else 0)
 
 
-def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -> None:
-    """Set the durations of a run without an end: until now, or until its last sign of life."""
+def _set_times(run: RunRecord) -> None:
+    """Set the durations of a run, without the pauses before it was resumed.
+
+    That of a run without an end lasts until now, or until its last sign of life.
+    """
+    attempts: list[list[datetime]] = [[]]
+    for event in run.events:
+        attempts += [[]] if event["event"] == "run_resumed" else []
+        time = _parse_time(event)
+        attempts[-1] += [time] if time is not None else []
+    periods = [(times[0], times[-1]) for times in attempts if times]
+    run.seconds += sum(max(0.0, (end - start).total_seconds()) for start, end in periods[:-1])
+    if run.state not in ("running", "died"):
+        return
     last = datetime.now(timezone.utc)
-    if run.state == "died":
-        run.died = _find_last_sign(run.root, logged)
-        last = run.died or last
-    resumed = (_parse_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
-    started = next(filter(None, resumed), run.started)
-    if started is not None:
-        run.seconds = max(0.0, (last - started).total_seconds())
+    if run.state == "died" and periods:
+        last = run.died = _find_last_sign(run.root, periods[-1][1])
+    if periods and (run.started or run.resumed):
+        run.seconds += max(0.0, (last - periods[-1][0]).total_seconds())
     for step in run.steps.values():
         if step.state == "running":
             step.state = run.state
@@ -222,7 +226,7 @@ def _run_started(run: RunRecord, event: Mapping[str, Any]) -> None:
 
 
 def _run_resumed(run: RunRecord, _event: Mapping[str, Any]) -> None:
-    run.state = "died"
+    run.state, run.seconds = "died", 0.0
     run.resumed += 1
     for step in run.steps.values():
         if step.state not in DONE:

@@ -9,6 +9,7 @@ import contextlib
 import datetime as dt
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
@@ -38,7 +39,6 @@ from worldsize.running.reuse.store import (
     link_step,
     original_folder,
     read_original,
-    unlink_step,
 )
 
 
@@ -155,7 +155,7 @@ class ReuseCache(Struct):
                         self._add_entry(task, done)
                 return source.run if source else self.run.id
         if source is not None:
-            unlink_step(step)
+            shutil.rmtree(step.root, ignore_errors=True)  # but not what its links point to
         elif step.root.exists():
             recorded = load_output_record(step)
             (step.root / MADE).unlink(missing_ok=True)

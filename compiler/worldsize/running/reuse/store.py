@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from worldsize.base import untrusted
 from worldsize.base.whole_file import SUFFIX
@@ -165,15 +165,10 @@ def link_step(folder: StepFolder, original: StepFolder, outputs: Iterable[str], 
         folder.outputs.mkdir(parents=True)
         for mine, theirs in pairs:
             make_link(mine, theirs)
-        write_json(folder.root / LINK_FILE, {"run": source.run, "step": source.step})
+        write_json(folder.root / LINK_FILE, asdict(source))
     except OSError:
-        unlink_step(folder)
+        shutil.rmtree(folder.root, ignore_errors=True)
         raise
-
-
-def unlink_step(folder: StepFolder) -> None:
-    """Remove the folder of a reused step, but not what its links point to."""
-    shutil.rmtree(folder.root, ignore_errors=True)
 
 
 def read_original(folder: StepFolder) -> Original | None:

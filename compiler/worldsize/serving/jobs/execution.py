@@ -17,14 +17,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from worldsize import running
 from worldsize.base.problem import Problem
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import SpecError
-from worldsize.running import RunError, RunOptions, RunResult
+from worldsize.running import api
+from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.model.options import EnvironmentMode
-from worldsize.running.model.results import Failure, Status, StepResult
+from worldsize.running.model.options import EnvironmentMode, RunOptions
+from worldsize.running.model.results import Failure, RunResult, Status, StepResult
 from worldsize.serving.database import Database, mapping_of
 from worldsize.serving.home import Home
 from worldsize.serving.jobs import job_files, records
@@ -50,7 +50,7 @@ def execute_job(home: Home, database: Database, name: str, environment: Environm
     root, folder = home.root.resolve(), home.jobs.resolve() / name
     os.chdir(folder)  # messages name files as they lie in it
     try:
-        result = running.run(
+        result = api.run(
             JOB_FILE,
             # Azure ML reuses the steps of pipelines only.
             RunOptions(environment=environment, force=job.type != "Pipeline"),

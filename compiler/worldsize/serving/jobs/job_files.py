@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worldsize.running import RunResult
 from worldsize.running.model.folder import StepFolder
+from worldsize.running.model.results import RunResult
 from worldsize.running.reuse.digests import walk_tree
 from worldsize.serving.control import assets
 from worldsize.serving.control.paths import datastore_path, output_path

@@ -13,7 +13,6 @@ from worldsize.planning.model import Derivation
 from worldsize.planning.plan_text import PlanRow, list_rows
 from worldsize.planning.quantities import MACHINE, PLANNED, label_quantity
 from worldsize.running.model.folder import RunFolder
-from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.json_files import read_json
 from worldsize.serving.control.assets import Asset
@@ -50,9 +49,9 @@ def read_plans(folder: RunFolder, steps: list[str]) -> list[StepPlan]:
     """The plans of steps, from the compiled spec where there is one and from the log of the run."""
     document = read_json(folder.pipeline / "plan.json") or {}
     planned = mapping_of(document, "steps")
-    recorded = load_run(folder.root).steps
+    run = load_run(folder.root)
     started: dict[str, list[Mapping[str, Any]]] = {}
-    for event in scan_events(folder.events)[0]:
+    for event in run.events:
         if event["event"] == "step_started":
             started.setdefault(str(event.get("step")), []).append(event)
     return [
@@ -60,7 +59,7 @@ def read_plans(folder: RunFolder, steps: list[str]) -> list[StepPlan]:
             step,
             mapping_of(planned, step),
             started.get(step, []),
-            recorded[step].parameters if step in recorded else {},
+            run.steps[step].parameters if step in run.steps else {},
         )
         for step in steps
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.api import compile_document
+from worldsize import api
 from worldsize.base.wording import plural
 from worldsize.cli import common, spec_options
 from worldsize.cli.workspace_options import WorkspaceChoice
@@ -67,7 +67,7 @@ def command(
             compiled = verbs.compile(str(spec), output)
         else:
             document = spec_options.override_spec(spec, settings)
-            compiled = compile_document(spec, output, document, spec_options.read_runs(runs, home, azure))
+            compiled = api.compile(spec, output, document, spec_options.read_runs(runs, home, azure))
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
     if as_json:

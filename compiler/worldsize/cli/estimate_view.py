@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from worldsize.api.forecast import Estimated, StepForecast
+    from worldsize.api.forecast import Estimated, StepCost, StepForecast
     from worldsize.facts.prices import Price
     from worldsize.planning.cost import Cost
     from worldsize.planning.estimates.model import Interval
-    from worldsize.resolving.step_estimates import StepCost
 
 _CENT = 0.01
 _TIMES = (

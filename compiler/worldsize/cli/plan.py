@@ -22,8 +22,6 @@ from worldsize.planning.memory.estimate import SHARES
 from worldsize.planning.memory.step_memory import Need, explain_unknown
 from worldsize.planning.model import Plan
 from worldsize.planning.plan_text import list_blocks
-from worldsize.resolving.imported_model import ModelImportError
-from worldsize.resolving.step_estimates import find_saving, read_tier
 
 EPILOG = """\b
 Examples:
@@ -76,12 +74,14 @@ def command(
     gc.disable()  # as in `check`: nodes and graphs of big files hold no cycles worth a search
     with common.exit_on_error():
         checked = _plan(spec, settings)
-        needs = _memory(checked, import_model) if with_memory or import_model else None
+        needs = None
+        if with_memory or import_model:
+            needs = api.estimate_memory(checked, import_models=import_model)
         forecasts = api.forecast_steps(checked, region, spec_options.read_runs(runs, home, azure))
     if checked.report.diagnostics:
         common.show_findings(checked.report.diagnostics, checked.report.sources)
     if plot_file is not None:
-        _draw(checked, forecasts, plot_file)
+        _draw(forecasts, plot_file)
     if as_json:
         document = api.plan_document(checked.plan, needs, forecasts)
         common.say(json.dumps(document, indent=2, ensure_ascii=False))
@@ -106,23 +106,9 @@ def _plan(spec: Path, settings: tuple[str, ...]) -> CheckedSpec:
     return verbs.read_planned(str(spec))
 
 
-def _memory(checked: CheckedSpec, import_models: bool) -> dict[str, Need]:
-    try:
-        return api.estimate_memory(checked, import_models=import_models)
-    except ModelImportError as error:
-        click.echo(f"error: {error}", err=True)
-        raise SystemExit(1) from None
-
-
-def _draw(checked: CheckedSpec, forecasts: dict[str, StepForecast], file: Path) -> None:
-    planned, steps = checked.planned, checked.plan.steps
+def _draw(forecasts: dict[str, StepForecast], file: Path) -> None:
     trainings = [
-        estimate_view.Training(
-            name,
-            forecast.time.case,
-            forecast.time.calibration,
-            saving=find_saving(steps[name], planned.job.steps[name], read_tier(planned.spec, name)),
-        )
+        estimate_view.Training(name, forecast.time.case, forecast.time.calibration, forecast.saving)
         for name, forecast in forecasts.items()
         if forecast.time.case is not None and forecast.time.estimate is not None
     ]

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from worldsize.base.problem import HelpfulError
 from worldsize.planning.memory.network import Kept, Network, Part, Weight
 from worldsize.planning.memory.workload import Samples
 
 LONGEST = 120  # seconds for importing torch and the user's file, and for making the model
 
 
-class ModelImportError(Exception):
+class ModelImportError(HelpfulError):
     """The user's model could not be looked at; the text says why."""
 
 

@@ -33,7 +33,7 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=common.FunctionOrFile())
+@click.argument("spec", type=common.FilePath(keep_functions=True))
 @click.option(
     "-o",
     "--output",

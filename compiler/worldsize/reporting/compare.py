@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from worldsize.base.wording import show_number
 from worldsize.planning.estimates import prediction
-from worldsize.reporting.curves import find_original, read_run_metrics, read_tracked
+from worldsize.reporting.curves import read_run_metrics, read_tracked
 from worldsize.reporting.model import read_mapping
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
 from worldsize.running.reuse.step_cache import MADE
+from worldsize.running.reuse.store import find_original
 from worldsize.tracking.runs import read_shared_tags
 
 _TAGS = {
@@ -99,8 +100,8 @@ def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
     """The digests of what each step consisted of, by step and part, without its parameters."""
     digests: dict[tuple[str, str], str] = {}
     for name in filter(is_file_name, run.steps):
-        source, original = find_original(run.root, name)
-        made = read_json(run.root.parent / source / "steps" / original / MADE) or {}
+        original = find_original(run.root, name)
+        made = read_json(run.root.parent / original.run / "steps" / original.step / MADE) or {}
         values = {f"{_INPUT}{parameter}`" for parameter in run.steps[name].parameters}
         parts = read_mapping(made.get("parts"))
         digests |= {(name, str(part)): str(parts[part]) for part in parts if str(part) not in values}

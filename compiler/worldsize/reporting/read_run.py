@@ -16,7 +16,6 @@ from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.curves import (
     MAX_CURVES,
-    find_original,
     make_curves,
     parse_reports,
     read_earlier_reports,
@@ -35,6 +34,7 @@ from worldsize.running.record.details import LocalDetails, TrackedDetails
 from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json
+from worldsize.running.reuse.store import find_original
 from worldsize.showing.curves import Curve, is_finite, join_curves
 from worldsize.tracking import runs
 
@@ -164,7 +164,8 @@ class _Reader:
 
     def _read_training(self, step: StepRecord) -> _Trained:
         """What a step reported and logged; that of the original where it was reused."""
-        run, name = find_original(self.record.root, step.name)
+        original = find_original(self.record.root, step.name)
+        run, name = original.run, original.step
         folder = self.home / "runs" / run / "steps" / name
         reports = read_reports(folder / "progress.jsonl")
         logged = _last_values(reports)

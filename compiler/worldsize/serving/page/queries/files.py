@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from urllib.parse import quote
 
 from worldsize.base import untrusted
 from worldsize.documents.diagnostics.snippet import flatten
-from worldsize.running.launch.logs import Decoder
+from worldsize.running.launch.logs import Decoder, by_number
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
@@ -263,7 +262,6 @@ def _log_roots(home: Home, job: JobRecord) -> Iterator[Root]:
 
 TAIL_BYTES = 256 << 10  # of a log that is shown when it is opened
 CHUNK_BYTES = 256 << 10  # read at once while it grows
-_NUMBERS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +298,7 @@ def step_names(home: Home, job: JobRecord) -> list[str]:
     except OSError:
         return []
     planned = [*((read_json(folder.root / RECORD) or {}).get("steps") or {})]  # in the order of the pipeline
-    return [name for name in planned if name in present] + sorted(present.difference(planned), key=_natural)
+    return [name for name in planned if name in present] + sorted(present.difference(planned), key=by_number)
 
 
 def list_logs(home: Home, job: JobRecord) -> list[Log]:
@@ -311,7 +309,7 @@ def list_logs(home: Home, job: JobRecord) -> list[Log]:
     return [
         Log(step, path.stem, path)
         for step in step_names(home, job)
-        for path in sorted(folder.step(step).logs.glob("*.log"), key=lambda path: _natural(path.stem))
+        for path in sorted(folder.step(step).logs.glob("*.log"), key=lambda path: by_number(path.stem))
     ]
 
 
@@ -360,7 +358,3 @@ class LogTail:
         self._inode, self._decoder = inode, Decoder()
         self._position = self.skipped = max(0, size - TAIL_BYTES)
         return ["", "— the log begins again —", ""] if again else []
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(len(part) if part.isdigit() else 0, part) for part in _NUMBERS.split(name)]

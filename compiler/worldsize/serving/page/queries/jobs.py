@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worldsize.running.model.folder import RunFolder
-from worldsize.running.reuse.store import read_original
+from worldsize.running.reuse.store import find_original
 from worldsize.serving.database import Database, use_each
 from worldsize.serving.jobs.records import JobRecord, child_name, descendants, get_job, read_job_row
 from worldsize.serving.page.queries.files import run_folder
@@ -157,9 +156,6 @@ def read_curves(home: Path, shown: Mapping[str, str], ids: Mapping[str, str]) ->
     return curves
 
 
-MAX_HOPS = 20  # a step may reuse one that reused another
-
-
 def tracked_ids(workspace: Workspace, jobs: Iterable[JobRecord]) -> dict[str, str]:
     """The id of the run in MLflow that shows each job, by the name of the job."""
     return {job.name: _tracked_id(workspace, job) for job in jobs}
@@ -169,11 +165,7 @@ def _tracked_id(workspace: Workspace, job: JobRecord) -> str:
     folder = run_folder(workspace.home, job)
     if folder is None or job.step is None or job.parent is None:
         return job.name
-    root, step = job.root, job.step
-    for _ in range(MAX_HOPS):
-        original = read_original(RunFolder(workspace.home.runs / root).step(step))
-        if original is None:
-            break
-        root, step = original.run, original.step
-    name = child_name(root, step)
-    return name if get_job(workspace.database, name) is not None else root  # of a job that is no pipeline
+    original = find_original(folder.root, job.step)
+    name = child_name(original.run, original.step)
+    is_child = get_job(workspace.database, name) is not None
+    return name if is_child else original.run  # of a job that is not a pipeline

@@ -16,7 +16,6 @@ from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.json_files import read_json
-from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.paths import find_asset, parse_asset
 from worldsize.serving.database import Database, mapping_of, text_of
 from worldsize.serving.jobs.execution import STATES
@@ -190,20 +189,20 @@ def _bound_steps(nodes: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
 KIND = "components"
 
 
-def find_component(database: Database, reference: str) -> Asset | None:
-    """The component of an id, a registered one or one that was sent with a job; None if it is elsewhere."""
+def read_component_spec(database: Database, reference: str) -> Mapping[str, Any]:
+    """What the component of an id declares, which may have been sent with a job; empty if it is elsewhere."""
     name = parse_asset(reference)
-    if name is None or name.kind not in ("", KIND):
-        return None
-    return find_asset(database, KIND, name)
+    component = None
+    if name is not None and name.kind in ("", KIND):
+        component = find_asset(database, KIND, name)
+    return {} if component is None else mapping_of(component.properties, "componentSpec")
 
 
 def step_body(database: Database, job: JobRecord) -> dict[str, Any]:
     """What the submitted body and its component say of a step; empty for others, and in components."""
     root = None if job.parent is None or job.step is None else get_job(database, job.root)
     node = {} if root is None else mapping_of(mapping_of(root.properties, "jobs"), str(job.step))
-    component = find_component(database, text_of(node, "componentId"))
-    spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+    spec = read_component_spec(database, text_of(node, "componentId"))
     said = {"command": spec.get("command"), "environmentId": spec.get("environment")}
     more = {name: spec.get(name) for name in ("distribution", "resources")}
     return {name: value for name, value in {**said, **more, **node}.items() if value is not None}
@@ -215,8 +214,7 @@ def step_fields(database: Database, properties: Mapping[str, Any]) -> dict[str, 
     for step, node in mapping_of(properties, "jobs").items():
         if not isinstance(node, Mapping):
             continue
-        component = find_component(database, text_of(node, "componentId"))
-        spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+        spec = read_component_spec(database, text_of(node, "componentId"))
         declared = {field.name: field for field in component_fields(spec)}
         values = dict(_values(node))
         if values:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from worldsize.reporting.model import RankSample
 from worldsize.running.launch.logs import by_number
 from worldsize.running.record.details import LocalDetails, name_values
 from worldsize.running.record.history import RunRecord
+from worldsize.running.record.json_files import parse_object
 from worldsize.running.reuse.store import find_original
 from worldsize.showing.curves import Curve, is_finite, prepare_curves
 from worldsize.tracking.runs import find_steps, read_latest_metrics
@@ -67,11 +67,7 @@ def read_earlier_reports(step: Path) -> list[dict[str, Any]]:
 
 def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The records among lines."""
-    for line in lines:
-        with contextlib.suppress(ValueError, RecursionError):
-            document = json.loads(line)
-            if isinstance(document, dict):
-                yield document
+    return (document for document in map(parse_object, lines) if document is not None)
 
 
 def reported_curves(reports: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:

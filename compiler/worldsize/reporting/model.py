@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from worldsize.running.model.results import Registration
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.showing.curves import Curve
 
@@ -72,17 +73,6 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """What became of a model: its version, or the reason why there is none."""
-
-    step: str
-    name: str
-    version: str
-    reason: str
-    gate: str
-
-
-@dataclass(frozen=True, slots=True)
 class StepFacts:
     """A step."""
 
@@ -129,7 +119,7 @@ class RunFacts:
     links: Mapping[str, str] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     environment: Sequence[tuple[str, str]] = ()
-    registered: Sequence[Registered] = ()
+    registered: Sequence[tuple[Registration, str]] = ()  # models, each with the gate of its step
     sweeps: Sequence[SweepFacts] = ()
     pauses: Sequence[Period] = ()  # between the end of a runner and the resumption of the run
     notes: Sequence[str] = ()

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from worldsize.base.shown_text import escape
 from worldsize.base.wording import format_duration, plural
-from worldsize.reporting.markup import WORDS, table
+from worldsize.reporting.markup import table
 from worldsize.reporting.model import Period, RankSample, RunFacts, StepFacts
+from worldsize.running.show.views import describe_state
 
 MAX_STEPS = 60
 MAX_RANKS = 16  # of one step
@@ -123,7 +124,7 @@ def _render_step(step: StepFacts, axis: Axis) -> str:
     took = format_duration(sum(attempt.period.seconds for attempt in step.attempts))
     first = step.attempts[0].period.start - axis.start
     again = f", {plural(len(step.attempts), 'attempt')}" if len(step.attempts) > 1 else ""
-    state = WORDS.get(step.record.state, step.record.state)
+    state = describe_state(step.record.state)
     heard = f"started after {format_duration(max(first, 0.0))}, {state}{again}"
     parent, _, name = step.record.name.rpartition(".")
     whole = escape(step.record.name, 80)

@@ -175,7 +175,7 @@ def _sum_earlier_attempts(logged: Sequence[Mapping[str, Any]]) -> float:
     """The seconds that a resumed run took before it was resumed last, without the pauses between."""
     total, attempt = 0.0, list[datetime]()
     for event in logged:
-        time = _parse_time(event)
+        time = parse_time(event)
         if event["event"] == "run_resumed" and attempt:
             total += max(0.0, (attempt[-1] - attempt[0]).total_seconds())
             attempt = []
@@ -188,7 +188,7 @@ def _find_last_sign(root: Path, logged: Sequence[Mapping[str, Any]]) -> datetime
 
     The times of files say how much later, compared with each other, because a copy has times of its own.
     """
-    event = next(filter(None, (_parse_time(record) for record in reversed(logged))), None)
+    event = next(filter(None, (parse_time(record) for record in reversed(logged))), None)
     times = []
     for pattern in ("events.jsonl", *(f"steps/*/{name}" for name in _WRITTEN)):
         for path in root.glob(pattern):
@@ -203,7 +203,7 @@ def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -
     if run.state == "died":
         run.died = _find_last_sign(run.root, logged)
         last = run.died or last
-    resumed = (_parse_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
+    resumed = (parse_time(event) for event in reversed(logged) if event["event"] == "run_resumed")
     started = next(filter(None, resumed), run.started)
     if started is not None:
         run.seconds = max(0.0, (last - started).total_seconds())
@@ -215,7 +215,7 @@ def _set_unfinished_times(run: RunRecord, logged: Sequence[Mapping[str, Any]]) -
 
 def _run_started(run: RunRecord, event: Mapping[str, Any]) -> None:
     run.state = "died"
-    run.started = _parse_time(event)
+    run.started = parse_time(event)
     run.pipeline = run.pipeline or _to_text(event.get("pipeline"))
     for name in map(str, _to_list(event.get("steps"))):
         run.steps.setdefault(name, StepRecord(name))
@@ -241,7 +241,7 @@ def _get_step(run: RunRecord, event: Mapping[str, Any]) -> StepRecord:
 
 def _step_started(run: RunRecord, event: Mapping[str, Any]) -> None:
     step = _get_step(run, event)
-    step.state, step.started = "running", _parse_time(event)
+    step.state, step.started = "running", parse_time(event)
     step.attempts += 1
     step.failed_process = None
     listed = (_to_mapping(process) for process in _to_list(event.get("processes")))
@@ -281,7 +281,8 @@ _HANDLERS = {
 }
 
 
-def _parse_time(event: Mapping[str, Any]) -> datetime | None:
+def parse_time(event: Mapping[str, Any]) -> datetime | None:
+    """When an event happened; None if its time is damaged."""
     try:
         time = datetime.fromisoformat(str(event.get("time")))
         time = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)

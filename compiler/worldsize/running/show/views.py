@@ -24,6 +24,8 @@ from wsmetrics.names import choose_headline, describe_constant
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from worldsize.running.record.history import StepRecord
+
 PROGRESS_SECONDS = 5.0
 
 
@@ -172,10 +174,22 @@ def _list_steps(result: RunResult) -> Iterator[str]:
             yield f"    {flatten(step.summary)}"
 
 
-def format_step(name: str, width: int, state: str, seconds: float) -> str:
-    """The row of a step in the table at the end of a run or job."""
+def format_step(name: str, width: int, state: str, seconds: float, note: str = "") -> str:
+    """The row of a step in the table of a run or job."""
     time = format_duration(seconds) if seconds else ""
-    return f"{name:<{width}}  {'not started' if state == 'waiting' else state:<11}  {time:>9}".rstrip()
+    return f"{name:<{width}}  {describe_state(state):<11}  {time:>9}  {note}".rstrip()
+
+
+def describe_state(state: str) -> str:
+    """The word for a step's state."""
+    return "not started" if state == "waiting" else state
+
+
+def list_notes(step: StepRecord) -> list[str]:
+    """What is unusual about how a step ran: reused, more than one attempt or process."""
+    notes = [f"from run {step.source}"] if step.source else []
+    notes += [f"{step.attempts} attempts"] if step.attempts > 1 else []
+    return notes + ([f"{len(step.processes)} processes"] if len(step.processes) > 1 else [])
 
 
 def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:

@@ -9,18 +9,20 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from msgspec import Struct
 
+from worldsize.azureml.model import Job
 from worldsize.base.wording import join_words, plural
 from worldsize.remote import jobs, recording, targets, watch
 from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.jobs import RemoteJob
 from worldsize.remote.names import WorkspaceNames, find_workspace
-from worldsize.remote.rest import Rest, default_credential
+from worldsize.remote.rest import Rest
 from worldsize.remote.targets import Target
 from worldsize.running.model.results import View
 from worldsize.running.show.views import QuietView
@@ -117,11 +119,17 @@ def submit(
         RemoteError: The file is nothing that can be submitted, or the workspace cannot be used.
         FollowInterruptError: Ctrl-C, while the job was followed.
     """
-    names = options.find_workspace()
-    with _load_target(file, options, fill=targets.make_filler(names)) as target:
+    rest = Rest(options.find_workspace())
+    with _load_target(file, options, fill=partial(_fill, rest)) as target:
         show(target)
-        with explain_errors(names.shown):
-            return _send(names, target, options, view or QuietView(), show)
+        with explain_errors(rest.names.shown):
+            return _send(rest, target, options, view or QuietView(), show)
+
+
+def _fill(rest: Rest, job: Job) -> Job:
+    """The job with the inputs of the registered components that it names, for settings."""
+    with explain_errors(rest.names.shown):
+        return targets.fill_components(rest, job)
 
 
 def preview(
@@ -174,8 +182,8 @@ def fold_uploads(paths: Sequence[str]) -> list[str]:
     return folded
 
 
-def _send(names: WorkspaceNames, target: Target, options: SubmitOptions, view: View, show: Show) -> Submitted:
-    rest = Rest(names)
+def _send(rest: Rest, target: Target, options: SubmitOptions, view: View, show: Show) -> Submitted:
+    names = rest.names
     targets.check_registered(rest, target)
     missing = find_missing(rest, target.compute_names)
     require_creatable(target, missing, create=options.create_compute)
@@ -208,13 +216,13 @@ def _send(names: WorkspaceNames, target: Target, options: SubmitOptions, view: V
     return Submitted(name, names, properties, job)
 
 
-def make_client(names: WorkspaceNames, credential: TokenCredential | None = None) -> MLClient:
+def make_client(names: WorkspaceNames, credential: TokenCredential) -> MLClient:
     """The client of a workspace, which shows no progress and sends no telemetry."""
     with quiet():
         from azure.ai.ml import MLClient  # seconds
 
         return MLClient(
-            credential or default_credential(),
+            credential,
             names.subscription,
             names.group,
             names.workspace,

@@ -22,7 +22,7 @@ from worldsize.running.model.folder import show_place
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.folder import scan_events
 from worldsize.running.record.history import load_run
-from worldsize.running.show.views import describe_registration, format_step, list_notes
+from worldsize.running.show.views import describe_registration, format_step
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.measured_case import ComparedSpeed
@@ -108,7 +108,7 @@ def _step(
     details: RunDetails, step: StepRecord, speed: ComparedSpeed | None, depth: int, width: int
 ) -> Iterator[str]:
     margin = "  " * depth
-    notes = list_notes(step) + ([f"<- {', '.join(step.needs)}"] if step.needs else [])
+    notes = step.notes + ([f"<- {', '.join(step.needs)}"] if step.needs else [])
     yield format_step(margin + step.name, width, step.state, step.seconds, ", ".join(notes))
     margin += "    "
     metrics = {

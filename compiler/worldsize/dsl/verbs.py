@@ -60,14 +60,13 @@ def check(
         ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; a
             folder holds more files than can be meant; or the baseline cannot be read.
     """
-    from worldsize import checking
-    from worldsize.checking import python_places
+    from worldsize.checking import checker, python_places
 
     single = (
         isinstance(paths, str | os.PathLike) or load.is_of_client(paths) or not isinstance(paths, Iterable)
     )
     targets = [paths] if single else list(paths)
-    report = checking.check(
+    report = checker.check(
         [file for target in targets for file in list_files(target)],
         select=select,
         ignore=ignore,

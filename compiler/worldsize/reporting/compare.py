@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from worldsize.base.wording import show_number
 from worldsize.planning.estimates import prediction
@@ -30,8 +31,7 @@ _LAUNCH = frozenset({
 SECTIONS = ("run", "parameters", "code", "data", "environment", "metrics")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One thing in which two runs differ; None where a run does not have it."""
 
     section: str

@@ -17,7 +17,7 @@ from worldsize.reporting.read_run import read_run
 from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_place
-from worldsize.running.show.views import describe_state, list_notes
+from worldsize.running.show.views import describe_state
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 from wsmetrics.names import choose_headline, describe_constant
 
@@ -192,8 +192,8 @@ def _render_steps(facts: RunFacts) -> str:
         took = format_duration(record.seconds) if record.seconds else ""
         needs = ", ".join(escape(need, 60) for need in record.needs[:8])
         state = badge(record.state)
-        if notes := list_notes(record):
-            state += f'<br><small class="quiet">{", ".join(map(escape, notes))}</small>'
+        if record.notes:
+            state += f'<br><small class="quiet">{", ".join(map(escape, record.notes))}</small>'
         rows.append((escape(name, 80), state, took, needs))
     text = table("Steps", ("step", "state", "time", "needs"), rows, frozenset({2}))
     if len(rows) > MAX_STEPS:

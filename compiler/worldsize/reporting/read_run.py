@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base import limits, untrusted
 from worldsize.base.wording import plural
@@ -54,8 +56,7 @@ def read_run(root: Path) -> RunFacts:
     return _Reader(root).read()
 
 
-@dataclass(frozen=True, slots=True)
-class _Trained:
+class _Trained(Struct, frozen=True):
     """What a step reported for the live view, and what it logged to MLflow."""
 
     reports: Sequence[Mapping[str, Any]]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from worldsize.base.shown_text import escape
 from worldsize.base.wording import format_duration, plural
@@ -185,8 +186,7 @@ def _shares(samples: Sequence[RankSample], rank: int, period: Period) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """The parts of a rank's time, from 0 to 1; the rest is exchange, update and records."""
 
     computing: float

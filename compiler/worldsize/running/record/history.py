@@ -41,6 +41,13 @@ class StepRecord(Struct):
     failed_process: str | None = None  # the first that failed
     last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
 
+    @property
+    def notes(self) -> list[str]:
+        """What is unusual about how it ran: reused, more than one attempt or process."""
+        notes = [f"from run {self.source}"] if self.source else []
+        notes += [f"{self.attempts} attempts"] if self.attempts > 1 else []
+        return notes + ([f"{len(self.processes)} processes"] if len(self.processes) > 1 else [])
+
 
 _WRITTEN = ("logs/*", "heartbeats/*", "progress.jsonl")  # by processes of a step while they run
 

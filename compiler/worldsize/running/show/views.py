@@ -24,8 +24,6 @@ from wsmetrics.names import choose_headline, describe_constant
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from worldsize.running.record.history import StepRecord
-
 PROGRESS_SECONDS = 5.0
 
 
@@ -183,13 +181,6 @@ def format_step(name: str, width: int, state: str, seconds: float, note: str = "
 def describe_state(state: str) -> str:
     """The word for a step's state."""
     return "not started" if state == "waiting" else state
-
-
-def list_notes(step: StepRecord) -> list[str]:
-    """What is unusual about how a step ran: reused, more than one attempt or process."""
-    notes = [f"from run {step.source}"] if step.source else []
-    notes += [f"{step.attempts} attempts"] if step.attempts > 1 else []
-    return notes + ([f"{len(step.processes)} processes"] if len(step.processes) > 1 else [])
 
 
 def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:

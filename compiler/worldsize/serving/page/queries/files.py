@@ -9,9 +9,11 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base import untrusted
 from worldsize.documents.diagnostics.snippet import flatten
@@ -37,8 +39,7 @@ IMAGES = {
 _TABLES = {".csv": ",", ".tsv": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file or a folder; ``path`` is relative to the folder that is browsed."""
 
     name: str  # as it is shown: a byte that is not UTF-8 is a mark
@@ -47,8 +48,7 @@ class Entry:
     size: int  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """What is shown of a file. ``kind`` is ``text``, ``table``, ``image``, or ``none`` and why."""
 
     kind: str
@@ -204,8 +204,7 @@ def file_url(kind: str, name: str, path: str, *, inline: bool = False) -> str:
 ARTIFACTS, OUTPUTS = "artifacts", "outputs"
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A folder of a job's files, and what it is called."""
 
     key: str
@@ -264,8 +263,7 @@ TAIL_BYTES = 256 << 10  # of a log that is shown when it is opened
 CHUNK_BYTES = 256 << 10  # read at once while it grows
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """A log: ``step`` and ``process`` name it."""
 
     step: str

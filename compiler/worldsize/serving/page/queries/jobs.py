@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct
 
 from worldsize.running.reuse.store import find_original
 from worldsize.serving.database import Database, use_each
@@ -36,8 +37,7 @@ MOST_STEPS = 500  # whose states and metrics one page shows
 _CHOICES = "SELECT DISTINCT {0} FROM jobs WHERE parent IS NULL ORDER BY {0} LIMIT ?"
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
+class JobFilter(Struct, frozen=True):
     """What a list of jobs is narrowed to; empty values narrow nothing. Pages count from 1."""
 
     text: str = ""
@@ -48,8 +48,7 @@ class JobFilter:
     page: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class JobPage:
+class JobPage(Struct, frozen=True):
     """One page of a list, and the number of all jobs that fit its filter."""
 
     jobs: Sequence[JobRecord]
@@ -119,13 +118,12 @@ MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and 
 _INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
 
 
-@dataclass(frozen=True, slots=True)
-class Tracked:
+class Tracked(Struct, frozen=True):
     """What MLflow knows of one run; metrics by their last values."""
 
-    params: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = {}
+    metrics: Mapping[str, float] = {}
+    tags: Mapping[str, str] = {}
 
 
 def read_run(home: Path, run: str) -> Tracked:

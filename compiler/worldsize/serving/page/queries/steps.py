@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import binding
 from worldsize.base.wording import show_number
@@ -23,8 +25,7 @@ from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.page.queries.forms import Field, component_fields, value_text
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """A process of the step's last attempt."""
 
     name: str
@@ -33,8 +34,7 @@ class Process:
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(Struct, frozen=True):
     """What is known of the plan of one step."""
 
     step: str
@@ -123,8 +123,7 @@ def _show(value: Any) -> str:
 _STATES = {**STATES, "died": "Failed", "interrupted": "Canceled"}  # of a run's steps, in Azure ML's words
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A step; ``job`` is the name of its job once it has one."""
 
     name: str

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from nicegui import ui
 
 from worldsize.base.wording import format_size
@@ -14,8 +14,7 @@ from worldsize.serving.page.queries.files import Entry, Preview, file_url, previ
 from worldsize.serving.page.views import frame
 
 
-@dataclass(frozen=True, slots=True)
-class FileSource:
+class FileSource(Struct, frozen=True):
     """Where files come from: ``entries`` lists the folder of a path, ``find`` gives the file of one."""
 
     kind: str  # for the addresses of downloads

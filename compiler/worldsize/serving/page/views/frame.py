@@ -8,11 +8,11 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timezone
 from typing import Any, Generic
 from urllib.parse import quote
 
+from msgspec import Struct
 from nicegui import Client, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.value_element import ValueElement
@@ -268,8 +268,7 @@ _BODY = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column; ``look`` is ``ws-keep`` for one that does not wrap, ``ws-right`` for numbers."""
 
     name: str

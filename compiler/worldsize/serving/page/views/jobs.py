@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict, replace
 from nicegui import ui
 
 from worldsize.base.wording import plural

@@ -1,4 +1,4 @@
-"""The verbs for one spec: check, plan and compile; and the estimate of one file.
+"""The verbs for one spec: compile, and estimate memory, time and cost; and the estimate of one file.
 
 A spec is read, validated, planned and resolved once: the check returns what it resolved, and the other
 verbs use it. ``worldsize run`` uses what :func:`compile` returns.

@@ -104,12 +104,12 @@ def _list_sections(facts: RunFacts) -> Iterator[tuple[str, str, str]]:
     yield "timeline", "Timeline", render_timeline(facts)
     for index, sweep in enumerate(facts.sweeps):
         yield f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", _render_sweep(sweep)
-    left = MAX_CHARTS if charts.can_draw() else None
+    left = MAX_CHARTS
     for index, step in enumerate(_list_trained(facts)):
         wanted = charts.choose_charts(step.curves)
-        most = None if left is None else min(MAX_CHARTS_OF_STEP, left)
+        most = min(MAX_CHARTS_OF_STEP, left)
         content = _render_charts(wanted, most) + _render_training(step)
-        left = None if left is None or most is None else left - min(len(wanted), most)
+        left -= min(len(wanted), most)
         yield f"training-{index}", f"Training: {escape(step.record.name, 80)}", content
     yield "evaluation", "Metrics", _render_metrics(facts)
     yield "models", "Models", _render_models(facts)
@@ -139,9 +139,9 @@ def _render_training(step: StepFacts) -> str:
     return text
 
 
-def _render_charts(wanted: Sequence[charts.Chart], most: int | None) -> str:
-    """At most so many charts; None if none can be drawn."""
-    if not wanted or most is None:
+def _render_charts(wanted: Sequence[charts.Chart], most: int) -> str:
+    """At most so many charts."""
+    if not wanted or not charts.can_draw():
         return f'<p class="note">{escape(NO_PICTURES if wanted else NO_CURVE)}</p>'
     figures = "".join(_render_figure(chart) for chart in wanted[:most])
     left = len(wanted) - most

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -236,20 +236,20 @@ def _roots(home: Home, job: JobRecord) -> list[Root]:
 def list_entries(home: Home, job: JobRecord, path: str) -> list[Entry]:
     """The entries of a folder; each has its path with the key of its root."""
     key, _, rest = path.partition("/")
-    for root in _roots(home, job):
-        if root.key == key:
-            entries = list_folder(home, root.folder, rest)
-            return [replace(entry, path=f"{key}/{entry.path}") for entry in entries]
-    return []
+    folder = _find_folder(_roots(home, job), key)
+    entries = [] if folder is None else list_folder(home, folder, rest)
+    return [replace(entry, path=f"{key}/{entry.path}") for entry in entries]
 
 
 def find_output(home: Home, job: JobRecord, path: str) -> Path | None:
     """The real path of a file or folder of a job; None if there is none."""
     key, _, rest = path.strip("/").partition("/")
-    for root in (*_roots(home, job), *_log_roots(home, job)):
-        if root.key == key:
-            return resolve_inside(home, root.folder, rest)
-    return None
+    folder = _find_folder((*_roots(home, job), *_log_roots(home, job)), key)
+    return None if folder is None else resolve_inside(home, folder, rest)
+
+
+def _find_folder(roots: Iterable[Root], key: str) -> Path | None:
+    return next((root.folder for root in roots if root.key == key), None)
 
 
 def _log_roots(home: Home, job: JobRecord) -> Iterator[Root]:

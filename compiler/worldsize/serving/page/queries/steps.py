@@ -113,11 +113,7 @@ def _process(process: Mapping[str, Any]) -> Process:
 
 
 def _show(value: Any) -> str:
-    if value is None:
-        return "–"
-    return (
-        show_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    )
+    return "–" if value is None else show_number(value)
 
 
 _STATES = {**STATES, "died": "Failed", "interrupted": "Canceled"}  # of a run's steps, in Azure ML's words

@@ -71,19 +71,12 @@ class JobList:
             )
             search.classes("ws-grow").props(f"outlined dense clearable debounce={SEARCH_SECONDS * 1000:.0f}")
             search.props["maxlength"] = 200
-            self._choice(
-                "State",
-                "status",
-                {status: frame.cut(frame.status_words(status)) for status in choices["status"]},
-            )
-            self._choice(
-                "Experiment",
-                "experiment",
-                {experiment: frame.cut(experiment) for experiment in choices["experiment"]},
-            )
-            self._choice(
-                "Type", "type", {kind: frame.cut(frame.type_words(kind)) for kind in choices["type"]}
-            )
+            for label, name, say in (
+                ("State", "status", frame.status_words),
+                ("Experiment", "experiment", str),
+                ("Type", "type", frame.type_words),
+            ):
+                self._choice(label, name, {value: frame.cut(say(value)) for value in choices[name]})
         with ui.element("div").classes("ws-row"):
             self._count = ui.label().classes("ws-soft ws-grow").props("role=status")
             self._compare = frame.button("", self._open_comparison)

@@ -381,12 +381,11 @@ def write_page(page: str, path: Path, *, follow: bool = True) -> None:
     write_whole(path, page.encode("utf-8", errors="backslashreplace"), mode=0o600, follow=follow)
 
 
-def write_report(root: Path, path: Path | None = None) -> Path:
-    """Write the report of a run of this machine, by default into its folder; return the file.
+def write_report(root: Path) -> Path:
+    """Write the report of a run of this machine into its folder; return the file.
 
     Raises:
         OSError: It cannot be written.
     """
-    target = path or root / FILE
-    write_page(render_page(read_run(root)), target, follow=path is not None)
-    return target
+    write_page(render_page(read_run(root)), root / FILE, follow=False)
+    return root / FILE

@@ -102,7 +102,7 @@ def estimate_step(
         return StepEstimate(case, None, None, None, "the network of the VM size is not known")
     training = plan.training
     steps = (training.steps_per_epoch, training.total_steps) if training is not None else (None, None)
-    epoch, total = (None if count is None else _times(answer.step_seconds, count) for count in steps)
+    epoch, total = (None if count is None else answer.step_seconds.scale(count) for count in steps)
     compiled = _is_compiled(planned.job.steps[name], total)
     return StepEstimate(case, answer, epoch, total, calibration=calibration, compiled=compiled)
 
@@ -114,10 +114,6 @@ def _is_compiled(step: Step, total: Interval | None) -> bool | None:
     if "compile" not in step.component.inputs or values["model"] not in built_in.NAMES or total is None:
         return None
     return values["strategy"] in COMPILED and total.expected >= COMPILE_PAYS_SECONDS
-
-
-def _times(interval: Interval, count: float) -> Interval:
-    return Interval(interval.low * count, interval.expected * count, interval.high * count)
 
 
 def _find_cluster(planned: Planned, topology: Topology) -> Cluster | str:

@@ -221,7 +221,7 @@ def require_path(target: Any, verb: str, kind: str) -> None:
     """Refuse what is not a path: pipelines in Python are for other verbs.
 
     Raises:
-        PipelineError: It is none, or names a function.
+        PipelineError: It is not a path, or names a function.
     """
     is_path = isinstance(target, str | os.PathLike)
     if is_path and not _PYTHON.search(os.fspath(target)):

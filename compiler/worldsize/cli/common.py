@@ -94,7 +94,7 @@ def refuse(message: str, help_: str | None = None) -> NoReturn:
 def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
     """Print the findings of a spec to standard error; its secrets are masked already.
 
-    Notes are left to ``worldsize check``, which hides them too unless it is asked for them.
+    Notes are left to ``worldsize check``, which hides them too by default.
     """
     if any(".worldsize" in finding.span.path for finding in diagnostics):
         from worldsize.checking import python_places  # few are of a pipeline in Python
@@ -175,7 +175,7 @@ def require_path(path: str, command: str, kind: str, *, script: bool = False) ->
 
 
 def suggest_reference(path: str) -> str:
-    """The path as it is; exits if it is none, but may stand for `file.py:function`."""
+    """The path as it is; exits if it is not one, but may stand for `file.py:function`."""
     if not os.path.lexists(path) and (":" in path or "." in path):
         reference = load.name_reference(path)
         if reference is not None:

@@ -59,9 +59,8 @@ def command(first: str | None, second: str, home: Path, *, as_json: bool) -> Non
 
 
 def _document(difference: Difference) -> dict[str, object]:
-    document: dict[str, object] = {"section": difference.section, "name": difference.name}
-    document |= {"first": difference.first, "second": difference.second}
-    return document if difference.change is None else {**document, "change": difference.change}
+    names = ("section", "name", "first", "second")
+    return common.describe(difference, *names, *(() if difference.change is None else ("change",)))
 
 
 def _render(differences: list[Difference], first: str, second: str) -> list[str]:

@@ -18,6 +18,7 @@ import click
 from worldsize.base.whole_file import NotAsWrittenError
 from worldsize.base.wording import plural
 from worldsize.cli import common
+from worldsize.running.model.folder import show_path
 from worldsize.serving.front.command import Command, ServerError, cancel_jobs, run_server
 from worldsize.serving.front.environment import apply_variables, format_exports, lend_config
 from worldsize.serving.front.listener import UpstreamError, find_upstream
@@ -51,14 +52,14 @@ def serve(settings: Settings, words: tuple[str, ...], *, keep_jobs: bool) -> int
         lent = stack.enter_context(lend_config(Path.cwd(), opened.workspace.scope))
         if lent is not None:
             end = "the command ends" if words else "the server ends"
-            common.say(f"worldsize: `{_show(lent)}` is here until {end}", err=bool(words))
+            common.say(f"worldsize: `{show_path(lent)}` is here until {end}", err=bool(words))
         server = make_server(opened, upstream)
         try:
             announce = partial(_announce, opened, quiet=bool(words))
             finish = partial(_finish, opened.workspace, keep_jobs=keep_jobs)
             return asyncio.run(run_server(server, inside, announce, finish))
         except ServerError as error:
-            common.refuse(str(error), f"`{_show(opened.workspace.home.state / 'server.log')}` says why")
+            common.refuse(str(error), f"`{show_path(opened.workspace.home.state / 'server.log')}` says why")
 
 
 def _announce(opened: Opened, *, quiet: bool) -> None:
@@ -112,9 +113,3 @@ def _refuse_opening(settings: Settings, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.filename is not None:
         common.refuse(f"`{error.filename}`: {(error.strerror or str(error)).lower()}")
     common.refuse(f"the workspace in `{settings.home}` cannot be opened: {error}")
-
-
-def _show(path: Path) -> str:
-    with contextlib.suppress(ValueError):
-        return str(path.relative_to(Path.cwd()))
-    return str(path)

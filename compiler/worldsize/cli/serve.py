@@ -34,7 +34,7 @@ PACKAGES = ("certifi", "cryptography", "starlette", "uvicorn")
 @click.option(
     "--no-proxy",
     is_flag=True,
-    help="Set no proxy: clients are told this server's address in place of Azure's hosts.",
+    help="Set no proxy: clients get this server's address in place of Azure's hosts.",
 )
 @click.option("--keep-jobs", is_flag=True, help="Let jobs that still run go on at the end.")
 @click.option(

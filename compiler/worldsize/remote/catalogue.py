@@ -35,7 +35,7 @@ class RemoteCluster(Struct, frozen=True):
 
 
 class RemoteSize(Struct, frozen=True):
-    """A VM size of the workspace's location: what Azure tells of it."""
+    """A VM size of the workspace's location, as Azure describes it."""
 
     name: str
     gpus: int

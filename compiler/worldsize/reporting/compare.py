@@ -49,7 +49,7 @@ class Difference(Struct, frozen=True):
 def compare_runs(first: RunRecord, second: RunRecord) -> list[Difference]:
     """What differs, by section; nothing for runs that are alike in all that is recorded.
 
-    Of a step that only one of them has, its state is told and no more.
+    Of a step that only one of them has, only the state is compared.
     """
     shared = list(find_shared_steps(first, second))
     differences = _compare("run", _describe(first), _describe(second))
@@ -111,7 +111,7 @@ def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
 def _compare_parts(
     first: Mapping[tuple[str, str], str], second: Mapping[tuple[str, str], str]
 ) -> Iterable[Difference]:
-    """What differs by content, of steps that both runs have; parameters are told by their values."""
+    """What differs by content, of steps that both runs have; parameters are compared by their values."""
     for (step, part), digest in first.items():
         other = second.get((step, part))
         if other is None or other == digest or part in _LAUNCH or part == "format":

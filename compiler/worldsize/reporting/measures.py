@@ -22,7 +22,7 @@ _SMALL = 0.05  # a share of the planned memory within which the plan is as good 
 
 
 class Trained(NamedTuple):
-    """What the reports of a training tell of its time; restarts are left out."""
+    """The time of a training by its reports; restarts are left out."""
 
     steps: float  # between the first and the last report
     seconds: float  # of these steps
@@ -31,7 +31,7 @@ class Trained(NamedTuple):
 
 
 def measure_training(reports: Sequence[Mapping[str, Any]]) -> Trained | None:
-    """How long the training steps took, without validation and checkpoints; None if nothing tells."""
+    """How long the training steps took, without validation and checkpoints; None if that is unknown."""
     steps = seconds = total = 0.0
     last: tuple[float, float] | None = None
     for report in reports:

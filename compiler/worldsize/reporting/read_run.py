@@ -297,7 +297,7 @@ MAX_BYTES = 4_000_000  # of a file that is read from the workspace
 
 
 def read_job(job: TrackedDetails) -> RunFacts:
-    """What a workspace tells of a job. Its steps' metrics are read with their histories."""
+    """What a workspace has recorded of a job. Its steps' metrics are read with their histories."""
     record = job.record
     seeds = ", ".join(_find_seeds(record))
     return RunFacts(

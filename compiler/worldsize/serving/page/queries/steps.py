@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -70,7 +72,6 @@ def _step_plan(
 ) -> StepPlan:
     topology = mapping_of(plan, "topology")
     listed = attempts[-1].get("processes") if attempts else None
-    derivations = plan.get("derivations")
     return StepPlan(
         step=step,
         topology={label_quantity(key): _show(value) for key, value in topology.items() if value is not None},
@@ -79,18 +80,7 @@ def _step_plan(
             for name, value in parameters.items()
             if name in PLANNED or name in MACHINE
         },
-        rows=tuple(
-            list_rows(
-                Derivation(
-                    text_of(derivation, "quantity"),
-                    derivation.get("value", ""),
-                    text_of(derivation, "formula"),
-                    text_of(derivation, "source"),
-                )
-                for derivation in (derivations if isinstance(derivations, list) else [])
-                if isinstance(derivation, Mapping)
-            )
-        ),
+        rows=tuple(list_rows(_read_derivations(plan))),
         processes=tuple(
             _process(process)
             for process in (listed if isinstance(listed, list) else [])
@@ -98,6 +88,12 @@ def _step_plan(
         ),
         attempts=len(attempts),
     )
+
+
+def _read_derivations(plan: Mapping[str, Any]) -> list[Derivation]:
+    with contextlib.suppress(msgspec.ValidationError):  # a file that others have changed
+        return msgspec.convert(plan.get("derivations") or [], list[Derivation])
+    return []
 
 
 def _process(process: Mapping[str, Any]) -> Process:

@@ -166,11 +166,6 @@ def _load_target(file: str | os.PathLike[str], options: SubmitOptions, **fill: A
         yield targets.load_target(Path(file), out, options.settings, schedule=options.schedule, **fill)
 
 
-def _send_target(ml_client: Any, target: Target, options: SubmitOptions) -> str:
-    send = submit_schedule if target.is_schedule else submit_job
-    return send(ml_client, target, options.name, options.experiment)
-
-
 def fold_uploads(paths: Sequence[str]) -> list[str]:
     """The files that are uploaded; of a folder with many, such as one of data, how many."""
     folders: dict[str, list[str]] = {}
@@ -291,28 +286,23 @@ def create_compute(client: MLClient, target: Target, name: str) -> None:
         client.compute.begin_create_or_update(compute).result()
 
 
-def submit_job(client: MLClient, target: Target, name: str | None, experiment: str | None) -> str:
-    """Submit a job, with another name or experiment; the name that the workspace knows it by."""
+def _send_target(client: MLClient, target: Target, options: SubmitOptions) -> str:
+    """Submit a job, or create or replace a schedule; the name that the workspace knows it by."""
     with quiet():
         from azure.ai.ml import load_job
 
-        job = load_job(target.path, params_override=list(target.overrides))
-        if name is not None:
-            job.name = name
-        if experiment is not None:
-            job.experiment_name = experiment
-        return str(client.jobs.create_or_update(job).name)
-
-
-def submit_schedule(client: MLClient, target: Target, name: str | None, experiment: str | None) -> str:
-    """Create a schedule, or replace the one of its name; its name."""
-    with quiet():
         # azure-ai-ml exports the other loaders and not this one, which `az ml schedule create` uses.
         from azure.ai.ml.entities._load_functions import load_schedule
 
-        schedule = load_schedule(target.path)
-        if name is not None:
-            schedule.name = name
-        if experiment is not None and hasattr(schedule.create_job, "experiment_name"):
-            schedule.create_job.experiment_name = experiment
-        return str(client.schedules.begin_create_or_update(schedule).result().name)
+        if target.is_schedule:
+            sent: Any = load_schedule(target.path)
+            job = sent.create_job
+        else:
+            sent = job = load_job(target.path, params_override=list(target.overrides))
+        if options.name is not None:
+            sent.name = options.name
+        if options.experiment is not None and hasattr(job, "experiment_name"):
+            job.experiment_name = options.experiment
+        if target.is_schedule:
+            return str(client.schedules.begin_create_or_update(sent).result().name)
+        return str(client.jobs.create_or_update(sent).name)

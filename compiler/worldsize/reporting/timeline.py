@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -214,18 +215,15 @@ def render_ranks(samples: Sequence[RankSample]) -> str:
     """A table of where the time of the ranks went, and which was the slowest; empty where it is unknown."""
     if len(samples) < 2 or samples[-1].ranks < 2:
         return ""
-    intervals = list(itertools.pairwise(samples))
-    count = samples[-1].ranks
-    computed, waited, slowest = [0.0] * count, [0.0] * count, [0] * count
-    trained = 0.0
-    for before, after in intervals:
-        seconds = max(after.trained - before.trained, 0.0)
-        per_rank = [late - early for early, late in zip(before.computed, after.computed, strict=True)]
-        trained += seconds
-        slowest[per_rank.index(max(per_rank))] += 1
-        for rank, spent in enumerate(per_rank):
-            computed[rank] += spent
-            waited[rank] += max(per_rank) - spent
+    pairs, count = list(itertools.pairwise(samples)), samples[-1].ranks
+    trained = sum(max(after.trained - before.trained, 0.0) for before, after in pairs)
+    intervals = [  # seconds that each rank computed
+        [late - early for early, late in zip(before.computed, after.computed, strict=True)]
+        for before, after in pairs
+    ]
+    computed = [sum(seconds) for seconds in zip(*intervals, strict=True)]
+    waited = [sum(max(seconds) - seconds[rank] for seconds in intervals) for rank in range(count)]
+    slowest = Counter(seconds.index(max(seconds)) for seconds in intervals)
     rows = [
         (
             f"rank {rank}",

@@ -90,10 +90,11 @@ def _step_plan(
     )
 
 
-def _read_derivations(plan: Mapping[str, Any]) -> list[Derivation]:
-    with contextlib.suppress(msgspec.ValidationError):  # a file that others have changed
-        return msgspec.convert(plan.get("derivations") or [], list[Derivation])
-    return []
+def _read_derivations(plan: Mapping[str, Any]) -> Iterator[Derivation]:
+    listed = plan.get("derivations")
+    for row in listed if isinstance(listed, list) else []:
+        with contextlib.suppress(msgspec.ValidationError):  # in a file that others have changed
+            yield msgspec.convert(row, Derivation)
 
 
 def _process(process: Mapping[str, Any]) -> Process:

@@ -12,7 +12,8 @@ from pathlib import Path
 import browser as chromium
 from PIL import Image
 
-from worldsize.reporting.page import write_report
+from worldsize.reporting.page import render_page, write_page
+from worldsize.reporting.read_run import read_run
 
 PICTURES = Path(__file__).parents[2] / "compiler" / "docs" / "pictures"
 WIDTH = 1000
@@ -23,7 +24,8 @@ def take(run: Path, pictures: Path) -> None:
     """Write the head of the page, and its curves in dark colours."""
     pictures.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="report-") as folder, chromium.browser() as started:
-        page = write_report(run, Path(folder) / "report.html")
+        page = Path(folder) / "report.html"
+        write_page(render_page(read_run(run)), page)
         for name, scheme, anchor, height in PARTS:
             context = started.new_context(
                 viewport={"width": WIDTH, "height": height}, color_scheme=scheme, reduced_motion="reduce"

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from worldsize import api, checking
+import worldsize
+from worldsize import checking
 from worldsize.api.advice import Request, is_as_advised, make_question, read_asked
 from worldsize.base import resources
 from worldsize.checking.fixing import Setting, set_values
@@ -174,9 +175,9 @@ def _chosen(folder: Path, text: str) -> dict[str, str | int]:
 
 def test_what_is_applied_is_planned_with_the_same_global_batch(tmp_path: Path) -> None:
     chosen = _chosen(tmp_path, SPEC)
-    before = api.plan(tmp_path / "spec.yml").steps["train"].training
+    before = worldsize.plan(tmp_path / "spec.yml").steps["train"].training
     assert advise(tmp_path, SPEC, "--deadline", "90s", "--apply").exit_code == 0
-    step = api.plan(tmp_path / "spec.yml").steps["train"]
+    step = worldsize.plan(tmp_path / "spec.yml").steps["train"]
     assert before is not None
     assert step.training is not None
     assert step.training.global_batch_size == before.global_batch_size

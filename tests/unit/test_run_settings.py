@@ -367,7 +367,7 @@ def test_the_plan_follows_what_is_set(tmp_path: Path) -> None:
     document, problems = override_spec(yaml.load(path), {"train.optimizer": "adamw"})
     assert not problems
     as_it_is = api.compile(path, tmp_path / "plain").plan.steps["train"].training
-    changed = api.compile_document(path, tmp_path / "build", document).plan.steps["train"].training
+    changed = api.compile(path, tmp_path / "build", document).plan.steps["train"].training
     assert as_it_is is not None
     assert changed is not None
     assert (as_it_is.rule, changed.rule) == ("linear", "sqrt")

@@ -1,4 +1,4 @@
-"""The verbs for one spec: check, plan and compile; and the estimate of one file.
+"""The verbs for one spec: compile, and estimate memory, time and cost; and the estimate of one file.
 
 A spec is read, validated, planned and resolved once: the check returns what it resolved, and the other
 verbs use it. ``worldsize run`` uses what :func:`compile` returns.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, to_builtins
 
 from worldsize.api import output_folder
-from worldsize.api.forecast import Estimated, StepForecast, describe_forecast
+from worldsize.api.forecast import Estimated, StepForecast, cost_step, describe_forecast
 from worldsize.azureml.copying import allow_everything
 from worldsize.azureml.files import Files
 from worldsize.azureml.model import Job
@@ -38,7 +38,6 @@ from worldsize.planning.plan_file import FORMAT, describe_step
 from worldsize.resolving import imported_model, rows
 from worldsize.resolving.planned import Planned
 from worldsize.resolving.step_estimates import (
-    cost_step,
     estimate_steps,
     find_checkpoint_seconds,
     find_saving,
@@ -49,9 +48,6 @@ from worldsize.spec.load import read_estimate_file, report_spec
 
 if TYPE_CHECKING:
     from worldsize.api.layout import Layout
-    from worldsize.planning.estimates.measured_case import MeasuredRun
-    from worldsize.planning.memory.step_memory import Need
-    from worldsize.resolving.planned import Planned
 
 _TAKE_PYTHON = (
     "`check`, `compile`, `run` and `submit` take pipelines in Python, and `worldsize.plan(job, …)` plans them"
@@ -77,15 +73,6 @@ class Compiled(Struct, frozen=True):
     def pipeline(self) -> Path:
         """The pipeline job, for ``az ml job create`` or ``worldsize run``."""
         return self.folder / "pipeline.yml"
-
-
-def plan(spec: str | os.PathLike[str]) -> Plan:
-    """Derive every number of a spec: by step its topology, its training, their arithmetic, and advice.
-
-    Raises:
-        SpecError: The spec has errors.
-    """
-    return check_spec(Path(spec)).planned.complete_plan
 
 
 def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dict[str, Need]:
@@ -193,33 +180,10 @@ def plan_document(
 def compile(  # noqa: A001
     spec: str | os.PathLike[str],
     out: str | os.PathLike[str],
-    *,
-    text: str | None = None,
+    document: yaml.Document | None = None,
     runs: Sequence[MeasuredRun] = (),
 ) -> Compiled:
-    """Compile a spec into the folder ``out``; ``text`` is used instead of the file's content if it is given.
-
-    The speed that trainers log as predicted is calibrated by ``runs``, as in :func:`forecast_steps`.
-
-    The folder appears whole or not at all; an earlier output of ours is replaced, anything else is
-    refused. The same spec gives the same bytes on every machine and day.
-
-    Raises:
-        SpecError: The spec has errors, or takes too long. Nothing was written.
-        OutputError: The folder holds what we did not write, or cannot be written. It is unchanged.
-        UnusableRunError: A run tells nothing of the step that it trained.
-    """
-    require_path(spec, "worldsize.compile", "a spec")
-    return compile_document(spec, out, None if text is None else yaml.load(Path(spec), text), runs)
-
-
-def compile_document(
-    spec: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    document: yaml.Document | None,
-    runs: Sequence[MeasuredRun] = (),
-) -> Compiled:
-    """As :func:`compile`, for a spec that may be parsed already."""
+    """Compile a spec, which may be parsed already, into the folder ``out``; see :func:`worldsize.compile`."""
     path, folder = Path(spec), Path(out)
     allowed = boundary.find_allowed(path)
     checked = check_spec(path, document, readable=allowed or allow_everything)
@@ -267,7 +231,7 @@ def require_path(target: Any, verb: str, kind: str) -> None:
     """Refuse what is not a path: pipelines in Python are for other verbs.
 
     Raises:
-        PipelineError: It is none, or names a function.
+        PipelineError: It is not a path, or names a function.
     """
     is_path = isinstance(target, str | os.PathLike)
     if is_path and not _PYTHON.search(os.fspath(target)):

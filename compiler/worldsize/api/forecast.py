@@ -6,13 +6,43 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from worldsize.facts.prices import TIERS, Price
+from worldsize.facts.prices import TIERS, Price, PriceList
+from worldsize.planning import cost
+from worldsize.planning.cost import Cost, Evictions
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.model import Case, Estimate
 from worldsize.planning.resilience import Saving
-from worldsize.resolving.step_estimates import StepCost, StepEstimate
+from worldsize.resolving.step_estimates import StepEstimate
 
 _DIGITS = 5
+
+
+class StepCost(Struct, frozen=True):
+    """The prices of one instance and the costs of the whole training; None where either is unknown."""
+
+    dedicated_price: Price | None
+    low_priority_price: Price | None
+    dedicated: Cost | None
+    low_priority: Cost | None
+
+
+def cost_step(
+    case: Case, seconds: float | None, checkpoint_seconds: float | None, prices: PriceList
+) -> StepCost:
+    """The cost of ``seconds`` on a cluster; ``checkpoint_seconds`` is None for a training that saves none."""
+    name, instances = case.cluster.instance_type, case.cluster.instance_count
+    if name is None:
+        return StepCost(None, None, None, None)
+    dedicated, low = prices.find(name, "dedicated"), prices.find(name, "low_priority")
+    if seconds is None:
+        return StepCost(dedicated, low, None, None)
+    evictions = Evictions(cost.mean_seconds_between_evictions(instances), checkpoint_seconds)
+    return StepCost(
+        dedicated,
+        low,
+        cost.cost_training(seconds, instances, dedicated) if dedicated is not None else None,
+        cost.cost_training(seconds, instances, low, evictions) if low is not None else None,
+    )
 
 
 class Estimated(Struct, frozen=True):
@@ -32,7 +62,7 @@ class StepForecast(Struct, frozen=True):
     time: StepEstimate
     cost: StepCost | None  # None where the time is unknown
     region: str
-    saving: Saving | None  # how it writes checkpoints against interruptions, if it does
+    saving: Saving | None  # how it writes checkpoints; None where nothing says that it does
 
 
 def describe_estimated(estimated: Estimated) -> dict[str, Any]:

@@ -68,6 +68,12 @@ def shorten(text: str, width: int = 100) -> str:
     return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
+def count_equal(first: str, second: str) -> int:
+    """The number of characters with which both texts begin."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((number for number, (one, other) in pairs if one != other), min(len(first), len(second)))
+
+
 def quoted_list(names: Iterable[str], limit: int = 12) -> str:
     """Names in back-ticks, separated by commas; a long list says how many are left out."""
     all_names = list(names)

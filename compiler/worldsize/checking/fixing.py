@@ -370,7 +370,7 @@ class Setting(NamedTuple):
     """A value and the keys that lead to it: ``("steps", "train", "instance_count")``."""
 
     path: tuple[str, ...]
-    value: int | str
+    value: float | str
 
     def shown(self) -> str:
         """``steps.train.instance_count: 2``."""
@@ -410,7 +410,7 @@ def _set_value(document: Document, setting: Setting) -> str:
     return f"{text[: node.start]}{setting.value}{text[node.end :]}"
 
 
-def _write_entry(path: tuple[str, ...], value: int | str) -> str:
+def _write_entry(path: tuple[str, ...], value: float | str) -> str:
     """``parallelism: {tensor: 2}``."""
     inner = str(value)
     for key in reversed(path[1:]):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -210,7 +210,9 @@ def _refresh_prices(
 ) -> None:
     """Read the prices of VM sizes into the project's file; exits if that fails."""
     _refuse_unwritable(prices.region, currency)
-    read = price_service.read_prices(names, prices.region, currency.upper(), say=_note)
+    read = price_service.read_prices(
+        names, prices.region, currency.upper(), say=partial(common.say, err=True)
+    )
     if not read:
         help_ = "check the name with `az account list-locations`"
         common.refuse(f"Azure lists no price of these VM sizes in `{prices.region}`", help_)
@@ -225,8 +227,3 @@ def _refuse_unwritable(region: str, currency: str) -> None:
         raise click.UsageError(f"`{region}` is not the name of a region; they are written like `westeurope`")
     if not (currency.isascii() and currency.isalpha() and len(currency) == 3):
         raise click.UsageError(f"`{currency}` is not a currency; they are written like `EUR`")
-
-
-def _note(text: str) -> None:
-    common.say(text, err=True)
-    sys.stderr.flush()

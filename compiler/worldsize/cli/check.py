@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -51,19 +51,6 @@ def _require_existing(
         if path != STDIN and not os.path.lexists(path):
             raise click.BadParameter(f"Path '{path}' does not exist.")
     return paths or (".",)
-
-
-class _Output(NamedTuple):
-    """How the result is shown."""
-
-    format_: str
-    statistics: bool
-    exit_zero: bool
-
-    @property
-    def is_for_people(self) -> bool:
-        """Whether it is text, and not a document for a program."""
-        return self.format_ in ("text", "concise")
 
 
 @click.command(epilog=EPILOG)
@@ -121,13 +108,12 @@ def command(paths: tuple[str, ...], **options: Any) -> None:
         if options["format_"] not in ("text", "json"):
             raise click.UsageError(f"give `--json` or `--format {options['format_']}`, not both")
         options["format_"] = "json"
-    output = _Output(options["format_"], options["statistics"], options["exit_zero"])
     _refuse_combinations(paths, options)
     try:
-        status = _check(paths, output, options)
+        status = _check(paths, options)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    raise SystemExit(0 if output.exit_zero and status == 1 else status)
+    raise SystemExit(0 if options["exit_zero"] and status == 1 else status)
 
 
 def _refuse_combinations(paths: tuple[str, ...], options: dict[str, Any]) -> None:
@@ -138,7 +124,7 @@ def _refuse_combinations(paths: tuple[str, ...], options: dict[str, Any]) -> Non
     if options["write_baseline"] and fixes:
         option = f"--{fixes[0].replace('_', '-')}"
         raise click.UsageError(f"`--write-baseline` records faults and fixes none: remove `{option}`")
-    if options["statistics"] and options["format_"] not in ("text", "concise"):
+    if options["statistics"] and not _is_for_people(options):
         raise click.UsageError(
             f"`--statistics` is a table, which `--format {options['format_']}` cannot hold"
         )
@@ -146,7 +132,12 @@ def _refuse_combinations(paths: tuple[str, ...], options: dict[str, Any]) -> Non
         raise click.UsageError("`--stdin-filename` is for standard input: give `-` as the path")
 
 
-def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> int:
+def _is_for_people(options: dict[str, Any]) -> bool:
+    """Whether the format is text, and not a document for a program."""
+    return options["format_"] in ("text", "concise")
+
+
+def _check(paths: tuple[str, ...], options: dict[str, Any]) -> int:
     """Check, fix or record; the exit status."""
     choice = _read_choice(options)
     texts = None
@@ -154,16 +145,16 @@ def _check(paths: tuple[str, ...], output: _Output, options: dict[str, Any]) -> 
         paths = (options["stdin_filename"] or STDIN,)
         texts = {paths[0]: sys.stdin.buffer.read(limits.SIZE + 1)}
     if options["fix"] or options["unsafe_fixes"] or options["diff"]:
-        return _fix(paths, choice, output, texts, unsafe=options["unsafe_fixes"], write=not options["diff"])
+        return _fix(paths, choice, options, texts)
     if options["write_baseline"]:
         return _write_baseline(paths, choice, options["baseline"], texts)
     report = check_files(paths, choice, texts=texts)[0]
     if any(".worldsize" in path for path in paths):
         report = python_places.point_report_into_python(report)
-    write_output(_render(report, output))
-    if report.unchecked and (output.statistics or not output.is_for_people):
+    write_output(_render(report, options))
+    if report.unchecked and (options["statistics"] or not _is_for_people(options)):
         common.say_sentences(f"note: no file was checked: {report.unchecked}", err=True)
-    if output.is_for_people:
+    if _is_for_people(options):
         _note_python(paths)
     return report.exit_code
 
@@ -219,39 +210,36 @@ def _write_baseline(
 
 
 def _fix(
-    paths: tuple[str, ...],
-    choice: Choice,
-    output: _Output,
-    texts: dict[str, bytes] | None,
-    *,
-    unsafe: bool,
-    write: bool,
+    paths: tuple[str, ...], choice: Choice, options: dict[str, Any], texts: dict[str, bytes] | None
 ) -> int:
     """Fix the files and report the remaining findings, or only show the changes."""
-    result = fixing.fix(paths, choice, unsafe=unsafe, write=write and texts is None, texts=texts)
+    write = not options["diff"]
+    result = fixing.fix(
+        paths, choice, unsafe=options["unsafe_fixes"], write=write and texts is None, texts=texts
+    )
     if write and texts is not None:  # the fixed text takes the place of the report
         fixed = {change.path: change.after for change in result.changes}
         sys.stdout.buffer.write(fixed.get(paths[0], texts[paths[0]]))
         sys.stdout.flush()
-        click.echo(_render(result.report, output, sys.stderr), err=True, nl=False)
+        click.echo(_render(result.report, options, sys.stderr), err=True, nl=False)
         return result.report.exit_code
     if write:
-        is_listed = output.is_for_people and not output.statistics
+        is_listed = _is_for_people(options) and not options["statistics"]
         listed = "".join(f"{line}\n" for line in result.applied) if is_listed else ""
-        write_output(listed + _render(result.report, output))
+        write_output(listed + _render(result.report, options))
         return result.report.exit_code
     write_output("".join(fixing.unified_diff(change) for change in result.changes))
     click.echo(f"would fix {result.report.fixed} in {plural(len(result.changes), 'file')}", err=True)
     return int(bool(result.changes))
 
 
-def _render(report: Report, output: _Output, stream: Any = None) -> str:
+def _render(report: Report, options: dict[str, Any], stream: Any = None) -> str:
     """The report in the format that was asked for."""
-    if output.statistics:
+    if options["statistics"]:
         return text.render_statistics(
             report.diagnostics, files=len(report.files), fixed=report.fixed, known=report.known
         )
-    return report.render(output.format_, colour=text.wants_colour(stream or sys.stdout))
+    return report.render(options["format_"], colour=text.wants_colour(stream or sys.stdout))
 
 
 def _split_codes(options: tuple[str, ...]) -> list[str]:

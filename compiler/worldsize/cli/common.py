@@ -94,7 +94,7 @@ def refuse(message: str, help_: str | None = None) -> NoReturn:
 def show_findings(diagnostics: Sequence[Diagnostic], sources: Sources) -> None:
     """Print the findings of a spec to standard error; its secrets are masked already.
 
-    Notes are left to ``worldsize check``, which hides them too unless it is asked for them.
+    Notes are left to ``worldsize check``, which hides them too by default.
     """
     if any(".worldsize" in finding.span.path for finding in diagnostics):
         from worldsize.checking import python_places  # few are of a pipeline in Python
@@ -135,39 +135,26 @@ def exit_on_error() -> Iterator[None]:
         refuse(str(error), error.help)
 
 
-class _FilePath(click.Path):
-    """The path of a file that exists."""
+class FilePath(click.Path):
+    """The path of a file that exists; of `file.py:function` the pipeline is written as one, or it is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_functions: bool = False) -> None:
         super().__init__(exists=True, dir_okay=False, path_type=Path)
-
-
-class PipelinePath(_FilePath):
-    """The path of a file that exists, or `file.py:function`, whose pipeline is written as a file."""
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The path; click exits if there is no such file."""
-        target = write_python_files(os.fspath(value))[0]
-        return super().convert(suggest_reference(target), param, ctx)
-
-
-class FunctionOrFile(_FilePath):
-    """The path of a file that exists, or `file.py:function` as it is."""
+        self.keep_functions = keep_functions
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
         """The path; exits if there is no such file."""
         path = os.fspath(value)
-        if load.is_reference(path):
+        if self.keep_functions and load.is_reference(path):
             return Path(path)
-        write_python_files(path)  # refuses a Python file without a function
-        return super().convert(suggest_reference(path), param, ctx)
+        return super().convert(suggest_reference(write_python_files(path)[0]), param, ctx)
 
 
-class SpecPath(_FilePath):
+class SpecPath(click.Path):
     """The path of a file that exists; `file.py:function` is refused with what to do instead."""
 
-    def __init__(self, kind: str = "a spec") -> None:
-        super().__init__()
+    def __init__(self, kind: str) -> None:
+        super().__init__(exists=True, dir_okay=False, path_type=Path)
         self.kind = kind
 
     def convert(self, value: Any, param: Any, ctx: Any) -> Any:
@@ -187,7 +174,7 @@ def require_path(path: str, command: str, kind: str, *, script: bool = False) ->
 
 
 def suggest_reference(path: str) -> str:
-    """The path as it is; exits if it is none, but may stand for `file.py:function`."""
+    """The path as it is; exits if it is not one, but may stand for `file.py:function`."""
     if not os.path.lexists(path) and (":" in path or "." in path):
         reference = load.name_reference(path)
         if reference is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worldsize.api import compile_document
+from worldsize import api
 from worldsize.base.wording import plural
 from worldsize.cli import common, spec_options
 from worldsize.cli.workspace_options import WorkspaceChoice
@@ -32,7 +32,7 @@ Exit status: 0 written, 1 faults in the spec or the folder, 2 usage, 3 an intern
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=common.FunctionOrFile())
+@click.argument("spec", type=common.FilePath(keep_functions=True))
 @click.option(
     "-o",
     "--output",
@@ -65,7 +65,7 @@ def command(
             compiled = verbs.compile(str(spec), output)
         else:
             document = spec_options.override_spec(spec, settings)
-            compiled = compile_document(spec, output, document, spec_options.read_runs(runs, home, azure))
+            compiled = api.compile(spec, output, document, spec_options.read_runs(runs, home, azure))
     if compiled.warnings:
         common.show_findings(compiled.warnings, compiled.sources)
     if as_json:

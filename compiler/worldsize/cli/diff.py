@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from worldsize.base.wording import plural, shorten
+from worldsize.base.wording import count_equal, plural, shorten
 from worldsize.cli import common, run_folders
 from worldsize.reporting.compare import Difference, compare_runs, find_shared_steps, show_value
 from worldsize.running.record.history import list_runs, load_run
@@ -59,9 +59,8 @@ def command(first: str | None, second: str, home: Path, *, as_json: bool) -> Non
 
 
 def _document(difference: Difference) -> dict[str, object]:
-    document: dict[str, object] = {"section": difference.section, "name": difference.name}
-    document |= {"first": difference.first, "second": difference.second}
-    return document if difference.change is None else {**document, "change": difference.change}
+    names = ("section", "name", "first", "second")
+    return common.describe(difference, *names, *(() if difference.change is None else ("change",)))
 
 
 def _render(differences: list[Difference], first: str, second: str) -> list[str]:
@@ -83,7 +82,5 @@ def _shorten_values(first: str, second: str) -> tuple[str, str]:
     short = shorten(first, LONGEST_VALUE), shorten(second, LONGEST_VALUE)
     if short[0] != short[1]:
         return short
-    pairs = enumerate(zip(first, second, strict=False))
-    same = next((number for number, (one, other) in pairs if one != other), min(len(first), len(second)))
-    start = max(0, same - LONGEST_VALUE // 2)
+    start = max(0, count_equal(first, second) - LONGEST_VALUE // 2)
     return shorten(f"…{first[start:]}", LONGEST_VALUE), shorten(f"…{second[start:]}", LONGEST_VALUE)

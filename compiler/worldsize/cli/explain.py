@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
-from worldsize.azureml import cron
 from worldsize.base.suggest import did_you_mean
 from worldsize.cli import common
 from worldsize.rules import pages, registry
@@ -81,12 +79,12 @@ def _document(rule: Rule) -> dict[str, str]:
 
 def _fire_times(expression: str) -> None:
     """Print the next five times, or what is wrong with the expression."""
-    faults = cron.check_cron(expression)
-    wrong = [fault for fault in faults if not fault.ignored]
-    if wrong:
-        raise click.UsageError("; ".join(f"{fault.message}: {fault.help}" for fault in wrong))
+    faults, times = pages.find_fire_times(expression)
+    if not times:
+        wrong = [f"{fault.message}: {fault.help}" for fault in faults if not fault.ignored]
+        raise click.UsageError("; ".join(wrong))
     for fault in faults:
         click.echo(f"note: {fault.message}")
     click.echo(f"`{expression}` fires next, on the clock of the schedule's `time_zone`:")
-    for moment in cron.next_times(expression, datetime.now()):
-        click.echo(f"  {moment:%a %Y-%m-%d %H:%M}")
+    for time in times:
+        click.echo(f"  {time}")

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import click
 
 from worldsize.base.whole_file import NotAsWrittenError
 from worldsize.base.wording import plural
 from worldsize.cli import common
+from worldsize.running.model.folder import show_path
 from worldsize.serving.front.command import Command, ServerError, cancel_jobs, run_server
 from worldsize.serving.front.environment import apply_variables, format_exports, lend_config
 from worldsize.serving.front.listener import UpstreamError, find_upstream
@@ -33,25 +34,14 @@ from worldsize.serving.home import Home, HomeInUseError
 from worldsize.serving.workspace import Workspace
 
 
-class Options(NamedTuple):
-    """What the command line says."""
-
-    home: Path
-    port: int | None
-    environment: str | None
-    proxy: bool
-    keep_jobs: bool
-
-    def make_settings(self) -> Settings:
-        """The settings of a server of this folder."""
-        variables = dict(os.environ)
-        return Settings(self.home, Path.cwd(), self.port, self.proxy, variables, self.environment)
+def make_settings(home: Path, port: int | None, environment: str | None, *, proxy: bool) -> Settings:
+    """The settings of a server of this folder."""
+    return Settings(home, Path.cwd(), port, proxy, dict(os.environ), environment)
 
 
-def serve(options: Options, words: tuple[str, ...]) -> int:
+def serve(settings: Settings, words: tuple[str, ...], *, keep_jobs: bool) -> int:
     """Serve until Ctrl-C, or around a command, whose exit status is returned."""
     umask = os.umask(0o077)  # whatever the server writes is the user's only
-    settings = options.make_settings()
     upstream = find_upstream(settings.environment) if settings.proxy else None
     inside = None
     with contextlib.ExitStack() as stack:
@@ -62,14 +52,14 @@ def serve(options: Options, words: tuple[str, ...]) -> int:
         lent = stack.enter_context(lend_config(Path.cwd(), opened.workspace.scope))
         if lent is not None:
             end = "the command ends" if words else "the server ends"
-            common.say(f"worldsize: `{_show(lent)}` is here until {end}", err=bool(words))
+            common.say(f"worldsize: `{show_path(lent)}` is here until {end}", err=bool(words))
         server = make_server(opened, upstream)
         try:
             announce = partial(_announce, opened, quiet=bool(words))
-            finish = partial(_finish, opened.workspace, keep_jobs=options.keep_jobs)
+            finish = partial(_finish, opened.workspace, keep_jobs=keep_jobs)
             return asyncio.run(run_server(server, inside, announce, finish))
         except ServerError as error:
-            common.refuse(str(error), f"`{_show(opened.workspace.home.state / 'server.log')}` says why")
+            common.refuse(str(error), f"`{show_path(opened.workspace.home.state / 'server.log')}` says why")
 
 
 def _announce(opened: Opened, *, quiet: bool) -> None:
@@ -88,10 +78,10 @@ async def _finish(workspace: Workspace, *, keep_jobs: bool) -> None:
         common.say(f"worldsize: canceled {plural(count, 'job')}; --keep-jobs lets them go on", err=True)
 
 
-def print_environment(options: Options) -> None:
+def print_environment(settings: Settings) -> None:
     """Print the variables of a client for a shell."""
     os.umask(0o077)
-    variables, running = describe_client(options.make_settings())
+    variables, running = describe_client(settings)
     for line in format_exports(variables):
         click.echo(line)
     if not running:
@@ -99,7 +89,7 @@ def print_environment(options: Options) -> None:
 
 
 @contextlib.contextmanager
-def exit_on_error(options: Options) -> Iterator[None]:
+def exit_on_error(settings: Settings) -> Iterator[None]:
     """Turn what keeps a workspace from being opened into a message and exit status 1."""
     try:
         with common.exit_on_error():
@@ -107,25 +97,19 @@ def exit_on_error(options: Options) -> Iterator[None]:
     except UpstreamError as error:
         common.refuse(str(error), "unset it, or give --no-proxy")
     except HomeInUseError as error:
-        record = read_record(Home(options.home.absolute()))
+        record = read_record(Home(settings.home.absolute()))
         where = f" (process {record['pid']}, http://127.0.0.1:{record['port']})" if record else ""
         help_ = "`worldsize serve --print-env` prints how to use it; --home names another"
         common.refuse(f"{error}{where}", help_)
     except (OSError, sqlite3.DatabaseError, NotAsWrittenError) as error:
-        _refuse_opening(options, error)
+        _refuse_opening(settings, error)
 
 
-def _refuse_opening(options: Options, error: Exception) -> NoReturn:
+def _refuse_opening(settings: Settings, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        common.refuse(f"port {options.port} is taken", "give another with --port, or none")
+        common.refuse(f"port {settings.port} is taken", "give another with --port, or none")
     if isinstance(error, NotAsWrittenError):
         common.refuse(str(error), error.help)
     if isinstance(error, OSError) and error.filename is not None:
         common.refuse(f"`{error.filename}`: {(error.strerror or str(error)).lower()}")
-    common.refuse(f"the workspace in `{options.home}` cannot be opened: {error}")
-
-
-def _show(path: Path) -> str:
-    with contextlib.suppress(ValueError):
-        return str(path.relative_to(Path.cwd()))
-    return str(path)
+    common.refuse(f"the workspace in `{settings.home}` cannot be opened: {error}")

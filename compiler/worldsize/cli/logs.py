@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.remote import jobs
 from worldsize.remote.logs import RemoteLogs
 from worldsize.remote.rest import Rest
-from worldsize.running.launch.logs import Follower
+from worldsize.running.launch.logs import Follower, by_number
 from worldsize.running.record import history
 from worldsize.running.record.folder import is_alive
 from worldsize.running.record.history import load_run
@@ -109,7 +108,7 @@ def _open_local(root: Path, step: str | None, attempt: int | None) -> _LocalLogs
     if step is None or not (root / "steps" / step).is_dir():
         step = _choose_step(root.name, step, steps)
     folder = root / "steps" / step / "logs"
-    earlier = sorted(folder.glob("attempt-*"), key=lambda path: _by_number(path.name))
+    earlier = sorted(folder.glob("attempt-*"), key=lambda path: by_number(path.name))
     newest = len(earlier) + 1
     if attempt is None and earlier:
         numbers = "1" if newest == 2 else f"1 to {newest - 1}"
@@ -188,9 +187,9 @@ def _print(logs: _LocalLogs | RemoteLogs, selection: _Selection, *, follow: floa
     while True:
         followers = logs.followers()
         over = logs.has_ended or follow is None
-        chosen = sorted(filter(selection.wants, followers), key=_by_number)
+        chosen = sorted(filter(selection.wants, followers), key=by_number)
         if not chosen and follow is None:
-            _refuse_missing(selection, sorted(followers, key=_by_number), logs.failure)
+            _refuse_missing(selection, sorted(followers, key=by_number), logs.failure)
         for name in chosen:
             lines = followers[name].lines(final=over)
             skipped = 0 if name in seen or selection.last is None else max(0, len(lines) - selection.last)
@@ -209,8 +208,3 @@ def _refuse_missing(what: _Selection, available: list[str], failure: str | None)
         f"there is no log of {what}",
         f"there are {quoted_list(available)}" if available else "none of its processes has started",
     )
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
-    """Sorts `rank-10` behind `rank-9`."""
-    return [(len(word), word) for word in re.split(r"(\d+)", name)]

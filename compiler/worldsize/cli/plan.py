@@ -39,7 +39,7 @@ Exit status: 0 planned, 1 faults in the spec, 2 usage, 3 an internal error of wo
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=common.FunctionOrFile())
+@click.argument("spec", type=common.FilePath(keep_functions=True))
 @click.option("--json", "as_json", is_flag=True, help="JSON, as schemas/plan.schema.json describes it.")
 @click.option(
     "--memory",

@@ -84,7 +84,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print warnings 
 
 
 @click.command(epilog=EPILOG)
-@click.argument("target", type=common.PipelinePath(), metavar="FILE")
+@click.argument("target", type=common.FilePath(), metavar="FILE")
 @click.option(
     "--processes", type=click.IntRange(min=1), metavar="N", help="Processes of every distributed step."
 )

@@ -34,7 +34,7 @@ PACKAGES = ("certifi", "cryptography", "starlette", "uvicorn")
 @click.option(
     "--no-proxy",
     is_flag=True,
-    help="Set no proxy: clients are told this server's address in place of Azure's hosts.",
+    help="Set no proxy: clients get this server's address in place of Azure's hosts.",
 )
 @click.option("--keep-jobs", is_flag=True, help="Let jobs that still run go on at the end.")
 @click.option(
@@ -66,9 +66,9 @@ def command(
         raise click.UsageError("--print-env takes no command")
     from worldsize.cli import local_workspace
 
-    options = local_workspace.Options(home, port, environment, not no_proxy, keep_jobs)
-    with local_workspace.exit_on_error(options):
+    settings = local_workspace.make_settings(home, port, environment, proxy=not no_proxy)
+    with local_workspace.exit_on_error(settings):
         if print_env:
-            local_workspace.print_environment(options)
+            local_workspace.print_environment(settings)
         else:
-            raise SystemExit(local_workspace.serve(options, command_line))
+            raise SystemExit(local_workspace.serve(settings, command_line, keep_jobs=keep_jobs))

@@ -18,10 +18,10 @@ from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import SPEED
 from worldsize.remote import jobs
 from worldsize.reporting.sweeps import rank_trials, read_sweeps
-from worldsize.running.model.folder import show_path
+from worldsize.running.model.folder import show_place
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import load_run
-from worldsize.running.show.views import describe_registration
+from worldsize.running.show.views import describe_registration, format_step
 
 if TYPE_CHECKING:
     from worldsize.planning.estimates.measured_case import ComparedSpeed
@@ -75,10 +75,10 @@ def _render(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts
     """The run as lines; the trials of a sweep as a table below their step."""
     yield f"run {run.id} {run.state}" + (f" after {format_duration(run.seconds)}" if run.started else "")
     rows = [
-        ("pipeline", run.reference or _show_place(run.pipeline)),
+        ("pipeline", run.reference or show_place(run.pipeline)),
         ("started", common.format_time(run.started)),
     ]
-    rows += [(name, _show_place(place)) for name, place in details.links().items()]
+    rows += [(name, show_place(place)) for name, place in details.links().items()]
     rows.append(("resumed", {0: "", 1: "once"}.get(run.resumed, f"{run.resumed} times")))
     if run.damaged:
         lines, are = plural(run.damaged, "line"), "is" if run.damaged == 1 else "are"
@@ -88,7 +88,7 @@ def _render(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts
     yield from (f"  ! {line}" for line in (run.reason or "").splitlines())
     yield from (f"  model  {describe_registration(model)}" for model in details.registrations())
     for name, place in details.outputs().items():
-        yield f"  output {name}  {_show_place(place)}"
+        yield f"  output {name}  {show_place(place)}"
     if not run.steps:
         yield "  its steps are unknown"
     shown = {name: step for name, step in run.steps.items() if name.rpartition(".")[0] not in sweeps}
@@ -102,22 +102,12 @@ def _render(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts
             yield from _render_sweep(sweeps[name], "  " * depths[name] + "    ")
 
 
-def _show_place(place: str) -> str:
-    """A path or an address."""
-    return place if "://" in place else show_path(place)
-
-
 def _step(
     details: RunDetails, step: StepRecord, speed: ComparedSpeed | None, depth: int, width: int
 ) -> Iterator[str]:
     margin = "  " * depth
-    took = format_duration(step.seconds) if step.seconds else ""
-    behind = [f"from run {step.source}"] if step.source else []
-    behind += [f"{step.attempts} attempts"] if step.attempts > 1 else []
-    behind += [f"{len(step.processes)} processes"] if len(step.processes) > 1 else []
-    behind += [f"<- {', '.join(step.needs)}"] if step.needs else []
-    state = "not started" if step.state == "waiting" else step.state
-    yield f"{(margin + step.name):<{width}}  {state:<11}  {took:>9}  {', '.join(behind)}".rstrip()
+    notes = step.notes + ([f"<- {', '.join(step.needs)}"] if step.needs else [])
+    yield format_step(margin + step.name, width, step.state, step.seconds, ", ".join(notes))
     margin += "    "
     metrics = {
         name: number for name, number in details.metrics(step).items() if speed is None or name != SPEED
@@ -131,7 +121,7 @@ def _step(
     predicted = prediction.INPUTS if speed is not None and speed.prediction is not None else ()
     yield from (f"{margin}{line}" for line in _list_parameters(step, predicted))
     for name, place in details.step_outputs(step).items():
-        yield f"{margin}-> {name}  {_show_place(place)}"
+        yield f"{margin}-> {name}  {show_place(place)}"
     if step.reason:
         yield f"{margin}! {step.reason}"
         yield from (f"{margin}| {line}" for line in details.last_lines(step, LAST_LINES))
@@ -141,14 +131,9 @@ def _list_parameters(step: StepRecord, said: Collection[str]) -> Iterator[str]:
     """The parameters that tell about the step: those of the component's default are counted."""
     listed = {name: value for name, value in step.parameters.items() if name not in said}
     chosen = {name: value for name, value in listed.items() if name not in step.defaults}
-    yield from (f"{name} = {_shorten_value(value)}" for name, value in chosen.items())
+    yield from (f"{name} = {flatten(shorten(value, LONGEST_VALUE))}" for name, value in chosen.items())
     if more := len(listed) - len(chosen):
         yield f"{plural(more, 'parameter')} with the default of the component: see `--json`"
-
-
-def _shorten_value(value: str) -> str:
-    text = flatten(value.replace("\n", " "))
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
 def _find_depths(steps: Mapping[str, StepRecord]) -> dict[str, int]:

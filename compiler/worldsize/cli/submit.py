@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from worldsize.azureml import cron
 from worldsize.cli import common, speed_view, workspace_options
 from worldsize.cli.run import choose_view, exit_on_refusal
 from worldsize.cli.show import document
@@ -23,7 +20,6 @@ from worldsize.remote.jobs import RemoteJob, find_studio
 from worldsize.remote.logs import run_state
 from worldsize.remote.submit import FollowInterruptError, SubmitOptions, Submitted, preview, submit
 from worldsize.remote.targets import Target
-from worldsize.serving.errors import ServiceError
 
 EPILOG = """\b
 Examples:
@@ -49,7 +45,7 @@ Ctrl-C ends the view, not the job.
 
 
 @click.command(epilog=EPILOG)
-@click.argument("spec", type=common.PipelinePath(), metavar="FILE")
+@click.argument("spec", type=common.FilePath(), metavar="FILE")
 @common.set_option
 @click.option(
     "-o",
@@ -87,9 +83,7 @@ def command(
     **others: Any,
 ) -> None:
     """Submit a spec, a pipeline, a job or a schedule to a workspace in Azure, and follow it."""
-    options = SubmitOptions(
-        azure.subscription, azure.group, azure.workspace, common.parse_settings(settings), **others
-    )
+    options = SubmitOptions(*azure, common.parse_settings(settings), **others)
     if options.download is not None and (not options.wait or options.schedule or dry_run):
         raise click.UsageError("`--download` needs a job that is followed to its end")
 
@@ -129,8 +123,10 @@ def _show_stage(stage: Target | RemoteJob | str, *, quiet: bool, as_json: bool) 
 
 def show_schedule(submitted: Submitted, *, as_json: bool) -> None:
     """Say that a schedule is set, and when it fires next."""
+    from worldsize.serving.schedules.records import find_next_fire  # only a schedule needs it
+
     trigger, name = submitted.properties["trigger"], submitted.name
-    coming = _find_next_fire(trigger)
+    coming = find_next_fire(trigger)
     if as_json:
         following = None if coming is None else coming.isoformat()
         workspace = submitted.workspace.id
@@ -141,19 +137,6 @@ def show_schedule(submitted: Submitted, *, as_json: bool) -> None:
         common.say("  without a start time, a new schedule starts its first job at once")
     if coming is not None:
         common.say(f"  next  {coming:%a %Y-%m-%d %H:%M} {trigger.get('timeZone') or 'UTC'}")
-
-
-def _find_next_fire(trigger: Mapping[str, Any]) -> datetime | None:
-    """When a schedule that was just set fires next, on its own clock; None if that cannot be known."""
-    from worldsize.serving.schedules import records
-
-    now = datetime.now(timezone.utc)
-    try:
-        read = records.read_trigger(trigger, now)
-    except ServiceError:  # a time zone of which this machine has no data
-        return None
-    due = cron.next_due(read, now)
-    return None if due is None else due.astimezone(read.zone)
 
 
 def _show_submitted(submitted: Submitted, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from worldsize.base import untrusted
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.errors import PipelineError, SpecError
+from worldsize.remote.errors import INSTALL
 
 PLANNED = "worldsize_planned"  # the attribute of a job with what was planned
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from worldsize.checking import CheckedSpec
 
 _MODULE = "worldsize_pipeline"
-INSTALL = "pip install 'worldsize[azure]'"
 _REFERENCE = re.compile(r"(.*\.py)(::|[:#@])(.*)")  # the first is what pytest writes
 _UNKNOWN_KEYWORD = re.compile(
     r"unexpected keyword argument '(?P<keyword>[^']+)', valid keywords: (?P<known>.*)"

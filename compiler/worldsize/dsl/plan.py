@@ -16,8 +16,7 @@ from worldsize.checking import check_spec, settings
 from worldsize.checking.python_places import point_into_python
 from worldsize.documents.errors import PipelineError, SpecError
 from worldsize.dsl.load import PLANNED
-from worldsize.dsl.write import PIPELINE, PLAN, find_folder, find_source, write_files, write_pipeline
-from worldsize.planning import plan_file
+from worldsize.dsl.write import find_folder, find_source, write_files, write_pipeline
 from worldsize.planning.model import Plan, StepPlan
 
 SPEC = "spec.yml"
@@ -67,12 +66,10 @@ def fill_plan(job: Any, *, instance_types: Mapping[str, str], scale: Mapping[str
     except SpecError as error:
         raise SpecError(*point_into_python(error.diagnostics, error.sources)) from None
     for name, step in checked.planned.step_plans.items():
-        given = written["jobs"][name].get("inputs") or {}
-        _fill_node(job.jobs[name], given, step, checked.planned.job.steps[name])
-        _warn_of_unfilled(name, step, given, checked.planned.job.steps[name])
+        inputs = written["jobs"][name].get("inputs") or {}
+        _fill_node(job.jobs[name], inputs, step, checked.planned.job.steps[name])
+        _warn_of_unfilled(name, step, inputs, checked.planned.job.steps[name])
     setattr(job, PLANNED, checked)
-    # What runs on fewer processes is planned again from it.
-    setattr(job, PLAN, plan_file.dump(checked.planned.complete_plan, checked.planned.templates, [PIPELINE]))
     return checked.planned.complete_plan
 
 
@@ -117,7 +114,11 @@ def _make_spec(
 def _read_sizes() -> dict[str, str]:
     """The VM sizes of the clusters that the project's settings describe."""
     computes = settings.read_project_settings(Path.cwd()).computes
-    return {each.name: str(each.size.value) for each in computes if each.name and each.size is not None}
+    return {
+        compute.name: str(compute.size.value)
+        for compute in computes
+        if compute.name and compute.size is not None
+    }
 
 
 def _explain_unplanned(written: Mapping[str, Any]) -> str | None:
@@ -154,15 +155,15 @@ def _make_step(name: str, node: Any, written: Mapping[str, Any], inputs: Mapping
     step |= {"process_count_per_instance": int(processes)} if processes else {}
     timeout = (written.get("limits") or {}).get("timeout")
     step |= {"timeout": int(timeout)} if timeout else {}
-    given = {name: _literal(value, inputs) for name, value in (written.get("inputs") or {}).items()}
-    return step | {"with": {name: value for name, value in given.items() if value is not None}}
+    values = {name: _literal(value, inputs) for name, value in (written.get("inputs") or {}).items()}
+    return step | {"with": {name: value for name, value in values.items() if value is not None}}
 
 
 def _literal(value: Any, inputs: Mapping[str, Any]) -> Any:
     """Return an input's value; that of a pipeline input is what the job was made with."""
     if isinstance(value, str) and value.startswith("${{parent.inputs."):
-        given = inputs.get(value.removeprefix("${{parent.inputs.").removesuffix("}}"))
-        return None if isinstance(given, dict) and "path" not in given else given
+        bound = inputs.get(value.removeprefix("${{parent.inputs.").removesuffix("}}"))
+        return None if isinstance(bound, dict) and "path" not in bound else bound
     return value
 
 
@@ -185,11 +186,11 @@ def _own_size(node: Mapping[str, Any]) -> str | None:
     return size if isinstance(size, str) else None
 
 
-def _fill_node(node: Any, given: Mapping[str, Any], plan: StepPlan, step: Step) -> None:
+def _fill_node(node: Any, written: Mapping[str, Any], plan: StepPlan, step: Step) -> None:
     """Set what the plan derives and the node does not have, or names as ``${{plan.…}}``."""
     for name, argument in step.inputs.items():
-        wanted = name not in given or _PLANNED_VALUE in str(given[name])
-        if wanted and isinstance(argument.value, Literal):
+        is_filled = name not in written or _PLANNED_VALUE in str(written[name])
+        if is_filled and isinstance(argument.value, Literal):
             setattr(node.inputs, name, argument.value.value)
     topology = plan.topology
     if topology.launcher in ("pytorch", "mpi"):
@@ -203,23 +204,23 @@ def _fill_node(node: Any, given: Mapping[str, Any], plan: StepPlan, step: Step) 
         node.resources.shm_size = shared_memory
 
 
-def _warn_of_unfilled(name: str, plan: StepPlan, given: Mapping[str, Any], step: Step) -> None:
+def _warn_of_unfilled(node: str, plan: StepPlan, written: Mapping[str, Any], step: Step) -> None:
     """Warn of what a training node has no input for: only inputs with the plan's names are filled."""
     if plan.training is None or step.component is None:
         return
     inputs = step.component.inputs
-    asked = " ".join(str(value) for value in given.values())
+    texts = " ".join(map(str, written.values()))
     lacking = {
-        each for each in _NAMES if each in plan.inputs and each not in inputs and f"plan.{each}" not in asked
+        name for name in _NAMES if name in plan.inputs and name not in inputs and f"plan.{name}" not in texts
     }
     if "global_batch_size" in inputs:  # such a component divides it itself
         lacking.discard("batch_size_per_device")
     for quantity in sorted(lacking):
-        near = next((each for each in _NAMES[quantity] if each in inputs), None)
+        near = next((name for name in _NAMES[quantity] if name in inputs), None)
         value = plan.inputs[quantity]
-        if near is not None and given.get(near) == value:
+        if near is not None and written.get(near) == value:
             continue
-        message = f"node `{name}` has no input `{quantity}`, so the planned value {value} does not reach it"
+        message = f"node `{node}` has no input `{quantity}`, so the planned value {value} does not reach it"
         advice = (
             f"give its input `{near}` the text `${{{{plan.{quantity}}}}}`"
             if near

@@ -60,14 +60,13 @@ def check(
         ValueError: A word of ``select`` or ``ignore`` is not a code, the beginning of one, or a slug; a
             folder holds more files than can be meant; or the baseline cannot be read.
     """
-    from worldsize import checking
-    from worldsize.checking import python_places
+    from worldsize.checking import checker, python_places
 
     single = (
         isinstance(paths, str | os.PathLike) or load.is_of_client(paths) or not isinstance(paths, Iterable)
     )
     targets = [paths] if single else list(paths)
-    report = checking.check(
+    report = checker.check(
         [file for target in targets for file in list_files(target)],
         select=select,
         ignore=ignore,
@@ -114,12 +113,12 @@ def plan(
         SpecError: The spec has errors, or the numbers of the job do not fit.
         PipelineError: ``scale`` or ``instance_types`` names what the job does not have.
     """
-    from worldsize import api
+    from worldsize.checking import check_spec
 
     if load.is_reference(target):
         return read_planned(target).planned.complete_plan
     if isinstance(target, str | os.PathLike):
-        return api.plan(find_file(target))
+        return check_spec(Path(find_file(target))).planned.complete_plan
     from worldsize.dsl.plan import fill_plan
 
     job = load.require_job(target, "what is to be planned", _EXAMPLE)
@@ -152,9 +151,12 @@ def compile(  # noqa: A001
         UnusableRunError: A run tells nothing of the step that it trained.
     """
     from worldsize import api
+    from worldsize.documents import yaml
 
     if isinstance(target, str | os.PathLike) and not load.is_reference(target):
-        return api.compile(find_file(target), out, text=text, runs=runs)
+        spec = Path(find_file(target))
+        api.require_path(spec, "worldsize.compile", "a spec")
+        return api.compile(spec, out, None if text is None else yaml.load(spec, text), runs)
     if text is not None or runs:
         raise PipelineError(
             "`text` and `runs` are for specs, not for pipelines in Python", "leave them out of `compile`"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +26,11 @@ from worldsize.documents.errors import OutputError, PipelineError, SpecError
 from worldsize.dsl.load import find_planned
 from worldsize.planning import plan_file
 from worldsize.planning.model import Plan
+from worldsize.remote.submit import quiet
 from worldsize.running.model.folder import REFERENCE, ignore_in_git, show_path
 
 WRITTEN = Path(".worldsize") / "pipelines"  # where pipelines in Python are written, one folder each
 PIPELINE = "pipeline.yml"
-PLAN = "worldsize_plan"  # the attribute of a job with the content of its plan file
 _SCHEMA = "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"
 _ANONYMOUS = "CliV2AnonymousEnvironment"  # of the client, for an environment without a name
 _EXPRESSION = "Expression: "  # how the client titles the component that it makes of `inputs.epochs * 2`
@@ -67,7 +65,7 @@ def write_pipeline(job: Any, folder: Path, reference: str | None = None) -> Path
     files[PIPELINE] = document
     write_files(folder, files)
     _write_if_any(folder / REFERENCE, f"{reference or ''}\n".encode())
-    _write_if_any(folder / plan_file.NAME, getattr(job, PLAN, None))
+    _write_if_any(folder / plan_file.NAME, _dump_plan(job))
     _write_if_any(folder / PYTHON, _find_place(job))
     return folder / PIPELINE
 
@@ -100,6 +98,16 @@ def _write_if_any(path: Path, content: bytes | None) -> None:
         write_whole(path, content, follow=False, flush=False)
 
 
+def _dump_plan(job: Any) -> bytes | None:
+    """The plan of a job, from which what runs on fewer processes is planned again."""
+    checked = find_planned(job)
+    return (
+        None
+        if checked is None
+        else plan_file.dump(checked.planned.complete_plan, checked.planned.templates, [PIPELINE])
+    )
+
+
 def _find_place(job: Any) -> bytes | None:
     """Which function of which file a job comes from, as far as the client knows it."""
     file = str(getattr(job.component, "_source_path", None) or "")
@@ -109,7 +117,7 @@ def _find_place(job: Any) -> bytes | None:
 
 def _dump(job: Any) -> dict[str, Any]:
     """Return a job as azure-ai-ml writes it."""
-    with tempfile.TemporaryDirectory() as scratch, _without_warnings():
+    with tempfile.TemporaryDirectory() as scratch, quiet():
         path = Path(scratch) / PIPELINE
         try:
             job.dump(path)
@@ -215,18 +223,6 @@ def _drop_anonymous_name(entries: dict[str, Any]) -> None:
     if isinstance(environment, dict) and environment.get("name") == _ANONYMOUS:
         left_out = ("name", "version")
         entries["environment"] = {key: value for key, value in environment.items() if key not in left_out}
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Keep the client from warning that some of its classes are experimental."""
-    logger = logging.getLogger("azure.ai.ml")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def compile_job(job: Any, path: Path, report: Report, out: Path, name: str) -> Compiled:

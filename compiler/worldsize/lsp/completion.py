@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -32,7 +31,7 @@ from wssources.formats import TABLES
 
 Kind = types.CompletionItemKind
 _OPEN_SUPPRESSION = re.compile(r"#\s*worldsize\s*:\s*ignore\s*\[(?P<codes>[^\]]*)\Z")
-_TOLD = ("planned_", "predicted_")  # inputs that only the plan fills
+_FROM_PLAN = ("planned_", "predicted_")  # inputs that only the plan fills
 _SIZE_KEYS = ("instance_type", "size", "vm_size")
 _MOST = 200  # columns
 _PLAIN = re.compile(r"[A-Za-z_](?:[\w .-]*\w)?")  # needs no quotes, neither in YAML nor in a list
@@ -149,8 +148,8 @@ def _complete_key(
     side = names.find_side(path) if len(path) == 3 else None
     if step is not None and side is not None:
         ports = names.list_ports(step, side)
-        for name, port in sorted(ports.items(), key=lambda item: _is_given_anyway(item[1])):
-            if port is not None and name not in written and not name.startswith(_TOLD):
+        for name, port in sorted(ports.items(), key=lambda item: _needs_no_value(item[1])):
+            if port is not None and name not in written and not name.startswith(_FROM_PLAN):
                 yield _describe_port_item(port, colon)
         if names.read_component(step) is not None:
             return
@@ -171,13 +170,13 @@ def _complete_key(
         )
 
 
-def _is_given_anyway(port: Port | None) -> bool:
+def _needs_no_value(port: Port | None) -> bool:
     """Whether an input needs no value; inputs that need one come first."""
     return port is None or port.optional or port.default is not None or port.name in quantities.PLANNED
 
 
 def _describe_port_item(port: Port, colon: str) -> types.CompletionItem:
-    detail = port.type if not _is_given_anyway(port) else f"{port.type}, optional"
+    detail = port.type if not _needs_no_value(port) else f"{port.type}, optional"
     if port.default is not None:
         detail = f"{port.type} = {port.default.value}"
     return types.CompletionItem(
@@ -287,16 +286,9 @@ def _complete_column(names: Names, step: str, cursor: Cursor) -> Iterator[types.
 
 def _list_columns(path: Path) -> tuple[str, ...]:
     try:
-        status = path.stat()
-        return _read_columns(path, status.st_mtime_ns, status.st_size)
+        return read_table(path).columns
     except (UserError, OSError, ValueError):
         return ()
-
-
-@lru_cache(maxsize=16)
-def _read_columns(path: Path, _changed: int, _size: int) -> tuple[str, ...]:
-    """The columns of a table, read again when its time or size changes."""
-    return read_table(path).columns
 
 
 def complete_path(names: Names, cursor: Cursor) -> Iterator[types.CompletionItem]:

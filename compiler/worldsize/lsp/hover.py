@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from lsprotocol import types
 
-from worldsize.azureml import cron
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.model import Component, Port
 from worldsize.base.wording import plural, show_number
@@ -82,8 +80,9 @@ def _describe_value(names: Names, analysis: Analysis, entry: Entry) -> str | Non
         return describe_component(component, value) if component is not None else None
     if key in ("compute", "target", "default_compute"):
         return _describe_compute(names, analysis, value)
-    if entry.path in _CRON and (times := describe_fire_times(value)) is not None:
-        return times
+    if entry.path in _CRON and (times := pages.find_fire_times(value)[1]):
+        lines = "".join(f"- {time}\n" for time in times)
+        return f"fires next, on the clock of the schedule's `time_zone`:\n\n{lines}"
     return _describe_key(names, analysis, entry.path) if "\n" not in value else None
 
 
@@ -229,14 +228,6 @@ def describe_step(plan: StepPlan) -> str:
     lines = [f"**{plan.step}**", "", *_align(rows)]
     lines += [f"\nadvice: {advice}" for advice in plan.advice]
     return "\n".join(lines)
-
-
-def describe_fire_times(expression: str) -> str | None:
-    """When a schedule fires next; None where its expression has faults."""
-    if any(not fault.ignored for fault in cron.check_cron(expression)):
-        return None
-    times = "".join(f"- {time:%a %Y-%m-%d %H:%M}\n" for time in cron.next_times(expression, datetime.now()))
-    return f"fires next, on the clock of the schedule's `time_zone`:\n\n{times}"
 
 
 def _align(rows: list[tuple[str, ...]]) -> list[str]:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from worldsize.azureml.binding import Expression, make_expression
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.base.wording import count_equal
 
 _EXPRESSION = re.compile(r"\$\{\{[ \t]{0,80}(?P<name>[^\s{}]{1,400})[ \t]{0,80}\}\}")
 _CODES = re.compile(
@@ -70,13 +71,8 @@ class Positions(Struct, frozen=True):
 
 def find_difference(before: str, after: str) -> tuple[int, int, str]:
     """The smallest single replacement that turns one text into the other: start, end and the new text."""
-    start = 0
-    shortest = min(len(before), len(after))
-    while start < shortest and before[start] == after[start]:
-        start += 1
-    tail = 0
-    while tail < shortest - start and before[-1 - tail] == after[-1 - tail]:
-        tail += 1
+    start = count_equal(before, after)
+    tail = count_equal(before[start:][::-1], after[start:][::-1])
     return start, len(before) - tail, after[start : len(after) - tail]
 
 

@@ -118,7 +118,7 @@ def rename(session: Session, buffer: Buffer, params: types.RenameParams) -> type
     """The edits that give a step, an input or an output another name.
 
     Raises:
-        RefusedError: The name is none that it can have, is taken, or belongs to a component.
+        RefusedError: The name is not allowed, is taken, or belongs to a component.
     """
     named = _find(session, buffer, params.position)
     if named is None:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.base.wording import drop_fraction
+from worldsize.checking.fixing import Setting, SettingError, set_values
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import insert_entry
 from worldsize.documents.yaml.scalars import classify_scalar
@@ -35,7 +36,7 @@ class RemoteCluster(Struct, frozen=True):
 
 
 class RemoteSize(Struct, frozen=True):
-    """A VM size of the workspace's location: what Azure tells of it."""
+    """A VM size of the workspace's location, as Azure describes it."""
 
     name: str
     gpus: int
@@ -169,24 +170,15 @@ def _write_entry(path: str, text: str, key: str, name: str, settings: Mapping[st
         return insert_entry(text, block, entry)
     if not isinstance(existing, yaml.Mapping):
         return text[: existing.start] + f"{{{line}}}" + text[existing.end :]
-    for word, value in settings.items():
-        text = _write_setting(path, text, (key, name, word), value)
-    return text
-
-
-def _write_setting(path: str, text: str, place: tuple[str, str, str], value: str | float) -> str:
-    """The text with one property of an entry that it has already."""
-    key, name, word = place
-    root = yaml.load(path, text).root
-    block = root.get(key) if isinstance(root, yaml.Mapping) else None
-    entry = block.get(name) if isinstance(block, yaml.Mapping) else None
-    assert isinstance(entry, yaml.Mapping)
-    old = entry.get(word)
-    if old is not None:
-        return text[: old.start] + str(value) + text[old.end :]
-    if word == "tier" and value == "dedicated":  # the default is not added
-        return text
-    return insert_entry(text, entry, f"{word}: {value}")
+    changed = [
+        Setting((key, name, word), value)
+        for word, value in settings.items()
+        if word in existing or (word, value) != ("tier", "dedicated")  # the default is not added
+    ]
+    try:
+        return set_values(yaml.load(path, text), changed)
+    except SettingError as error:
+        raise RemoteError(f"`{path}` cannot be edited: {error}", "write the value by hand") from None
 
 
 def _quote(name: str) -> str:

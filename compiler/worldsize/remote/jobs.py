@@ -107,11 +107,6 @@ class RemoteJob(Struct, dict=True, eq=False):
         return str(self.run.get("status") or self.properties.get("status"))
 
     @property
-    def studio(self) -> str | None:
-        """The address of its page."""
-        return find_studio(self.properties)
-
-    @property
     def title(self) -> str:
         """What people call it: its display name, or its experiment where the service made up the name."""
         title = self.properties.get("displayName")
@@ -136,7 +131,7 @@ class RemoteJob(Struct, dict=True, eq=False):
 
     def links(self) -> Mapping[str, str]:
         """The experiment, and the job's page."""
-        links = {"experiment": self.properties.get("experimentName"), "studio": self.studio}
+        links = {"experiment": self.properties.get("experimentName"), "studio": find_studio(self.properties)}
         return {name: str(link) for name, link in links.items() if link}
 
     def outputs(self) -> Mapping[str, str]:

@@ -24,20 +24,19 @@ MAX_PAGES = 1_000  # of one list; a service that never ends a list must not hold
 _CLOUDS = {"AzureChinaCloud": "AZURE_CHINA_CLOUD", "AzureUSGovernment": "AZURE_US_GOVERNMENT"}
 
 
-def default_credential() -> TokenCredential:
-    """What azure-identity finds: variables of the environment, a managed identity, the login of ``az``."""
-    from azure.identity import DefaultAzureCredential
-
-    logging.getLogger("azure.identity").setLevel(logging.CRITICAL)  # it logs what it then raises
-    return DefaultAzureCredential()
-
-
 class Rest:
     """A workspace's interfaces for reading. It may be used by several threads."""
 
-    def __init__(self, names: WorkspaceNames, credential: TokenCredential | None = None) -> None:
+    def __init__(self, names: WorkspaceNames) -> None:
         self.names = names
-        self.credential = credential or default_credential()
+
+    @cached_property
+    def credential(self) -> TokenCredential:
+        """What azure-identity finds: environment variables, a managed identity, the login of ``az``."""
+        from azure.identity import DefaultAzureCredential
+
+        logging.getLogger("azure.identity").setLevel(logging.CRITICAL)  # it logs what it then raises
+        return DefaultAzureCredential()
 
     @cached_property
     def _endpoints(self) -> Any:

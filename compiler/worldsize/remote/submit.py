@@ -9,18 +9,20 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from msgspec import Struct
 
+from worldsize.azureml.model import Job
 from worldsize.base.wording import join_words, plural
 from worldsize.remote import jobs, recording, targets, watch
 from worldsize.remote.errors import RemoteError, explain_errors
 from worldsize.remote.jobs import RemoteJob
 from worldsize.remote.names import WorkspaceNames, find_workspace
-from worldsize.remote.rest import Rest, default_credential
+from worldsize.remote.rest import Rest
 from worldsize.remote.targets import Target
 from worldsize.running.model.results import View
 from worldsize.running.show.views import QuietView
@@ -117,11 +119,17 @@ def submit(
         RemoteError: The file is nothing that can be submitted, or the workspace cannot be used.
         FollowInterruptError: Ctrl-C, while the job was followed.
     """
-    names = options.find_workspace()
-    with _load_target(file, options, fill=targets.make_filler(names)) as target:
+    rest = Rest(options.find_workspace())
+    with _load_target(file, options, fill=partial(_fill, rest)) as target:
         show(target)
-        with explain_errors(names.shown):
-            return _send(names, target, options, view or QuietView(), show)
+        with explain_errors(rest.names.shown):
+            return _send(rest, target, options, view or QuietView(), show)
+
+
+def _fill(rest: Rest, job: Job) -> Job:
+    """The job with the inputs of the registered components that it names, for settings."""
+    with explain_errors(rest.names.shown):
+        return targets.fill_components(rest, job)
 
 
 def preview(
@@ -158,11 +166,6 @@ def _load_target(file: str | os.PathLike[str], options: SubmitOptions, **fill: A
         yield targets.load_target(Path(file), out, options.settings, schedule=options.schedule, **fill)
 
 
-def _send_target(ml_client: Any, target: Target, options: SubmitOptions) -> str:
-    send = submit_schedule if target.is_schedule else submit_job
-    return send(ml_client, target, options.name, options.experiment)
-
-
 def fold_uploads(paths: Sequence[str]) -> list[str]:
     """The files that are uploaded; of a folder with many, such as one of data, how many."""
     folders: dict[str, list[str]] = {}
@@ -174,8 +177,8 @@ def fold_uploads(paths: Sequence[str]) -> list[str]:
     return folded
 
 
-def _send(names: WorkspaceNames, target: Target, options: SubmitOptions, view: View, show: Show) -> Submitted:
-    rest = Rest(names)
+def _send(rest: Rest, target: Target, options: SubmitOptions, view: View, show: Show) -> Submitted:
+    names = rest.names
     targets.check_registered(rest, target)
     missing = find_missing(rest, target.compute_names)
     require_creatable(target, missing, create=options.create_compute)
@@ -208,13 +211,13 @@ def _send(names: WorkspaceNames, target: Target, options: SubmitOptions, view: V
     return Submitted(name, names, properties, job)
 
 
-def make_client(names: WorkspaceNames, credential: TokenCredential | None = None) -> MLClient:
+def make_client(names: WorkspaceNames, credential: TokenCredential) -> MLClient:
     """The client of a workspace, which shows no progress and sends no telemetry."""
     with quiet():
         from azure.ai.ml import MLClient  # seconds
 
         return MLClient(
-            credential or default_credential(),
+            credential,
             names.subscription,
             names.group,
             names.workspace,
@@ -283,28 +286,23 @@ def create_compute(client: MLClient, target: Target, name: str) -> None:
         client.compute.begin_create_or_update(compute).result()
 
 
-def submit_job(client: MLClient, target: Target, name: str | None, experiment: str | None) -> str:
-    """Submit a job, with another name or experiment; the name that the workspace knows it by."""
+def _send_target(client: MLClient, target: Target, options: SubmitOptions) -> str:
+    """Submit a job, or create or replace a schedule; the name that the workspace knows it by."""
     with quiet():
         from azure.ai.ml import load_job
 
-        job = load_job(target.path, params_override=list(target.overrides))
-        if name is not None:
-            job.name = name
-        if experiment is not None:
-            job.experiment_name = experiment
-        return str(client.jobs.create_or_update(job).name)
-
-
-def submit_schedule(client: MLClient, target: Target, name: str | None, experiment: str | None) -> str:
-    """Create a schedule, or replace the one of its name; its name."""
-    with quiet():
         # azure-ai-ml exports the other loaders and not this one, which `az ml schedule create` uses.
         from azure.ai.ml.entities._load_functions import load_schedule
 
-        schedule = load_schedule(target.path)
-        if name is not None:
-            schedule.name = name
-        if experiment is not None and hasattr(schedule.create_job, "experiment_name"):
-            schedule.create_job.experiment_name = experiment
-        return str(client.schedules.begin_create_or_update(schedule).result().name)
+        if target.is_schedule:
+            sent: Any = load_schedule(target.path)
+            job = sent.create_job
+        else:
+            sent = job = load_job(target.path, params_override=list(target.overrides))
+        if options.name is not None:
+            sent.name = options.name
+        if options.experiment is not None and hasattr(job, "experiment_name"):
+            job.experiment_name = options.experiment
+        if target.is_schedule:
+            return str(client.schedules.begin_create_or_update(sent).result().name)
+        return str(client.jobs.create_or_update(sent).name)

@@ -23,8 +23,7 @@ from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.diagnostics.snippet import Sources
 from worldsize.documents.errors import SpecError
-from worldsize.remote.errors import RemoteError, explain_errors
-from worldsize.remote.names import WorkspaceNames
+from worldsize.remote.errors import RemoteError
 from worldsize.remote.rest import Rest
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.folder import show_path
@@ -225,16 +224,6 @@ def _fill_jobs(rest: Rest, job: Job, components: _Components) -> Iterator[Job]:
     for step in job.steps.values():
         if step.component is not None and step.component.graph is not None:
             yield from _fill_jobs(rest, step.component.graph, components)
-
-
-def make_filler(names: WorkspaceNames) -> Callable[[Job], Job]:
-    """What gives a job the inputs of the registered components that it names, for ``--set``."""
-
-    def fill(job: Job) -> Job:
-        with explain_errors(names.shown):
-            return fill_components(Rest(names), job)
-
-    return fill
 
 
 def fill_components(rest: Rest, job: Job) -> Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from worldsize.base.wording import format_duration
 from worldsize.remote import jobs
@@ -21,7 +21,7 @@ _BEFORE = ("waiting", "preparing")
 PATIENCE_SECONDS = 600.0  # without an answer, after which watching ends
 
 
-def watch_job(rest: Rest, name: str, view: View, *, clock: Callable[[], float] = time.monotonic) -> RemoteJob:
+def watch_job(rest: Rest, name: str, view: View) -> RemoteJob:
     """Show the steps of a job in a view that is entered already, until it ends; the job after its end.
 
     Raises:
@@ -31,30 +31,30 @@ def watch_job(rest: Rest, name: str, view: View, *, clock: Callable[[], float] =
     statuses: dict[str, Status] = {}
     pause = FIRST_SECONDS
     while True:
-        changed = _update(statuses, job, view, clock())
+        changed = _update(statuses, job, view, time.monotonic())
         if job.status in ENDED:
             view.tick(statuses)
             return job
         pause = FIRST_SECONDS if changed else min(LONGEST_SECONDS, pause * GROWTH)
-        until = clock() + pause
-        while clock() < until:
+        until = time.monotonic() + pause
+        while time.monotonic() < until:
             view.tick(statuses)
             time.sleep(TICK_SECONDS)
-        job = _read_patiently(job, view, clock)
+        job = _read_patiently(job, view)
 
 
-def _read_patiently(job: RemoteJob, view: View, clock: Callable[[], float]) -> RemoteJob:
+def _read_patiently(job: RemoteJob, view: View) -> RemoteJob:
     """The job as it is now; a workspace that does not answer is asked again."""
     from azure.core.exceptions import AzureError, HttpResponseError
 
-    deadline = clock() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     has_warned = False
     while True:
         try:
             return jobs.refresh(job)
         except AzureError as error:
             is_refused = isinstance(error, HttpResponseError) and (error.status_code or 500) < 500
-            if is_refused or clock() >= deadline:
+            if is_refused or time.monotonic() >= deadline:
                 raise
         if not has_warned:
             view.warn("the workspace does not answer; the job goes on, and is asked for again")

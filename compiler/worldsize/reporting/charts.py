@@ -10,8 +10,9 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from worldsize.showing.curves import Curve
 
@@ -31,8 +32,7 @@ _DROPPED = (("<?xml", "?>"), ("<!DOCTYPE", ">"), ("<metadata>", "</metadata>"), 
 _IDS = re.compile(r' id="[A-Za-z0-9.]{1,60}_\d{1,9}"')  # of groups, the same in every picture
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(Struct, frozen=True):
     """Several curves over the same steps."""
 
     title: str

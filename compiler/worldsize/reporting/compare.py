@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from worldsize.base.wording import show_number
 from worldsize.planning.estimates import prediction
-from worldsize.reporting.curves import find_original, read_run_metrics, read_tracked
+from worldsize.reporting.curves import read_run_metrics, read_tracked
 from worldsize.reporting.model import read_mapping
 from worldsize.running.model.folder import show_path
 from worldsize.running.record.history import RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
 from worldsize.running.reuse.step_cache import MADE
+from worldsize.running.reuse.store import find_original
 from worldsize.tracking.runs import read_shared_tags
 
 _TAGS = {
@@ -29,8 +31,7 @@ _LAUNCH = frozenset({
 SECTIONS = ("run", "parameters", "code", "data", "environment", "metrics")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One thing in which two runs differ; None where a run does not have it."""
 
     section: str
@@ -48,7 +49,7 @@ class Difference:
 def compare_runs(first: RunRecord, second: RunRecord) -> list[Difference]:
     """What differs, by section; nothing for runs that are alike in all that is recorded.
 
-    Of a step that only one of them has, its state is told and no more.
+    Of a step that only one of them has, only the state is compared.
     """
     shared = list(find_shared_steps(first, second))
     differences = _compare("run", _describe(first), _describe(second))
@@ -99,8 +100,8 @@ def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
     """The digests of what each step consisted of, by step and part, without its parameters."""
     digests: dict[tuple[str, str], str] = {}
     for name in filter(is_file_name, run.steps):
-        source, original = find_original(run.root, name)
-        made = read_json(run.root.parent / source / "steps" / original / MADE) or {}
+        original = find_original(run.root, name)
+        made = read_json(run.root.parent / original.run / "steps" / original.step / MADE) or {}
         values = {f"{_INPUT}{parameter}`" for parameter in run.steps[name].parameters}
         parts = read_mapping(made.get("parts"))
         digests |= {(name, str(part)): str(parts[part]) for part in parts if str(part) not in values}
@@ -110,7 +111,7 @@ def _parts(run: RunRecord) -> dict[tuple[str, str], str]:
 def _compare_parts(
     first: Mapping[tuple[str, str], str], second: Mapping[tuple[str, str], str]
 ) -> Iterable[Difference]:
-    """What differs by content, of steps that both runs have; parameters are told by their values."""
+    """What differs by content, of steps that both runs have; parameters are compared by their values."""
     for (step, part), digest in first.items():
         other = second.get((step, part))
         if other is None or other == digest or part in _LAUNCH or part == "format":

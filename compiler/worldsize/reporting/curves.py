@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,11 +12,11 @@ from typing import Any, TypeVar
 
 from worldsize.base import untrusted
 from worldsize.reporting.model import RankSample
-from worldsize.running.model.folder import RunFolder
+from worldsize.running.launch.logs import by_number
 from worldsize.running.record.details import LocalDetails, name_values
 from worldsize.running.record.history import RunRecord
-from worldsize.running.record.json_files import is_file_name
-from worldsize.running.reuse.store import read_original
+from worldsize.running.record.json_files import parse_object
+from worldsize.running.reuse.store import find_original
 from worldsize.showing.curves import Curve, is_finite, prepare_curves
 from worldsize.tracking.runs import find_steps, read_latest_metrics
 
@@ -60,7 +59,7 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
 
 def read_earlier_reports(step: Path) -> list[dict[str, Any]]:
     """The records of a step's attempts before the last, the oldest first."""
-    folders = sorted(step.glob("logs/attempt-*"), key=lambda folder: (len(folder.name), folder.name))
+    folders = sorted(step.glob("logs/attempt-*"), key=lambda folder: by_number(folder.name))
     return [
         report for folder in folders[-MAX_ATTEMPTS:] for report in read_reports(folder / "progress.jsonl")
     ]
@@ -68,11 +67,7 @@ def read_earlier_reports(step: Path) -> list[dict[str, Any]]:
 
 def parse_reports(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The records among lines."""
-    for line in lines:
-        with contextlib.suppress(ValueError, RecursionError):
-            document = json.loads(line)
-            if isinstance(document, dict):
-                yield document
+    return (document for document in map(parse_object, lines) if document is not None)
 
 
 def reported_curves(reports: Sequence[Mapping[str, Any]]) -> dict[str, Curve]:
@@ -146,26 +141,13 @@ def read_run_metrics(run: RunRecord) -> dict[str, float]:
     """
     home = run.root.absolute().parent.parent
     originals = {name: find_original(run.root, name) for name in run.steps}
-    tracked = {
-        source: read_tracked(find_steps, home, source)
-        for source in {source for source, _ in originals.values()}
-    }
+    runs = {original.run for original in originals.values()}
+    tracked = {source: read_tracked(find_steps, home, source) for source in runs}
     logged = {
-        name: read_tracked_values(home, tracked[source][step])
-        for name, (source, step) in originals.items()
-        if step in tracked[source]
+        name: read_tracked_values(home, tracked[original.run][original.step])
+        for name, original in originals.items()
+        if original.step in tracked[original.run]
     }
     details = LocalDetails(run)
     written = {name: details.metrics(step) for name, step in run.steps.items()}
     return name_values([*logged.items(), *written.items()])
-
-
-def find_original(root: Path, step: str) -> tuple[str, str]:
-    """The run and the step that did the work of a step: its own, unless it was reused.
-
-    Args:
-        root: The folder of the run.
-        step: The name of the step, which may contain anything.
-    """
-    original = read_original(RunFolder(root).step(step)) if is_file_name(step) else None
-    return (root.name, step) if original is None else (original.run, original.step)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from worldsize.base.shown_text import escape
+from worldsize.running.show.views import describe_state
 
 TALL_ROWS = 25  # beyond, a table scrolls by itself
 
@@ -63,11 +64,10 @@ def section(title: str, content: str, *, anchor: str) -> str:
 def badge(state: str) -> str:
     """The state of a run or a step, by word and colour."""
     tone = state if state in TONES else "other"
-    return f'<span class="state {tone}">{escape(WORDS.get(state, state))}</span>'
+    return f'<span class="state {tone}">{escape(describe_state(state))}</span>'
 
 
 TONES = frozenset({"succeeded", "reused", "failed", "stopped", "interrupted", "died", "running", "waiting"})
-WORDS = {"waiting": "not started"}
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:

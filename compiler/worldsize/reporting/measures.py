@@ -22,7 +22,7 @@ _SMALL = 0.05  # a share of the planned memory within which the plan is as good 
 
 
 class Trained(NamedTuple):
-    """What the reports of a training tell of its time; restarts are left out."""
+    """The time of a training by its reports; restarts are left out."""
 
     steps: float  # between the first and the last report
     seconds: float  # of these steps
@@ -31,7 +31,7 @@ class Trained(NamedTuple):
 
 
 def measure_training(reports: Sequence[Mapping[str, Any]]) -> Trained | None:
-    """How long the training steps took, without validation and checkpoints; None if nothing tells."""
+    """How long the training steps took, without validation and checkpoints; None if that is unknown."""
     steps = seconds = total = 0.0
     last: tuple[float, float] | None = None
     for report in reports:
@@ -70,12 +70,13 @@ def compare_measures(
     compare = partial(_compare, other=other)
     ended = trained is not None and (steps is None or trained.reached >= steps)
     total = trained.total if trained is not None and ended else None
+    planned_total = step_time.scale(steps) if step_time is not None and steps else None
     quantities = [
         compare(
             "samples per second (median)", predicted, speed, show_digits, bare=logged.get(PREDICTED_SPEED)
         ),
         compare("time of a training step", step_time, _step_time(trained, batch, speed), format_seconds),
-        compare("time of all training steps", _scale(step_time, steps), total, format_seconds),
+        compare("time of all training steps", planned_total, total, format_seconds),
     ]
     planned = read_number(parameters, PREDICTION) or logged.get("memory_predicted_bytes")
     return [*quantities, _compare_memory(planned, logged.get(MEMORY), other)]
@@ -135,12 +136,6 @@ def _say_difference(measured: float, planned: float) -> str:
 def _divide(value: float | None, by: Interval | None) -> Interval | None:
     """The time of an amount at a speed: the highest speed gives the lowest time."""
     return None if not value or by is None else Interval(value / by.high, value / by.expected, value / by.low)
-
-
-def _scale(interval: Interval | None, factor: float | None) -> Interval | None:
-    if interval is None or not factor:
-        return None
-    return Interval(interval.low * factor, interval.expected * factor, interval.high * factor)
 
 
 _SET = (

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
+
+from worldsize.running.model.results import Registration
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.showing.curves import Curve
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
+class Period(Struct, frozen=True):
     """A time during which something ran."""
 
     start: float
@@ -24,18 +25,16 @@ class Period:
         return self.end - self.start
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One start of a step; ``processes`` are the ends of its processes that have ended."""
 
     period: Period
     state: str
-    processes: Mapping[str, float] = field(default_factory=dict)
+    processes: Mapping[str, float] = {}
     names: Sequence[str] = ()  # of all its processes
 
 
-@dataclass(frozen=True, slots=True)
-class RankSample:
+class RankSample(Struct, frozen=True):
     """Where the ranks of a training stood at one time, in seconds since the training began."""
 
     time: float
@@ -48,16 +47,14 @@ class RankSample:
         return len(self.computed)
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True):
     """A picture that a step has written."""
 
     title: str
     data: bytes  # PNG
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """A planned number beside the one that the run had; empty where it is unknown.
 
     Measures are never equal to a prediction: their ``note`` says how they compare, and ``differs`` whether
@@ -71,35 +68,22 @@ class Quantity:
     differs: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
-    """What became of a model: its version, or the reason why there is none."""
-
-    step: str
-    name: str
-    version: str
-    reason: str
-    gate: str
-
-
-@dataclass(frozen=True, slots=True)
-class StepFacts:
+class StepFacts(Struct, frozen=True):
     """A step."""
 
     record: StepRecord
     attempts: Sequence[Attempt] = ()
-    metrics: Mapping[str, float] = field(default_factory=dict)  # of its `metrics.json`
-    logged: Mapping[str, float] = field(default_factory=dict)  # last values in MLflow
-    outputs: Mapping[str, str] = field(default_factory=dict)
-    curves: Mapping[str, Curve] = field(default_factory=dict)
+    metrics: Mapping[str, float] = {}  # of its `metrics.json`
+    logged: Mapping[str, float] = {}  # last values in MLflow
+    outputs: Mapping[str, str] = {}
+    curves: Mapping[str, Curve] = {}
     ranks: Sequence[RankSample] = ()
     pictures: Sequence[Picture] = ()
     quantities: Sequence[Quantity] = ()
     last_lines: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TrialFacts:
+class TrialFacts(Struct, frozen=True):
     """A trial of a sweep; ``value`` is that of the primary metric."""
 
     name: str
@@ -108,8 +92,7 @@ class TrialFacts:
     value: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SweepFacts:
+class SweepFacts(Struct, frozen=True):
     """The sweep of a step."""
 
     step: str
@@ -119,17 +102,16 @@ class SweepFacts:
     trials: Sequence[TrialFacts]
 
 
-@dataclass(frozen=True, slots=True)
-class RunFacts:
+class RunFacts(Struct, frozen=True):
     """A run with all that is known of it."""
 
     record: RunRecord
     steps: Mapping[str, StepFacts]
     read_at: datetime
-    links: Mapping[str, str] = field(default_factory=dict)
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    links: Mapping[str, str] = {}
+    outputs: Mapping[str, str] = {}
     environment: Sequence[tuple[str, str]] = ()
-    registered: Sequence[Registered] = ()
+    registered: Sequence[tuple[Registration, str]] = ()  # models, each with the gate of its step
     sweeps: Sequence[SweepFacts] = ()
     pauses: Sequence[Period] = ()  # between the end of a runner and the resumption of the run
     notes: Sequence[str] = ()

@@ -11,12 +11,13 @@ from worldsize.base.shown_text import escape, mark_code
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import format_duration, plural, show_number
 from worldsize.reporting import charts
-from worldsize.reporting.markup import WORDS, badge, pairs, section, table
+from worldsize.reporting.markup import badge, pairs, section, table
 from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts
 from worldsize.reporting.read_run import read_run
 from worldsize.reporting.sweeps import rank_trials
 from worldsize.reporting.timeline import render_ranks, render_timeline
-from worldsize.running.model.folder import show_path
+from worldsize.running.model.folder import show_place
+from worldsize.running.show.views import describe_state
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
 from wsmetrics.names import choose_headline, describe_constant
 
@@ -85,7 +86,7 @@ def _render_cards(facts: RunFacts) -> str:
     beside = {"accuracy": f"; {escape(constant, 80)}"} if constant else {}
     names = choose_headline(metrics)[:4]
     rows += [(escape(name) + beside.get(name, ""), f"{metrics[name]:.4g}") for name in names]
-    for model in facts.registered[:2]:
+    for model, _ in facts.registered[:2]:
         name = escape(model.name, 40)
         rows.append(
             (f"model {name}", f"version {escape(model.version, 20)}" if model.version else "not registered")
@@ -101,12 +102,12 @@ def _list_sections(facts: RunFacts) -> Iterator[tuple[str, str, str]]:
     yield "timeline", "Timeline", render_timeline(facts)
     for index, sweep in enumerate(facts.sweeps):
         yield f"sweep-{index}", f"Sweep: {escape(sweep.step, 80)}", _render_sweep(sweep)
-    left = MAX_CHARTS if charts.can_draw() else None
+    left = MAX_CHARTS
     for index, step in enumerate(_list_trained(facts)):
         wanted = charts.choose_charts(step.curves)
-        most = None if left is None else min(MAX_CHARTS_OF_STEP, left)
+        most = min(MAX_CHARTS_OF_STEP, left)
         content = _render_charts(wanted, most) + _render_training(step)
-        left = None if left is None or most is None else left - min(len(wanted), most)
+        left -= min(len(wanted), most)
         yield f"training-{index}", f"Training: {escape(step.record.name, 80)}", content
     yield "evaluation", "Metrics", _render_metrics(facts)
     yield "models", "Models", _render_models(facts)
@@ -136,9 +137,9 @@ def _render_training(step: StepFacts) -> str:
     return text
 
 
-def _render_charts(wanted: Sequence[charts.Chart], most: int | None) -> str:
-    """At most so many charts; None if none can be drawn."""
-    if not wanted or most is None:
+def _render_charts(wanted: Sequence[charts.Chart], most: int) -> str:
+    """At most so many charts."""
+    if not wanted or not charts.can_draw():
         return f'<p class="note">{escape(NO_PICTURES if wanted else NO_CURVE)}</p>'
     figures = "".join(_render_figure(chart) for chart in wanted[:most])
     left = len(wanted) - most
@@ -186,14 +187,11 @@ def _render_steps(facts: RunFacts) -> str:
         if name.rpartition(".")[0] in swept:
             continue
         record = step.record
-        notes = [f"from run {escape(record.source)}"] if record.source else []
-        notes += [f"{record.attempts} attempts"] if record.attempts > 1 else []
-        notes += [plural(len(record.processes), "process")] if len(record.processes) > 1 else []
         took = format_duration(record.seconds) if record.seconds else ""
         needs = ", ".join(escape(need, 60) for need in record.needs[:8])
         state = badge(record.state)
-        if notes:
-            state += f'<br><small class="quiet">{", ".join(notes)}</small>'
+        if record.notes:
+            state += f'<br><small class="quiet">{", ".join(map(escape, record.notes))}</small>'
         rows.append((escape(name, 80), state, took, needs))
     text = table("Steps", ("step", "state", "time", "needs"), rows, frozenset({2}))
     if len(rows) > MAX_STEPS:
@@ -302,10 +300,10 @@ def _render_models(facts: RunFacts) -> str:
         (
             escape(model.name, 100),
             f"version {escape(model.version)}" if model.version else "not registered",
-            escape(model.gate) or "none",
-            mark_code(escape(model.reason, 500)),
+            escape(gate) or "none",
+            mark_code(escape(model.reason or "", 500)),
         )
-        for model in facts.registered[:50]
+        for model, gate in facts.registered[:50]
     ]
     headings = ("model", "result", "gate", "reason")
     shown = len(headings) if any(row[-1] for row in rows) else len(headings) - 1
@@ -333,7 +331,7 @@ def _render_environment(facts: RunFacts) -> str:
 
 
 def _show_place(place: str) -> str:
-    return f"<code>{escape(place if '://' in place else show_path(place), 1000)}</code>"
+    return f"<code>{escape(show_place(place), 1000)}</code>"
 
 
 MAX_STEPS = 40  # a larger graph is a table only
@@ -350,9 +348,8 @@ def _render_graph(facts: RunFacts) -> str:
     parts += [f'<path class="tip" d="{path}"/>' for path in layout.tips]
     for name, (x, y) in layout.positions.items():
         step = steps[name].record
-        state = WORDS.get(step.state, step.state)
         took = f" · {format_duration(step.seconds)}" if step.seconds else ""
-        text = f"{escape(state, 20)}{took}"
+        text = f"{escape(describe_state(step.state), 20)}{took}"
         middle = x + WIDTH // 2
         parts.append(
             f'<g><title>{escape(name)}: {text}</title><rect class="{escape(step.state, 20)}" x="{x}" y="{y}"'
@@ -382,12 +379,11 @@ def write_page(page: str, path: Path, *, follow: bool = True) -> None:
     write_whole(path, page.encode("utf-8", errors="backslashreplace"), mode=0o600, follow=follow)
 
 
-def write_report(root: Path, path: Path | None = None) -> Path:
-    """Write the report of a run of this machine, by default into its folder; return the file.
+def write_report(root: Path) -> Path:
+    """Write the report of a run of this machine into its folder; return the file.
 
     Raises:
         OSError: It cannot be written.
     """
-    target = path or root / FILE
-    write_page(render_page(read_run(root)), target, follow=path is not None)
-    return target
+    write_page(render_page(read_run(root)), root / FILE, follow=False)
+    return root / FILE

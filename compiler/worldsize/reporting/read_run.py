@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.base import limits, untrusted
 from worldsize.base.wording import plural
@@ -16,7 +18,6 @@ from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.curves import (
     MAX_CURVES,
-    find_original,
     make_curves,
     parse_reports,
     read_earlier_reports,
@@ -29,12 +30,13 @@ from worldsize.reporting.curves import (
 )
 from worldsize.reporting.event_files import read_event_files
 from worldsize.reporting.measures import compare_with_plan, measure_training
-from worldsize.reporting.model import Attempt, Period, Picture, Registered, RunFacts, StepFacts, read_mapping
+from worldsize.reporting.model import Attempt, Period, Picture, RunFacts, StepFacts, read_mapping
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import HOME, StepFolder, show_path
 from worldsize.running.record.details import LocalDetails, TrackedDetails
-from worldsize.running.record.history import RunRecord, StepRecord, load_run
+from worldsize.running.record.history import RunRecord, StepRecord, load_run, parse_time
 from worldsize.running.record.json_files import read_json
+from worldsize.running.reuse.store import find_original
 from worldsize.showing.curves import Curve, is_finite, join_curves
 from worldsize.tracking import runs
 
@@ -47,7 +49,6 @@ PICTURES = {
     "predictions.png": "Predictions against true values",
 }
 _PNG = b"\x89PNG\r\n\x1a\n"
-_MAX_JSON_BYTES = 1 << 20
 
 
 def read_run(root: Path) -> RunFacts:
@@ -55,8 +56,7 @@ def read_run(root: Path) -> RunFacts:
     return _Reader(root).read()
 
 
-@dataclass(frozen=True, slots=True)
-class _Trained:
+class _Trained(Struct, frozen=True):
     """What a step reported for the live view, and what it logged to MLflow."""
 
     reports: Sequence[Mapping[str, Any]]
@@ -96,7 +96,11 @@ class _Reader:
             environment=describe_environment(
                 record, read_tracked(runs.read_shared_tags, self.home, record.id)
             ),
-            registered=[model for step in steps.values() for model in _read_registered(step)],
+            registered=[
+                (model, step.parameters.get("gate", ""))
+                for step in record.steps.values()
+                for model in self.details.step_registrations(step)
+            ],
             sweeps=self.sweeps,
             pauses=read_pauses(record.events),
             notes=list(self._notes()),
@@ -162,7 +166,8 @@ class _Reader:
 
     def _read_training(self, step: StepRecord) -> _Trained:
         """What a step reported and logged; that of the original where it was reused."""
-        run, name = find_original(self.record.root, step.name)
+        original = find_original(self.record.root, step.name)
+        run, name = original.run, original.step
         folder = self.home / "runs" / run / "steps" / name
         reports = read_reports(folder / "progress.jsonl")
         logged = _last_values(reports)
@@ -215,23 +220,6 @@ def _read_png(path: Path) -> bytes | None:
 def _last_values(reports: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     last = {name: read_number(value) for name, value in (reports[-1] if reports else {}).items()}
     return {name: value for name, value in last.items() if value is not None and is_finite(value)}
-
-
-def _read_registered(step: StepFacts) -> list[Registered]:
-    models = []
-    for folder in step.outputs.values():
-        document = read_json(Path(folder) / "registration.json", _MAX_JSON_BYTES)
-        if document is not None and "name" in document:
-            version = document.get("version")
-            registered = Registered(
-                step=step.record.name,
-                name=str(document["name"]),
-                version="" if version is None else str(version),
-                reason=str(document.get("reason") or ""),
-                gate=step.record.parameters.get("gate", ""),
-            )
-            models.append(registered)
-    return models
 
 
 _COMMIT, _BRANCH, _DIRTY = "mlflow.source.git.commit", "mlflow.source.git.branch", "azureml.git.dirty"
@@ -307,7 +295,7 @@ MAX_BYTES = 4_000_000  # of a file that is read from the workspace
 
 
 def read_job(job: TrackedDetails) -> RunFacts:
-    """What a workspace tells of a job. Its steps' metrics are read with their histories."""
+    """What a workspace has recorded of a job. Its steps' metrics are read with their histories."""
     record = job.record
     seeds = ", ".join(_find_seeds(record))
     return RunFacts(
@@ -380,15 +368,6 @@ MAX_PROCESSES = 4096  # of one step
 Event = Mapping[str, Any]
 
 
-def read_time(event: Event) -> float | None:
-    """When an event happened; None if its time is damaged."""
-    try:
-        time = datetime.fromisoformat(str(event.get("time")))
-        return (time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
 def read_attempts(events: Sequence[Event], *, now: float | None) -> dict[str, list[Attempt]]:
     """The attempts of each step, the oldest first.
 
@@ -397,61 +376,51 @@ def read_attempts(events: Sequence[Event], *, now: float | None) -> dict[str, li
         now: The end of attempts that still run; None where the run is over, so that the time of the last
             event ends them.
     """
-    reader = _AttemptReader()
-    for event in events:
-        reader.read(event)
-    end = now if now is not None else reader.last
-    for name in list(reader.open):
-        reader.close(name, end, "running" if now is not None else "died")
-    return reader.attempts
+    attempts: dict[str, list[Attempt]] = {}
+    begun: dict[str, tuple[float, list[str], dict[str, float]]] = {}  # attempts that have not ended
+    last = 0.0
 
+    def close(name: str, end: float, state: str) -> None:
+        if name in begun:
+            start, names, ended = begun.pop(name)
+            attempt = Attempt(Period(start, max(start, end)), state, ended, names)
+            attempts.setdefault(name, []).append(attempt)
 
-class _AttemptReader:
-    """Collects attempts while it reads events in their order."""
-
-    def __init__(self) -> None:
-        self.attempts: dict[str, list[Attempt]] = {}
-        self.open: dict[str, tuple[float, list[str], dict[str, float]]] = {}
-        self.last = 0.0
-
-    def read(self, event: Event) -> None:
-        """Note what an event says."""
-        time = read_time(event)
-        if time is None:
-            return
+    for event, time in _list_timed(events):
         kind, name = event["event"], str(event.get("step"))
         if kind == "run_resumed":  # what was open ended when the last runner did
-            for open_step in list(self.open):
-                self.close(open_step, self.last, "died")
-        self.last = max(self.last, time)
+            for open_step in list(begun):
+                close(open_step, last, "died")
+        last = max(last, time)
+        if kind in ("step_started", "step_restarts", "step_ended"):
+            close(name, time, str(event.get("state")) if kind == "step_ended" else "failed")
         if kind == "step_started":
-            self.close(name, time, "failed")
-            listed = event.get("processes")
-            described = listed[:MAX_PROCESSES] if isinstance(listed, list) else []
-            names = [str(process.get("name")) for process in described if isinstance(process, Mapping)]
-            self.open[name] = (time, names, {})
-        elif kind == "process_ended" and name in self.open:
-            self.open[name][2][str(event.get("process"))] = time
-        elif kind == "step_restarts":
-            self.close(name, time, "failed")
-        elif kind == "step_ended":
-            self.close(name, time, str(event.get("state")))
+            begun[name] = (time, _name_processes(event), {})
+        elif kind == "process_ended" and name in begun:
+            begun[name][2][str(event.get("process"))] = time
+    for name in list(begun):
+        close(name, now if now is not None else last, "running" if now is not None else "died")
+    return attempts
 
-    def close(self, name: str, end: float, state: str) -> None:
-        """End the open attempt of a step, if there is one."""
-        if name in self.open:
-            start, names, ended = self.open.pop(name)
-            attempt = Attempt(Period(start, max(start, end)), state, ended, names)
-            self.attempts.setdefault(name, []).append(attempt)
+
+def _name_processes(event: Event) -> list[str]:
+    listed = event.get("processes")
+    described = listed[:MAX_PROCESSES] if isinstance(listed, list) else []
+    return [str(process.get("name")) for process in described if isinstance(process, Mapping)]
+
+
+def _list_timed(events: Sequence[Event]) -> Iterator[tuple[Event, float]]:
+    """The events whose times are not damaged, with these."""
+    for event in events:
+        time = parse_time(event)
+        if time is not None:
+            yield event, time.timestamp()
 
 
 def read_pauses(events: Sequence[Event]) -> list[Period]:
     """The times between the last event of a runner and the resumption of its run."""
     pauses, last = [], None
-    for event in events:
-        time = read_time(event)
-        if time is None:
-            continue
+    for event, time in _list_timed(events):
         if event["event"] == "run_resumed" and last is not None and time > last:
             pauses.append(Period(last, time))
         last = time if last is None else max(last, time)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from worldsize.base.shown_text import escape
 from worldsize.base.wording import format_duration, plural
-from worldsize.reporting.markup import WORDS, table
+from worldsize.reporting.markup import table
 from worldsize.reporting.model import Period, RankSample, RunFacts, StepFacts
+from worldsize.running.show.views import describe_state
 
 MAX_STEPS = 60
 MAX_RANKS = 16  # of one step
@@ -123,7 +126,7 @@ def _render_step(step: StepFacts, axis: Axis) -> str:
     took = format_duration(sum(attempt.period.seconds for attempt in step.attempts))
     first = step.attempts[0].period.start - axis.start
     again = f", {plural(len(step.attempts), 'attempt')}" if len(step.attempts) > 1 else ""
-    state = WORDS.get(step.record.state, step.record.state)
+    state = describe_state(step.record.state)
     heard = f"started after {format_duration(max(first, 0.0))}, {state}{again}"
     parent, _, name = step.record.name.rpartition(".")
     whole = escape(step.record.name, 80)
@@ -184,8 +187,7 @@ def _shares(samples: Sequence[RankSample], rank: int, period: Period) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(Struct, frozen=True):
     """The parts of a rank's time, from 0 to 1; the rest is exchange, update and records."""
 
     computing: float
@@ -213,18 +215,15 @@ def render_ranks(samples: Sequence[RankSample]) -> str:
     """A table of where the time of the ranks went, and which was the slowest; empty where it is unknown."""
     if len(samples) < 2 or samples[-1].ranks < 2:
         return ""
-    intervals = list(itertools.pairwise(samples))
-    count = samples[-1].ranks
-    computed, waited, slowest = [0.0] * count, [0.0] * count, [0] * count
-    trained = 0.0
-    for before, after in intervals:
-        seconds = max(after.trained - before.trained, 0.0)
-        per_rank = [late - early for early, late in zip(before.computed, after.computed, strict=True)]
-        trained += seconds
-        slowest[per_rank.index(max(per_rank))] += 1
-        for rank, spent in enumerate(per_rank):
-            computed[rank] += spent
-            waited[rank] += max(per_rank) - spent
+    pairs, count = list(itertools.pairwise(samples)), samples[-1].ranks
+    trained = sum(max(after.trained - before.trained, 0.0) for before, after in pairs)
+    intervals = [  # seconds that each rank computed
+        [late - early for early, late in zip(before.computed, after.computed, strict=True)]
+        for before, after in pairs
+    ]
+    computed = [sum(seconds) for seconds in zip(*intervals, strict=True)]
+    waited = [sum(max(seconds) - seconds[rank] for seconds in intervals) for rank in range(count)]
+    slowest = Counter(seconds.index(max(seconds)) for seconds in intervals)
     rows = [
         (
             f"rank {rank}",

@@ -8,11 +8,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.azureml.model import Step
-from worldsize.azureml.model import Step as GraphStep
 from worldsize.facts import vm_sizes
-from worldsize.facts.prices import Price, PriceList, Tier
+from worldsize.facts.prices import Tier
 from worldsize.planning import cost
-from worldsize.planning.cost import Cost, Evictions
 from worldsize.planning.estimates.built_in import describe_network, describe_setup
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
 from worldsize.planning.estimates.clusters import describe_cluster, explain_no_gpu, find_gpu
@@ -103,22 +101,18 @@ def estimate_step(
         return StepEstimate(case, None, None, None, "the network of the VM size is not known")
     training = plan.training
     steps = (training.steps_per_epoch, training.total_steps) if training is not None else (None, None)
-    epoch, total = (None if count is None else _times(answer.step_seconds, count) for count in steps)
+    epoch, total = (None if count is None else answer.step_seconds.scale(count) for count in steps)
     compiled = _is_compiled(planned.job.steps[name], total)
     return StepEstimate(case, answer, epoch, total, calibration=calibration, compiled=compiled)
 
 
-def _is_compiled(step: GraphStep, total: Interval | None) -> bool | None:
+def _is_compiled(step: Step, total: Interval | None) -> bool | None:
     if step.component is None or not is_trainer(step) or "compile" in step.inputs:
         return None
     values = literal_inputs(step, ("model", "strategy"))
     if "compile" not in step.component.inputs or values["model"] not in built_in.NAMES or total is None:
         return None
     return values["strategy"] in COMPILED and total.expected >= COMPILE_PAYS_SECONDS
-
-
-def _times(interval: Interval, count: float) -> Interval:
-    return Interval(interval.low * count, interval.expected * count, interval.high * count)
 
 
 def _find_cluster(planned: Planned, topology: Topology) -> Cluster | str:
@@ -165,34 +159,6 @@ def _read_arithmetic(scale: Scale, plan: StepPlan) -> Training:
         optimizer=(planned.optimizer or training.optimizer).lower(),
         tensor_parallel=plan.topology.tensor_parallel_size,
         pipeline_parallel=plan.topology.pipeline_parallel_size,
-    )
-
-
-class StepCost(Struct, frozen=True):
-    """The prices of one instance and the costs of the whole training; None where either is unknown."""
-
-    dedicated_price: Price | None
-    low_priority_price: Price | None
-    dedicated: Cost | None
-    low_priority: Cost | None
-
-
-def cost_step(
-    case: Case, seconds: float | None, checkpoint_seconds: float | None, prices: PriceList
-) -> StepCost:
-    """The cost of ``seconds`` on a cluster; ``checkpoint_seconds`` is None for a training that saves none."""
-    name, instances = case.cluster.instance_type, case.cluster.instance_count
-    if name is None:
-        return StepCost(None, None, None, None)
-    dedicated, low = prices.find(name, "dedicated"), prices.find(name, "low_priority")
-    if seconds is None:
-        return StepCost(dedicated, low, None, None)
-    evictions = Evictions(cost.mean_seconds_between_evictions(instances), checkpoint_seconds)
-    return StepCost(
-        dedicated,
-        low,
-        cost.cost_training(seconds, instances, dedicated) if dedicated is not None else None,
-        cost.cost_training(seconds, instances, low, evictions) if low is not None else None,
     )
 
 

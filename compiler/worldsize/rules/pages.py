@@ -1,11 +1,13 @@
-"""The rules' pages: Markdown files beside the rules, printed, listed and copied."""
+"""The rules' pages: Markdown files beside the rules, printed, listed and copied; and cron expressions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
+from worldsize.azureml import cron
 from worldsize.base.whole_file import write_whole
 from worldsize.rules import registry
 from worldsize.rules.registry import Rule
@@ -75,3 +77,11 @@ def write(folder: Path) -> list[str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode())
     return [str(folder / name) for name in sorted(texts)]
+
+
+def find_fire_times(expression: str) -> tuple[list[cron.CronFault], list[str]]:
+    """The faults of a cron expression, and its next five times unless one of these keeps it from firing."""
+    faults = cron.check_cron(expression)
+    if not all(fault.ignored for fault in faults):
+        return faults, []
+    return faults, [f"{time:%a %Y-%m-%d %H:%M}" for time in cron.next_times(expression, datetime.now())]

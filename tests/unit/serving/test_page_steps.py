@@ -103,7 +103,7 @@ def test_a_step_is_described_by_its_body_and_component(workspace: Workspace) -> 
 
 def test_a_reused_step_shows_what_the_original_tracked(workspace: Workspace) -> None:
     reuse(workspace, "second", "first")
-    reuse(workspace, "third", "second")
+    reuse(workspace, "third", "first")
     reuse(workspace, "fourth", "alone")
     (workspace.home.runs / "first").mkdir()
     jobs = [job("second"), *(step(root, "train") for root in ("first", "second", "third", "fourth"))]

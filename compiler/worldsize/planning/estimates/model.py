@@ -82,6 +82,10 @@ class Interval(Struct, frozen=True):
     expected: float
     high: float
 
+    def scale(self, factor: float) -> Interval:
+        """The interval of so many times the quantity."""
+        return Interval(self.low * factor, self.expected * factor, self.high * factor)
+
 
 class StepTime(Struct, frozen=True):
     """Where the seconds of one optimizer step go; the parts add up to it."""

@@ -67,6 +67,11 @@ class Follower:
         return lines + (self._decoder.feed(b"", final=True) if final else [])
 
 
+def by_number(name: str) -> list[tuple[int, str]]:
+    """A key that sorts ``rank-10`` behind ``rank-9``."""
+    return [(len(word) if word.isdigit() else 0, word) for word in re.split(r"(\d+)", name)]
+
+
 def last_lines(path: Path, count: int) -> list[str]:
     """The last lines of a file that are not empty; at most 64 KiB of it are read."""
     start, data = 0, b""

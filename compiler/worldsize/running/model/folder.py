@@ -50,6 +50,11 @@ def show_path(path: Path | str) -> str:
     return str(path) if relative.startswith("..") else relative
 
 
+def show_place(place: str) -> str:
+    """A path as :func:`show_path` shows it, or an address."""
+    return place if "://" in place else show_path(place)
+
+
 def make_link(link: Path, target: Path) -> None:
     """Make a relative link, so that the folder of the runs can be moved; replace an earlier one."""
     if link.is_symlink():

@@ -364,4 +364,4 @@ def compile_spec(path: Path, out: Path, document: Document, settings: Mapping[st
         document, problems = override_spec(document, settings)
         if problems:
             raise RunError(problems)
-    return api.compile_document(path, out, document)
+    return api.compile(path, out, document)

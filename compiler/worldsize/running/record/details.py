@@ -83,7 +83,11 @@ class LocalDetails:
 
     def registrations(self) -> Sequence[Registration]:
         """What the steps have written of them."""
-        return read_registrations({name: self._output_paths(step) for name, step in self._run.steps.items()})
+        return [model for step in self._run.steps.values() for model in self.step_registrations(step)]
+
+    def step_registrations(self, step: StepRecord) -> Sequence[Registration]:
+        """The models that a step has registered, or did not."""
+        return read_registrations({step.name: self._output_paths(step)})
 
     def step_outputs(self, step: StepRecord) -> Mapping[str, str]:
         """Outputs that exist and are not empty."""

@@ -42,6 +42,13 @@ class StepRecord(Struct):
     failed_process: str | None = None  # the first that failed
     last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
 
+    @property
+    def notes(self) -> list[str]:
+        """What is unusual about how it ran: reused, more than one attempt or process."""
+        notes = [f"from run {self.source}"] if self.source else []
+        notes += [f"{self.attempts} attempts"] if self.attempts > 1 else []
+        return notes + ([f"{len(self.processes)} processes"] if len(self.processes) > 1 else [])
+
 
 _WRITTEN = ("logs/*", "heartbeats/*", "progress.jsonl")  # by processes of a step while they run
 
@@ -200,7 +207,7 @@ def _set_times(run: RunRecord) -> None:
     attempts: list[list[datetime]] = [[]]
     for event in run.events:
         attempts += [[]] if event["event"] == "run_resumed" else []
-        time = _parse_time(event)
+        time = parse_time(event)
         attempts[-1] += [time] if time is not None else []
     periods = [(times[0], times[-1]) for times in attempts if times]
     run.seconds += sum(max(0.0, (end - start).total_seconds()) for start, end in periods[:-1])
@@ -219,7 +226,7 @@ def _set_times(run: RunRecord) -> None:
 
 def _run_started(run: RunRecord, event: Mapping[str, Any]) -> None:
     run.state = "died"
-    run.started = _parse_time(event)
+    run.started = parse_time(event)
     run.pipeline = run.pipeline or _to_text(event.get("pipeline"))
     for name in map(str, _to_list(event.get("steps"))):
         run.steps.setdefault(name, StepRecord(name))
@@ -245,7 +252,7 @@ def _get_step(run: RunRecord, event: Mapping[str, Any]) -> StepRecord:
 
 def _step_started(run: RunRecord, event: Mapping[str, Any]) -> None:
     step = _get_step(run, event)
-    step.state, step.started = "running", _parse_time(event)
+    step.state, step.started = "running", parse_time(event)
     step.attempts += 1
     step.failed_process = None
     listed = (_to_mapping(process) for process in _to_list(event.get("processes")))
@@ -285,7 +292,8 @@ _HANDLERS = {
 }
 
 
-def _parse_time(event: Mapping[str, Any]) -> datetime | None:
+def parse_time(event: Mapping[str, Any]) -> datetime | None:
+    """When an event happened; None if its time is damaged."""
     try:
         time = datetime.fromisoformat(str(event.get("time")))
         time = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)

@@ -180,6 +180,15 @@ def read_original(folder: StepFolder) -> Original | None:
     return Original(run, step) if is_file_name(run) and is_file_name(step) else None
 
 
+def find_original(root: Path, step: str) -> Original:
+    """The run and step that did the work of a step of the run in ``root``: its own, unless it was reused.
+
+    The step's name may contain anything.
+    """
+    original = read_original(RunFolder(root).step(step)) if is_file_name(step) else None
+    return original or Original(root.name, step)
+
+
 def original_folder(run: RunFolder, source: Original) -> StepFolder:
     """The folder of an original step, in the same home as a run."""
     return RunFolder(run.root.parent / source.run).step(source.step)

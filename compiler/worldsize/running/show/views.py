@@ -173,10 +173,15 @@ def _list_steps(result: RunResult) -> Iterator[str]:
             yield f"    {flatten(step.summary)}"
 
 
-def format_step(name: str, width: int, state: str, seconds: float) -> str:
-    """The row of a step in the table at the end of a run or job."""
+def format_step(name: str, width: int, state: str, seconds: float, note: str = "") -> str:
+    """The row of a step in the table of a run or job."""
     time = format_duration(seconds) if seconds else ""
-    return f"{name:<{width}}  {'not started' if state == 'waiting' else state:<11}  {time:>9}".rstrip()
+    return f"{name:<{width}}  {describe_state(state):<11}  {time:>9}  {note}".rstrip()
+
+
+def describe_state(state: str) -> str:
+    """The word for a step's state."""
+    return "not started" if state == "waiting" else state
 
 
 def _list_outcome(result: RunResult, report: Path | None) -> Iterator[str]:

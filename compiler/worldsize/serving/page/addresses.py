@@ -77,5 +77,4 @@ def _say_failure(workspace: Workspace, draw: Callable[..., object]) -> Callable[
 def _show_failure(workspace: Workspace, error: Exception) -> None:
     """In place of a page that failed."""
     with frame.frame(workspace, "Cannot be shown", ""):
-        frame.heading("Cannot be shown", 1)
         frame.error(str(error) if isinstance(error, ServiceError) else f"{type(error).__name__}: {error}")

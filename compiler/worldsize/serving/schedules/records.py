@@ -20,7 +20,7 @@ from worldsize.azureml.cron import Trigger, due_times, load_time_zones, normalis
 from worldsize.serving.control.assets import ROW, Resource, get_resource, read_resource
 from worldsize.serving.control.call import take_time
 from worldsize.serving.database import Database, now, read_record, read_time, use_each
-from worldsize.serving.errors import bad_request
+from worldsize.serving.errors import ServiceError, bad_request
 
 KIND = "schedules"
 _LONGEST_NAME = 200  # characters of a job's
@@ -155,6 +155,17 @@ def read_schedule(resource: Resource) -> ScheduleRecord:
     if not schedule.note:
         schedule.trigger()
     return schedule
+
+
+def find_next_fire(trigger: object) -> datetime | None:
+    """When a schedule that is set now fires next, on its own clock; None if that cannot be known."""
+    moment = datetime.now(timezone.utc)
+    try:
+        read = read_trigger(trigger, moment)
+    except ServiceError:  # a time zone of which this machine has no data
+        return None
+    due = cron.next_due(read, moment)
+    return None if due is None else due.astimezone(read.zone)
 
 
 def _write_time(moment: datetime) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from worldsize.serving.control import assets as stored
 from worldsize.serving.control.assets import Asset
@@ -20,8 +21,7 @@ KINDS = ("models", "data", "components", "environments")
 LIMIT = 500  # names of one kind, or versions of one name
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(Struct, frozen=True):
     """A version of an asset; ``job`` is the name of the job that made it."""
 
     kind: str
@@ -33,8 +33,8 @@ class Version:
     uri: str = ""
     job: str | None = None
     marks: tuple[str, ...] = ()  # aliases of a model as `@alias`, and its stage
-    tags: Mapping[str, str] = field(default_factory=dict)
-    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    tags: Mapping[str, str] = {}
+    properties: Mapping[str, Any] = {}
     count: int = 1  # of the versions of the name, in a list of names
 
 

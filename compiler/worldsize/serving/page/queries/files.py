@@ -7,16 +7,17 @@ import csv
 import io
 import json
 import os
-import re
 import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from worldsize.base import untrusted
 from worldsize.documents.diagnostics.snippet import flatten
-from worldsize.running.launch.logs import Decoder
+from worldsize.running.launch.logs import Decoder, by_number
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.history import RECORD, RunRecord
 from worldsize.running.record.json_files import is_file_name, read_json
@@ -38,8 +39,7 @@ IMAGES = {
 _TABLES = {".csv": ",", ".tsv": "\t"}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file or a folder; ``path`` is relative to the folder that is browsed."""
 
     name: str  # as it is shown: a byte that is not UTF-8 is a mark
@@ -48,8 +48,7 @@ class Entry:
     size: int  # bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """What is shown of a file. ``kind`` is ``text``, ``table``, ``image``, or ``none`` and why."""
 
     kind: str
@@ -205,8 +204,7 @@ def file_url(kind: str, name: str, path: str, *, inline: bool = False) -> str:
 ARTIFACTS, OUTPUTS = "artifacts", "outputs"
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
+class Root(Struct, frozen=True):
     """A folder of a job's files, and what it is called."""
 
     key: str
@@ -238,20 +236,20 @@ def _roots(home: Home, job: JobRecord) -> list[Root]:
 def list_entries(home: Home, job: JobRecord, path: str) -> list[Entry]:
     """The entries of a folder; each has its path with the key of its root."""
     key, _, rest = path.partition("/")
-    for root in _roots(home, job):
-        if root.key == key:
-            entries = list_folder(home, root.folder, rest)
-            return [replace(entry, path=f"{key}/{entry.path}") for entry in entries]
-    return []
+    folder = _find_folder(_roots(home, job), key)
+    entries = [] if folder is None else list_folder(home, folder, rest)
+    return [replace(entry, path=f"{key}/{entry.path}") for entry in entries]
 
 
 def find_output(home: Home, job: JobRecord, path: str) -> Path | None:
     """The real path of a file or folder of a job; None if there is none."""
     key, _, rest = path.strip("/").partition("/")
-    for root in (*_roots(home, job), *_log_roots(home, job)):
-        if root.key == key:
-            return resolve_inside(home, root.folder, rest)
-    return None
+    folder = _find_folder((*_roots(home, job), *_log_roots(home, job)), key)
+    return None if folder is None else resolve_inside(home, folder, rest)
+
+
+def _find_folder(roots: Iterable[Root], key: str) -> Path | None:
+    return next((root.folder for root in roots if root.key == key), None)
 
 
 def _log_roots(home: Home, job: JobRecord) -> Iterator[Root]:
@@ -263,11 +261,9 @@ def _log_roots(home: Home, job: JobRecord) -> Iterator[Root]:
 
 TAIL_BYTES = 256 << 10  # of a log that is shown when it is opened
 CHUNK_BYTES = 256 << 10  # read at once while it grows
-_NUMBERS = re.compile(r"(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """A log: ``step`` and ``process`` name it."""
 
     step: str
@@ -300,7 +296,7 @@ def step_names(home: Home, job: JobRecord) -> list[str]:
     except OSError:
         return []
     planned = [*((read_json(folder.root / RECORD) or {}).get("steps") or {})]  # in the order of the pipeline
-    return [name for name in planned if name in present] + sorted(present.difference(planned), key=_natural)
+    return [name for name in planned if name in present] + sorted(present.difference(planned), key=by_number)
 
 
 def list_logs(home: Home, job: JobRecord) -> list[Log]:
@@ -311,7 +307,7 @@ def list_logs(home: Home, job: JobRecord) -> list[Log]:
     return [
         Log(step, path.stem, path)
         for step in step_names(home, job)
-        for path in sorted(folder.step(step).logs.glob("*.log"), key=lambda path: _natural(path.stem))
+        for path in sorted(folder.step(step).logs.glob("*.log"), key=lambda path: by_number(path.stem))
     ]
 
 
@@ -360,7 +356,3 @@ class LogTail:
         self._inode, self._decoder = inode, Decoder()
         self._position = self.skipped = max(0, size - TAIL_BYTES)
         return ["", "— the log begins again —", ""] if again else []
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    return [(len(part) if part.isdigit() else 0, part) for part in _NUMBERS.split(name)]

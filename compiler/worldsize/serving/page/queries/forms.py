@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from worldsize.serving.database import mapping_of, text_of
 
 _LITERALS = ("", "string", "integer", "number", "boolean", "enum")
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One input. ``type`` is a literal's or empty, ``enum`` for one with choices, or the type of data."""
 
     name: str

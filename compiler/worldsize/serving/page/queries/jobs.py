@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from worldsize.running.model.folder import RunFolder
-from worldsize.running.reuse.store import read_original
+from msgspec import Struct
+
+from worldsize.running.reuse.store import find_original
 from worldsize.serving.database import Database, use_each
 from worldsize.serving.jobs.records import JobRecord, child_name, descendants, get_job, read_job_row
 from worldsize.serving.page.queries.files import run_folder
@@ -37,8 +37,7 @@ MOST_STEPS = 500  # whose states and metrics one page shows
 _CHOICES = "SELECT DISTINCT {0} FROM jobs WHERE parent IS NULL ORDER BY {0} LIMIT ?"
 
 
-@dataclass(frozen=True, slots=True)
-class JobFilter:
+class JobFilter(Struct, frozen=True):
     """What a list of jobs is narrowed to; empty values narrow nothing. Pages count from 1."""
 
     text: str = ""
@@ -49,8 +48,7 @@ class JobFilter:
     page: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class JobPage:
+class JobPage(Struct, frozen=True):
     """One page of a list, and the number of all jobs that fit its filter."""
 
     jobs: Sequence[JobRecord]
@@ -120,13 +118,12 @@ MAX_POINTS, MOST_DRAWN = 1000, 20_000  # points of one curve that is drawn, and 
 _INTERNAL = ("mlflow.", "worldsize.")  # tags of the tools themselves, which the page says in its own words
 
 
-@dataclass(frozen=True, slots=True)
-class Tracked:
+class Tracked(Struct, frozen=True):
     """What MLflow knows of one run; metrics by their last values."""
 
-    params: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str] = {}
+    metrics: Mapping[str, float] = {}
+    tags: Mapping[str, str] = {}
 
 
 def read_run(home: Path, run: str) -> Tracked:
@@ -157,9 +154,6 @@ def read_curves(home: Path, shown: Mapping[str, str], ids: Mapping[str, str]) ->
     return curves
 
 
-MAX_HOPS = 20  # a step may reuse one that reused another
-
-
 def tracked_ids(workspace: Workspace, jobs: Iterable[JobRecord]) -> dict[str, str]:
     """The id of the run in MLflow that shows each job, by the name of the job."""
     return {job.name: _tracked_id(workspace, job) for job in jobs}
@@ -169,11 +163,7 @@ def _tracked_id(workspace: Workspace, job: JobRecord) -> str:
     folder = run_folder(workspace.home, job)
     if folder is None or job.step is None or job.parent is None:
         return job.name
-    root, step = job.root, job.step
-    for _ in range(MAX_HOPS):
-        original = read_original(RunFolder(workspace.home.runs / root).step(step))
-        if original is None:
-            break
-        root, step = original.run, original.step
-    name = child_name(root, step)
-    return name if get_job(workspace.database, name) is not None else root  # of a job that is no pipeline
+    original = find_original(folder.root, job.step)
+    name = child_name(original.run, original.step)
+    is_child = get_job(workspace.database, name) is not None
+    return name if is_child else original.run  # of a job that is not a pipeline

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from worldsize.azureml import binding
 from worldsize.base.wording import show_number
@@ -15,7 +19,6 @@ from worldsize.planning.quantities import MACHINE, PLANNED, label_quantity
 from worldsize.running.model.folder import RunFolder
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.json_files import read_json
-from worldsize.serving.control.assets import Asset
 from worldsize.serving.control.paths import find_asset, parse_asset
 from worldsize.serving.database import Database, mapping_of, text_of
 from worldsize.serving.jobs.execution import STATES
@@ -23,8 +26,7 @@ from worldsize.serving.jobs.records import JobRecord, get_job
 from worldsize.serving.page.queries.forms import Field, component_fields, value_text
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(Struct, frozen=True):
     """A process of the step's last attempt."""
 
     name: str
@@ -33,8 +35,7 @@ class Process:
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepPlan:
+class StepPlan(Struct, frozen=True):
     """What is known of the plan of one step."""
 
     step: str
@@ -70,7 +71,6 @@ def _step_plan(
 ) -> StepPlan:
     topology = mapping_of(plan, "topology")
     listed = attempts[-1].get("processes") if attempts else None
-    derivations = plan.get("derivations")
     return StepPlan(
         step=step,
         topology={label_quantity(key): _show(value) for key, value in topology.items() if value is not None},
@@ -79,18 +79,7 @@ def _step_plan(
             for name, value in parameters.items()
             if name in PLANNED or name in MACHINE
         },
-        rows=tuple(
-            list_rows(
-                Derivation(
-                    text_of(derivation, "quantity"),
-                    derivation.get("value", ""),
-                    text_of(derivation, "formula"),
-                    text_of(derivation, "source"),
-                )
-                for derivation in (derivations if isinstance(derivations, list) else [])
-                if isinstance(derivation, Mapping)
-            )
-        ),
+        rows=tuple(list_rows(_read_derivations(plan))),
         processes=tuple(
             _process(process)
             for process in (listed if isinstance(listed, list) else [])
@@ -98,6 +87,13 @@ def _step_plan(
         ),
         attempts=len(attempts),
     )
+
+
+def _read_derivations(plan: Mapping[str, Any]) -> Iterator[Derivation]:
+    listed = plan.get("derivations")
+    for row in listed if isinstance(listed, list) else []:
+        with contextlib.suppress(msgspec.ValidationError):  # in a file that others have changed
+            yield msgspec.convert(row, Derivation)
 
 
 def _process(process: Mapping[str, Any]) -> Process:
@@ -113,18 +109,13 @@ def _process(process: Mapping[str, Any]) -> Process:
 
 
 def _show(value: Any) -> str:
-    if value is None:
-        return "–"
-    return (
-        show_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    )
+    return "–" if value is None else show_number(value)
 
 
 _STATES = {**STATES, "died": "Failed", "interrupted": "Canceled"}  # of a run's steps, in Azure ML's words
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A step; ``job`` is the name of its job once it has one."""
 
     name: str
@@ -189,20 +180,20 @@ def _bound_steps(nodes: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
 KIND = "components"
 
 
-def find_component(database: Database, reference: str) -> Asset | None:
-    """The component of an id, a registered one or one that was sent with a job; None if it is elsewhere."""
+def read_component_spec(database: Database, reference: str) -> Mapping[str, Any]:
+    """What the component of an id declares, which may have been sent with a job; empty if it is elsewhere."""
     name = parse_asset(reference)
-    if name is None or name.kind not in ("", KIND):
-        return None
-    return find_asset(database, KIND, name)
+    component = None
+    if name is not None and name.kind in ("", KIND):
+        component = find_asset(database, KIND, name)
+    return {} if component is None else mapping_of(component.properties, "componentSpec")
 
 
 def step_body(database: Database, job: JobRecord) -> dict[str, Any]:
     """What the submitted body and its component say of a step; empty for others, and in components."""
     root = None if job.parent is None or job.step is None else get_job(database, job.root)
     node = {} if root is None else mapping_of(mapping_of(root.properties, "jobs"), str(job.step))
-    component = find_component(database, text_of(node, "componentId"))
-    spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+    spec = read_component_spec(database, text_of(node, "componentId"))
     said = {"command": spec.get("command"), "environmentId": spec.get("environment")}
     more = {name: spec.get(name) for name in ("distribution", "resources")}
     return {name: value for name, value in {**said, **more, **node}.items() if value is not None}
@@ -214,8 +205,7 @@ def step_fields(database: Database, properties: Mapping[str, Any]) -> dict[str, 
     for step, node in mapping_of(properties, "jobs").items():
         if not isinstance(node, Mapping):
             continue
-        component = find_component(database, text_of(node, "componentId"))
-        spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+        spec = read_component_spec(database, text_of(node, "componentId"))
         declared = {field.name: field for field in component_fields(spec)}
         values = dict(_values(node))
         if values:

@@ -25,21 +25,6 @@ from worldsize.serving.page.queries.files import list_folder, preview_file, reso
 from worldsize.serving.page.queries.forms import component_fields
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
-from worldsize.serving.page.views.frame import (
-    LONG,
-    Column,
-    Form,
-    Listing,
-    Row,
-    cut,
-    document_words,
-    link_cell,
-    say_unreadable,
-    show_table,
-    text_cell,
-    time_words,
-    value_words,
-)
 from worldsize.serving.workspace import Workspace
 
 TITLES = {"models": "Models", "data": "Data", "components": "Components", "environments": "Environments"}
@@ -50,16 +35,16 @@ _NONE = {
     "environments": "No environments yet. Create one with `az ml environment create`.",
 }
 _COLUMNS = (
-    Column("name", "Name"),
-    Column("version", "Newest version"),
-    Column("type", "Type", "ws-keep"),
-    Column("created", "Created", "ws-keep"),
+    frame.Column("name", "Name"),
+    frame.Column("version", "Newest version"),
+    frame.Column("type", "Type", "ws-keep"),
+    frame.Column("created", "Created", "ws-keep"),
 )
 _VERSIONS = (
-    Column("version", "Version"),
-    Column("marks", "Aliases and stage"),
-    Column("job", "Made by"),
-    Column("created", "Created", "ws-keep"),
+    frame.Column("version", "Version"),
+    frame.Column("marks", "Aliases and stage"),
+    frame.Column("job", "Made by"),
+    frame.Column("created", "Created", "ws-keep"),
 )
 
 
@@ -67,11 +52,10 @@ async def draw_assets(workspace: Workspace, kind: str, text: str = "") -> None:
     """The list of a kind."""
     title = TITLES[kind]
     with frame.frame(workspace, title, title):
-        frame.heading(title, 1)
         search = (
             ui.input("Search", value=text).props("outlined dense clearable debounce=300").classes("ws-grow")
         )
-        listing = Listing(
+        listing = frame.Listing(
             title,
             _COLUMNS,
             lambda: list_assets(workspace, kind, search.value or ""),
@@ -88,13 +72,13 @@ async def draw_assets(workspace: Workspace, kind: str, text: str = "") -> None:
         await change()
 
 
-def _asset_row(kind: str, newest: Version) -> Row:
+def _asset_row(kind: str, newest: Version) -> frame.Row:
     return {
         "id": newest.name,
-        "name": link_cell(newest.name, frame.address(kind, newest.name), newest.description),
-        "version": text_cell(newest.version, plural(newest.count, "version")),
-        "type": text_cell(newest.type),
-        "created": text_cell(time_words(newest.created)),
+        "name": frame.link_cell(newest.name, frame.address(kind, newest.name), newest.description),
+        "version": frame.text_cell(newest.version, plural(newest.count, "version")),
+        "type": frame.text_cell(newest.type),
+        "created": frame.text_cell(frame.time_words(newest.created)),
     }
 
 
@@ -111,10 +95,10 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str = 
             workspace, f"{title[:-1] if kind != 'data' else title} {name} {version}".strip(), title
         )
         return
-    with frame.frame(workspace, f"{name} {chosen.version}", title, [(title, f"/{kind}")]):
+    with frame.frame(workspace, f"{name} {chosen.version}", title, [(title, f"/{kind}")], is_heading=False):
         frame.heading(f"{name}, version {chosen.version}", 1)
         if chosen.description:
-            ui.label(cut(chosen.description, LONG)).classes("ws-text")
+            ui.label(frame.cut(chosen.description, frame.LONG)).classes("ws-text")
         with ui.element("div").classes("ws-panel"):
             frame.facts(await asyncio.to_thread(_asset_facts, workspace, chosen), "ws-flow")
         frame.fact_panel("Tags", chosen.tags)
@@ -122,16 +106,16 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str = 
         frame.heading("Versions")
         rows = await asyncio.to_thread(lambda: [_version_row(workspace, listed) for listed in versions])
         filled = [column for column in _VERSIONS if any(row[column.name]["text"] for row in rows)]
-        show_table(f"Versions of {name}", filled, rows, empty="")
+        frame.show_table(f"Versions of {name}", filled, rows, empty="")
         if faults:
-            ui.label(say_unreadable(faults)).classes("ws-soft ws-text")
+            ui.label(frame.say_unreadable(faults)).classes("ws-soft ws-text")
 
 
 def _asset_facts(workspace: Workspace, version: Version) -> list[tuple[str, object]]:
     pairs: list[tuple[str, object]] = [
         ("Type", version.type),
         ("Aliases and stage", ", ".join(version.marks)),
-        ("Created", time_words(version.created)),
+        ("Created", frame.time_words(version.created)),
         ("Location", short_location(version.uri)),
     ]
     shown = [(name, value) for name, value in pairs if value]
@@ -142,16 +126,18 @@ def _asset_facts(workspace: Workspace, version: Version) -> list[tuple[str, obje
     return shown
 
 
-def _version_row(workspace: Workspace, version: Version) -> Row:
+def _version_row(workspace: Workspace, version: Version) -> frame.Row:
     job = None if version.job is None else get_job(workspace.database, version.job)
     return {
         "id": version.version,
-        "version": link_cell(
+        "version": frame.link_cell(
             version.version, frame.address(version.kind, version.name, version=version.version)
         ),
-        "marks": text_cell(", ".join(version.marks)),
-        "job": text_cell("") if job is None else link_cell(job.display_name, frame.address("jobs", job.name)),
-        "created": text_cell(time_words(version.created)),
+        "marks": frame.text_cell(", ".join(version.marks)),
+        "job": frame.text_cell("")
+        if job is None
+        else frame.link_cell(job.display_name, frame.address("jobs", job.name)),
+        "created": frame.text_cell(frame.time_words(version.created)),
     }
 
 
@@ -191,7 +177,7 @@ async def _show_component(_workspace: Workspace, version: Version) -> None:
                 ui.label(f"{field.name}: {field.hint}").classes("ws-text")
                 if field.description:
                     ui.label(field.description).classes("ws-soft")
-        Form(values)
+        frame.Form(values)
         if not fields:
             ui.label("This component has no inputs.").classes("ws-soft")
     outputs = mapping_of(spec, "outputs")
@@ -201,7 +187,7 @@ async def _show_component(_workspace: Workspace, version: Version) -> None:
     if command := text_of(spec, "command"):
         with frame.panel("Command"):
             code(command, "Command")
-    words = await asyncio.to_thread(document_words, spec)
+    words = await asyncio.to_thread(frame.document_words, spec)
     with ui.expansion("Specification").classes("ws-more"):
         code(words, "Specification")
 
@@ -231,18 +217,17 @@ _DETAILS: dict[str, Callable[[Workspace, Version], Awaitable[None]]] = {
 
 
 _CLUSTERS = (
-    Column("name", "Name"),
-    Column("type", "Type", "ws-keep"),
-    Column("size", "VM size"),
-    Column("nodes", "Instances", "ws-right"),
-    Column("priority", "Priority"),
+    frame.Column("name", "Name"),
+    frame.Column("type", "Type", "ws-keep"),
+    frame.Column("size", "VM size"),
+    frame.Column("nodes", "Instances", "ws-right"),
+    frame.Column("priority", "Priority"),
 )
 
 
 async def draw_compute(workspace: Workspace) -> None:
     """The page of clusters."""
     with frame.frame(workspace, "Compute", "Compute"):
-        frame.heading("Compute", 1)
         frame.tagged(
             "p",
             "Jobs are planned for these clusters and run on this machine. Pipelines that Worldsize compiled"
@@ -251,21 +236,23 @@ async def draw_compute(workspace: Workspace) -> None:
             "ws-soft",
         )
         nothing = "No clusters. Describe them in worldsize.yml, or create one with `az ml compute create`."
-        await Listing(
+        await frame.Listing(
             "Clusters", _CLUSTERS, partial(list_computes, workspace), _cluster_row, nothing
         ).refresh()
 
 
-def _cluster_row(compute: Resource) -> Row:
+def _cluster_row(compute: Resource) -> frame.Row:
     outer = mapping_of(compute.body, "properties")
     inner = mapping_of(outer, "properties")
     scale = mapping_of(inner, "scaleSettings")
     low, high = scale.get("minNodeCount"), scale.get("maxNodeCount")
     return {
         "id": compute.name,
-        "name": text_cell(compute.name, text_of(outer, "description")),
-        "type": text_cell(text_of(outer, "computeType")),
-        "size": text_cell(text_of(inner, "vmSize")),
-        "nodes": text_cell("" if high is None else f"{value_words(low or 0)} to {value_words(high)}"),
-        "priority": text_cell(text_of(inner, "vmPriority")),
+        "name": frame.text_cell(compute.name, text_of(outer, "description")),
+        "type": frame.text_cell(text_of(outer, "computeType")),
+        "size": frame.text_cell(text_of(inner, "vmSize")),
+        "nodes": frame.text_cell(
+            "" if high is None else f"{frame.value_words(low or 0)} to {frame.value_words(high)}"
+        ),
+        "priority": frame.text_cell(text_of(inner, "vmPriority")),
     }

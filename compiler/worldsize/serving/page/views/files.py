@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from nicegui import ui
 
 from worldsize.base.wording import format_size
 from worldsize.serving.page.queries.files import Entry, Preview, file_url, preview_file
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.frame import LONG, Column, cut, show_table, text_cell
 
 
-@dataclass(frozen=True, slots=True)
-class FileSource:
+class FileSource(Struct, frozen=True):
     """Where files come from: ``entries`` lists the folder of a path, ``find`` gives the file of one."""
 
     kind: str  # for the addresses of downloads
@@ -101,13 +99,13 @@ def show_preview(preview: Preview, image: str, name: str) -> None:
     elif preview.kind == "text":
         code(preview.text, f"Beginning of {name}")
     elif preview.kind == "table":
-        columns = [Column(f"c{index}", title) for index, title in enumerate(preview.columns)]
+        columns = [frame.Column(f"c{index}", title) for index, title in enumerate(preview.columns)]
         rows = [
-            {"id": str(number), **{f"c{index}": text_cell(cell) for index, cell in enumerate(row)}}
+            {"id": str(number), **{f"c{index}": frame.text_cell(cell) for index, cell in enumerate(row)}}
             for number, row in enumerate(preview.rows)
         ]
         with ui.element("div").classes("ws-scroll"):
-            show_table(f"Rows of {name}", columns, rows, empty="The table has no rows.")
+            frame.show_table(f"Rows of {name}", columns, rows, empty="The table has no rows.")
     else:
         frame.empty(preview.text)
     if preview.cut:
@@ -116,5 +114,5 @@ def show_preview(preview: Preview, image: str, name: str) -> None:
 
 def code(text: str, label: str) -> None:
     """A text of several lines as it is."""
-    block = ui.label(cut(text, LONG)).classes("ws-code").props("tabindex=0 role=region")
+    block = ui.label(frame.cut(text, frame.LONG)).classes("ws-code").props("tabindex=0 role=region")
     block.props["aria-label"] = label

@@ -8,11 +8,11 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import timezone
 from typing import Any, Generic
 from urllib.parse import quote
 
+from msgspec import Struct
 from nicegui import Client, ui
 from nicegui.element import Element
 from nicegui.elements.mixins.value_element import ValueElement
@@ -39,9 +39,14 @@ MOST_FACTS, MOST_TEXT = 100, 2000  # of a list, and characters of one
 
 @contextlib.contextmanager
 def frame(
-    workspace: Workspace, title: str, section: str, crumbs: Sequence[tuple[str, str]] = ()
+    workspace: Workspace,
+    title: str,
+    section: str,
+    crumbs: Sequence[tuple[str, str]] = (),
+    *,
+    is_heading: bool = True,
 ) -> Iterator[None]:
-    """One page: its header, the way to it, and its heading; what follows is its content.
+    """One page: its header, the way to it, and its title as a heading; what follows is its content.
 
     ``section`` is the entry of the navigation that it belongs to, ``crumbs`` are titles and addresses of the
     pages above it.
@@ -66,6 +71,8 @@ def frame(
     main = ui.element("div").classes("ws-column")
     ui.skip_link("Skip to the content", target=main)
     with main:
+        if is_heading:
+            heading(title, 1)
         yield
 
 
@@ -183,7 +190,6 @@ def not_found(workspace: Workspace, what: str, section: str) -> None:
     """The page for something that does not exist."""
     ui.status_code(404)
     with frame(workspace, "Not found", section):
-        heading("Not found", 1)
         empty(f"{what} does not exist in this workspace, or was deleted.")
 
 
@@ -262,8 +268,7 @@ _BODY = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column; ``look`` is ``ws-keep`` for one that does not wrap, ``ws-right`` for numbers."""
 
     name: str
@@ -392,7 +397,6 @@ _WORDS = {
     "CancelRequested": "Cancel requested",
     "NotResponding": "Not responding",
 }
-_TYPES = {"AutoML": "AutoML"}
 
 
 def cut(text: object, most: int = SHORT) -> str:
@@ -420,12 +424,12 @@ def status_tone(status: str) -> str:
 
 def type_words(kind: str) -> str:
     """``Pipeline`` for ``pipeline``."""
-    return _TYPES.get(kind, kind[:1].upper() + kind[1:])
+    return kind[:1].upper() + kind[1:]
 
 
-def duration_words(job: JobRecord, now: datetime | None = None) -> str:
+def duration_words(job: JobRecord) -> str:
     """How long a job has run."""
-    seconds = job.seconds(now)
+    seconds = job.seconds()
     return NONE if seconds is None else format_duration(seconds)
 
 

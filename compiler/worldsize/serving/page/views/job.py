@@ -34,35 +34,13 @@ from worldsize.serving.page.queries.jobs import get_ancestors, read_run, steps_o
 from worldsize.serving.page.queries.steps import (
     Node,
     StepPlan,
-    find_component,
+    read_component_spec,
     read_graph,
     read_plans,
     step_body,
 )
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code
-from worldsize.serving.page.views.frame import (
-    LIVE_SECONDS,
-    MOST_ROWS,
-    NONE,
-    Column,
-    Row,
-    cut,
-    document_words,
-    duration_words,
-    link_cell,
-    number_words,
-    set_rows,
-    show_table,
-    state_cell,
-    status_tone,
-    status_words,
-    text_cell,
-    text_row,
-    time_words,
-    type_words,
-    value_words,
-)
 from worldsize.serving.page.views.metrics import MetricsView
 from worldsize.serving.workspace import Workspace
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
@@ -82,7 +60,7 @@ async def draw_job(workspace: Workspace, name: str, view: str = "") -> None:
         ("Jobs", "/"),
         *((ancestor.display_name, frame.address("jobs", ancestor.name)) for ancestor in above),
     ]
-    with frame.frame(workspace, job.display_name, "Jobs", crumbs):
+    with frame.frame(workspace, job.display_name, "Jobs", crumbs, is_heading=False):
         await Header(workspace, job).refresh()
         await _show_tabs(workspace, job, view if view in VIEWS else "overview")
 
@@ -101,7 +79,7 @@ class Header:
         with ui.element("div").classes("ws-panel"):
             frame.facts(self._facts(), "ws-flow")
         self._error = frame.Failure()
-        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
+        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
 
     async def refresh(self) -> None:
         """Show the state as it is now."""
@@ -109,8 +87,8 @@ class Header:
         if job is None:
             return
         frame.set_state(self._state, job.status)
-        self._duration.set_text(duration_words(job))
-        self._started.set_text(time_words(job.started))
+        self._duration.set_text(frame.duration_words(job))
+        self._started.set_text(frame.time_words(job.started))
         self._error.show(job.error_message or "")
         if job.parent is None:
             self._cancel.set_visibility(not job.has_ended and job.status != "CancelRequested")
@@ -125,11 +103,11 @@ class Header:
         return [
             ("State", self._draw_state),
             ("Duration", self._draw_duration),
-            ("Created", time_words(job.created)),
+            ("Created", frame.time_words(job.created)),
             ("Started", self._draw_started),
             ("Created by", by),
             ("Experiment", job.experiment),
-            ("Type", type_words(job.type)),
+            ("Type", frame.type_words(job.type)),
             ("Name", job.name),
         ]
 
@@ -140,7 +118,7 @@ class Header:
         self._duration = ui.label()
 
     def _draw_started(self) -> None:
-        self._started = ui.label(NONE)
+        self._started = ui.label(frame.NONE)
 
     def _ask(self) -> None:
         with ui.dialog(value=True) as dialog, ui.element("div").classes("ws-panel"):
@@ -205,7 +183,7 @@ async def _outputs(workspace: Workspace, job: JobRecord) -> None:
 
 async def _definition(_workspace: Workspace, job: JobRecord) -> None:
     ui.label("The body of the request that submitted this job.").classes("ws-soft")
-    code(await asyncio.to_thread(document_words, job.properties), "Definition of the job")
+    code(await asyncio.to_thread(frame.document_words, job.properties), "Definition of the job")
 
 
 FOLLOW_SECONDS = 1.0
@@ -284,12 +262,12 @@ class LogView:
 
 
 _DERIVED = (
-    Column("quantity", "Quantity"),
-    Column("value", "Value", "ws-right ws-keep"),
-    Column("formula", "Formula"),
-    Column("source", "Source"),
+    frame.Column("quantity", "Quantity"),
+    frame.Column("value", "Value", "ws-right ws-keep"),
+    frame.Column("formula", "Formula"),
+    frame.Column("source", "Source"),
 )
-_PROCESSES = (Column("name", "Process"), Column("rank", "Rank"), Column("node", "Node"))
+_PROCESSES = (frame.Column("name", "Process"), frame.Column("rank", "Rank"), frame.Column("node", "Node"))
 
 
 async def _draw_plan(workspace: Workspace, job: JobRecord) -> None:
@@ -313,20 +291,22 @@ def _show_plan(plan: StepPlan) -> None:
         frame.facts(plan.inputs.items(), "ws-flow")
     if plan.rows:
         rows = [
-            text_row(str(number), quantity=row.label, value=row.value, formula=row.formula, source=row.source)
+            frame.text_row(
+                str(number), quantity=row.label, value=row.value, formula=row.formula, source=row.source
+            )
             for number, row in enumerate(plan.rows)
         ]
-        show_table(f"Derivations of {plan.step}", _DERIVED, rows, empty="")
+        frame.show_table(f"Derivations of {plan.step}", _DERIVED, rows, empty="")
     if not plan.processes:
         return
     ran = f"{plural(len(plan.processes), 'process')} ran on this machine"
     frame.heading(ran + (f", attempt {plan.attempts}" if plan.attempts > 1 else ""), 3)
     rows = [
-        text_row(process.name, name=process.name, rank=process.rank, node=process.node)
+        frame.text_row(process.name, name=process.name, rank=process.rank, node=process.node)
         for process in plan.processes
     ]
     if len(rows) > 1:
-        show_table(f"Processes of {plan.step}", _PROCESSES, rows, empty="")
+        frame.show_table(f"Processes of {plan.step}", _PROCESSES, rows, empty="")
     with ui.expansion("Command of the first process").classes("ws-more"):
         code(plan.processes[0].command, f"Command of {plan.processes[0].name}")
 
@@ -342,10 +322,10 @@ VIEWS: dict[str, tuple[str, View]] = {
 
 
 _STEPS = (
-    Column("step", "Step"),
-    Column("status", "State", "ws-keep"),
-    Column("type", "Type", "ws-keep"),
-    Column("duration", "Duration", "ws-keep ws-right"),
+    frame.Column("step", "Step"),
+    frame.Column("status", "State", "ws-keep"),
+    frame.Column("type", "Type", "ws-keep"),
+    frame.Column("duration", "Duration", "ws-keep ws-right"),
 )
 MOST_NODES = 200
 ANONYMOUS = "azureml_anonymous"  # the name of all components that come with jobs
@@ -370,11 +350,11 @@ class Overview:
         if job.type in ("Pipeline", "Sweep"):
             frame.heading("Steps" if job.type == "Pipeline" else "Trials")
             waiting = "There are no steps yet." if job.type == "Pipeline" else "No trial has started yet."
-            self._steps = show_table("Steps", _STEPS, [], empty=waiting)
+            self._steps = frame.show_table("Steps", _STEPS, [], empty=waiting)
         self._measured = ui.element("div").classes("ws-column")
         self._body = ui.element("div").classes("ws-column")
         self._tracked = ui.element("div").classes("ws-column")
-        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
+        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
 
     async def show(self) -> None:
         """Show everything for the first time."""
@@ -390,7 +370,7 @@ class Overview:
         if job is None:
             return
         if self._steps is not None:
-            set_rows(self._steps, [*use_each("job", below, _step_row)])
+            frame.set_rows(self._steps, [*use_each("job", below, _step_row)])
         if job.type == "Pipeline":
             self._show_graph(nodes)
 
@@ -400,7 +380,7 @@ class Overview:
         job = get_job(database, self._job.name)
         if job is None or job.type not in ("Pipeline", "Sweep"):
             return job, [], []
-        below, nodes = children(database, job.name, MOST_ROWS + 1), list[Node]()
+        below, nodes = children(database, job.name, frame.MOST_ROWS + 1), list[Node]()
         if job.type == "Pipeline":
             folder = run_folder(self._workspace.home, job)
             run = None if folder is None else load_run(folder.root)
@@ -427,7 +407,7 @@ class Overview:
         with self._measured:
             names = choose_headline(tracked.metrics)
             self._measured.set_visibility(bool(names))
-            frame.fact_panel("Metrics", {name: number_words(tracked.metrics[name]) for name in names})
+            frame.fact_panel("Metrics", {name: frame.number_words(tracked.metrics[name]) for name in names})
         with self._tracked:
             for title, logged in (("Parameters", tracked.params), ("Tags", tracked.tags)):
                 if logged:  # most are defaults
@@ -435,18 +415,18 @@ class Overview:
                         frame.facts(logged.items(), "ws-many" if len(logged) > frame.MANY else "ws-facts")
 
 
-def _step_row(job: JobRecord) -> Row:
+def _step_row(job: JobRecord) -> frame.Row:
     reused = mapping_of(job.properties, "properties").get("azureml.isreused") == "true"
     return {
         "id": job.name,
-        "step": link_cell(
+        "step": frame.link_cell(
             job.display_name,
             frame.address("jobs", job.name),
             "" if job.step == job.display_name else job.step or "",
         ),
-        "status": {**state_cell(job.status), "sub": "reused" if reused else ""},
-        "type": text_cell(type_words(job.type)),
-        "duration": text_cell(duration_words(job)),
+        "status": {**frame.state_cell(job.status), "sub": "reused" if reused else ""},
+        "type": frame.text_cell(frame.type_words(job.type)),
+        "duration": frame.text_cell(frame.duration_words(job)),
     }
 
 
@@ -458,10 +438,10 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
             ports = mapping_of(properties, key)
             frame.fact_panel(title, {name: _show_port(port, refer) for name, port in ports.items()})
         details = {title: refer(text) for key, title in _DETAILS if (text := text_of(properties, key))}
-        settings = {name: value_words(value) for name, value in _settings(properties).items()}
+        settings = {name: frame.value_words(value) for name, value in _settings(properties).items()}
         frame.fact_panel("Details", {**details, **settings})
         tags = mapping_of(properties, "tags")
-        frame.fact_panel("Tags", {name: value_words(value) for name, value in tags.items()})
+        frame.fact_panel("Tags", {name: frame.value_words(value) for name, value in tags.items()})
     if command := text_of(properties, "command"):
         with frame.panel("Command"):
             code(command, "Command")
@@ -470,12 +450,12 @@ def _show_body(job: JobRecord, node: Mapping[str, Any], refer: Callable[[str], o
 def _show_port(port: object, refer: Callable[[str], object]) -> object:
     """The value of an input, or where data lies; an asset by its name and version."""
     if not isinstance(port, Mapping):
-        return value_words(port)
+        return frame.value_words(port)
     value, uri = port.get("value"), text_of(port, "uri")
     if value is None and uri:
         return refer(uri) if parse_asset(uri) is not None else uri
     kind = port.get("jobInputType") or port.get("jobOutputType") or port.get("type") or ""
-    return cut(kind) if value is None else value_words(value)
+    return frame.cut(kind) if value is None else frame.value_words(value)
 
 
 def _settings(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -507,8 +487,7 @@ def _reference(workspace: Workspace, reference: str) -> object:
     version = name.version or ""
     shown = f"{name.name}:{version}" if version else name.name
     if name.name == ANONYMOUS:
-        component = find_component(workspace.database, reference)
-        spec = {} if component is None else mapping_of(component.properties, "componentSpec")
+        spec = read_component_spec(workspace.database, reference)
         shown = text_of(spec, "display_name") or "sent with the job"
     if name.kind not in KINDS:
         return shown
@@ -545,8 +524,10 @@ class Graph:
         """Show the states of the steps."""
         for node in nodes:
             box, label = self._states[node.name]
-            words = "Reused" if node.reused and node.status == "Completed" else status_words(node.status)
-            box.classes(replace=f"ws-node ws-{status_tone(node.status)}")
+            words = (
+                "Reused" if node.reused and node.status == "Completed" else frame.status_words(node.status)
+            )
+            box.classes(replace=f"ws-node ws-{frame.status_tone(node.status)}")
             frame.set_state(label, node.status)
             label.set_text(words)
             box.props["aria-label"] = f"Step {node.label}: {words}"
@@ -557,7 +538,7 @@ class Graph:
         box.style(f"left: {left}px; top: {top}px; width: {WIDTH}px; height: {HEIGHT}px")
         box.props["title"] = node.label
         with box:
-            ui.label(cut(node.label)).classes("ws-name")
+            ui.label(frame.cut(node.label)).classes("ws-name")
             self._states[node.name] = (box, ui.label())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from msgspec.structs import asdict, replace
 from nicegui import ui
 
 from worldsize.base.wording import plural
@@ -28,53 +28,34 @@ from worldsize.serving.page.queries.jobs import (
 )
 from worldsize.serving.page.queries.steps import change_steps, step_fields
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.frame import (
-    LIVE_SECONDS,
-    NONE,
-    Column,
-    Form,
-    Row,
-    cut,
-    duration_words,
-    link_cell,
-    number_words,
-    say_unreadable,
-    set_rows,
-    show_table,
-    state_cell,
-    status_words,
-    text_cell,
-    time_words,
-    type_words,
-)
 from worldsize.serving.page.views.metrics import Charts, order_metrics
 from worldsize.serving.workspace import Workspace
 
 COLUMNS = (
-    Column("job", "Job"),
-    Column("status", "State", "ws-keep"),
-    Column("experiment", "Experiment"),
-    Column("type", "Type", "ws-keep"),
-    Column("created", "Created", "ws-keep"),
-    Column("duration", "Duration", "ws-keep ws-right"),
+    frame.Column("job", "Job"),
+    frame.Column("status", "State", "ws-keep"),
+    frame.Column("experiment", "Experiment"),
+    frame.Column("type", "Type", "ws-keep"),
+    frame.Column("created", "Created", "ws-keep"),
+    frame.Column("duration", "Duration", "ws-keep ws-right"),
 )
 SEARCH_SECONDS = 0.3  # after the last key
 
 
-def _job_row(job: JobRecord) -> Row:
+def _job_row(job: JobRecord) -> frame.Row:
     created_by = f"schedule {job.schedule}" if job.schedule else ""
     return {
         "id": job.name,
-        "job": link_cell(
+        "job": frame.link_cell(
             job.display_name,
             frame.address("jobs", job.name),
             job.name if job.name != job.display_name else "",
         ),
-        "status": state_cell(job.status),
-        "experiment": text_cell(job.experiment),
-        "type": text_cell(type_words(job.type), created_by),
-        "created": text_cell(time_words(job.created)),
-        "duration": text_cell(duration_words(job)),
+        "status": frame.state_cell(job.status),
+        "experiment": frame.text_cell(job.experiment),
+        "type": frame.text_cell(frame.type_words(job.type), created_by),
+        "created": frame.text_cell(frame.time_words(job.created)),
+        "duration": frame.text_cell(frame.duration_words(job)),
     }
 
 
@@ -90,19 +71,16 @@ class JobList:
             )
             search.classes("ws-grow").props(f"outlined dense clearable debounce={SEARCH_SECONDS * 1000:.0f}")
             search.props["maxlength"] = 200
-            self._choice(
-                "State", "status", {status: cut(status_words(status)) for status in choices["status"]}
-            )
-            self._choice(
-                "Experiment",
-                "experiment",
-                {experiment: cut(experiment) for experiment in choices["experiment"]},
-            )
-            self._choice("Type", "type", {kind: cut(type_words(kind)) for kind in choices["type"]})
+            for label, name, say in (
+                ("State", "status", frame.status_words),
+                ("Experiment", "experiment", str),
+                ("Type", "type", frame.type_words),
+            ):
+                self._choice(label, name, {value: frame.cut(say(value)) for value in choices[name]})
         with ui.element("div").classes("ws-row"):
             self._count = ui.label().classes("ws-soft ws-grow").props("role=status")
             self._compare = frame.button("", self._open_comparison)
-        self._table = show_table("Jobs", COLUMNS, [], empty=self._nothing(), choose=True)
+        self._table = frame.show_table("Jobs", COLUMNS, [], empty=self._nothing(), choose=True)
         self._table.on_select(lambda _event: self._show_choice())
         with ui.element("nav").classes("ws-pages").props('aria-label="Pages of jobs"') as self._pages:
             self._previous = frame.button("Previous", lambda: self._turn(-1))
@@ -110,17 +88,17 @@ class JobList:
             self._next = frame.button("Next", lambda: self._turn(1))
         self._note = ui.label().classes("ws-soft ws-text").props("role=status")
         self._show_choice()
-        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
+        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
 
     async def refresh(self) -> None:
         """Read the list again."""
         wanted = self._wanted
         with collect_unreadable() as faults:
             page = await asyncio.to_thread(find_jobs, self._database, wanted)
-            set_rows(self._table, [*use_each("job", page.jobs, _job_row)])
+            frame.set_rows(self._table, [*use_each("job", page.jobs, _job_row)])
         if wanted == self._wanted:
             self._wanted = replace(wanted, page=page.page)
-        self._note.set_text(say_unreadable(faults))
+        self._note.set_text(frame.say_unreadable(faults))
         self._count.set_text(plural(page.total, "job"))
         self._pages.set_visibility(page.pages > 1)
         self._page.set_text(f"Page {page.page} of {page.pages}")
@@ -173,7 +151,6 @@ async def draw_jobs(workspace: Workspace) -> None:
     query = ui.context.client.request.query_params
     choices = await asyncio.to_thread(list_choices, workspace.database)
     with frame.frame(workspace, "Jobs", "Jobs"):
-        frame.heading("Jobs", 1)
         await JobList(workspace, read_filter(query), choices).refresh()
 
 
@@ -188,7 +165,6 @@ async def draw_comparison(workspace: Workspace, jobs: str = "") -> None:
     records = [*use_each("job", names, partial(get_job, workspace.database), str)]
     compared = [job for job in records if job is not None][:MAX_JOBS]
     with frame.frame(workspace, "Compare jobs", "Jobs", [("Jobs", "/")]):
-        frame.heading("Compare jobs", 1)
         if not compared:
             frame.empty("Choose two jobs or more in the list of jobs.")
             return
@@ -214,7 +190,7 @@ async def _show_comparison(workspace: Workspace, jobs: Sequence[JobRecord]) -> N
     await Charts(workspace.home.root).update(shown, ids)
     metrics = by_row((title, _prefix(job, jobs), tracked[job.name].metrics) for title, job in runs)
     numbers = {
-        row: {title: number_words(value) for title, value in values.items()}
+        row: {title: frame.number_words(value) for title, value in values.items()}
         for row, values in metrics.items()
     }
     _show_values("Last values", titles, numbers, order_metrics(list(numbers)))
@@ -241,18 +217,24 @@ def _show_values(
     """A table with a row for each name and a column for each job."""
     if not names:
         return
-    columns = [Column("name", "Name"), *(Column(f"c{index}", job) for index, job in enumerate(jobs))]
+    columns = [
+        frame.Column("name", "Name"),
+        *(frame.Column(f"c{index}", job) for index, job in enumerate(jobs)),
+    ]
     cells = [
         {
             "id": name,
-            "name": text_cell(name),
-            **{f"c{index}": text_cell(rows[name].get(job, NONE)) for index, job in enumerate(jobs)},
+            "name": frame.text_cell(name),
+            **{
+                f"c{index}": frame.text_cell(rows[name].get(job, frame.NONE))
+                for index, job in enumerate(jobs)
+            },
         }
         for name in names
     ]
     frame.heading(title)
     with ui.element("div").classes("ws-scroll"):
-        show_table(title, columns, cells, empty="")
+        frame.show_table(title, columns, cells, empty="")
 
 
 def by_row(values: Iterable[tuple[str, str, Mapping[str, Value]]]) -> dict[str, dict[str, Value]]:
@@ -282,17 +264,17 @@ class InputForms:
 
     def __init__(self, workspace: Workspace, job: JobRecord) -> None:
         fields, steps = job_fields(job.properties), step_fields(workspace.database, job.properties)
-        self._steps: dict[str, Form] = {}
+        self._steps: dict[str, frame.Form] = {}
         if fields or not steps:
             with frame.panel("Inputs"):
                 if not fields:
                     ui.label("This job has no inputs.").classes("ws-soft")
-                self._form = Form(fields)
+                self._form = frame.Form(fields)
         else:
-            self._form = Form([])
+            self._form = frame.Form([])
         for name, values in steps.items():
             with frame.panel(f"Inputs of the step {name}"):
-                self._steps[name] = Form(values)
+                self._steps[name] = frame.Form(values)
 
     @property
     def faults(self) -> list[str]:
@@ -316,19 +298,21 @@ def draw_resubmit(workspace: Workspace, name: str) -> None:
         return
     crumbs = [("Jobs", "/"), (job.display_name, frame.address("jobs", name))]
     with frame.frame(workspace, f"Resubmit {job.display_name}", "Jobs", crumbs):
-        frame.heading(f"Resubmit {job.display_name}", 1)
         ui.label("A new job runs with these values. Everything else is as it was submitted.").classes(
             "ws-soft"
         )
-        title = Form([Field("Display name", "", job.display_name)])
+        title = frame.Form([Field("Display name", "", job.display_name)])
         inputs = InputForms(workspace, job)
         message = frame.error("")
         message.set_visibility(False)
 
+        def refuse(text: str) -> None:
+            message.set_text(text)
+            message.set_visibility(True)
+
         async def send() -> None:
             if faults := inputs.faults:
-                message.set_text("\n".join(faults))
-                message.set_visibility(True)
+                refuse("\n".join(faults))
                 return
             properties = inputs.change(job.properties)
             properties["displayName"] = title.values["Display name"] or job.display_name
@@ -338,8 +322,7 @@ def draw_resubmit(workspace: Workspace, name: str) -> None:
                     submit(workspace, f"{name[:MAX_NAME]}-{uuid.uuid4().hex[:8]}", properties)
                 )
             except ServiceError as error:
-                message.set_text(str(error))
-                message.set_visibility(True)
+                refuse(str(error))
                 submitting.enable()
                 return
             ui.navigate.to(frame.address("jobs", made.name))

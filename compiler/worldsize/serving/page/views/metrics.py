@@ -13,7 +13,6 @@ from worldsize.base.wording import plural
 from worldsize.serving.jobs.records import JobRecord
 from worldsize.serving.page.queries.jobs import Tracked, jobs_below, read_curves, read_runs, tracked_ids
 from worldsize.serving.page.views import frame
-from worldsize.serving.page.views.frame import Column, Row, number_words, set_rows, show_table, text_row
 from worldsize.serving.workspace import Workspace
 from worldsize.showing.curves import Curve
 from wsmetrics.names import choose_headline
@@ -81,11 +80,11 @@ class MetricsView:
         self._charts = Charts(workspace.home.root)
         with frame.panel("Last values"):
             columns = (
-                Column("metric", "Metric"),
-                Column("step", "Step"),
-                Column("value", "Value", "ws-right"),
+                frame.Column("metric", "Metric"),
+                frame.Column("step", "Step"),
+                frame.Column("value", "Value", "ws-right"),
             )
-            self._table = show_table("Metrics", columns, [], empty="No metric has been logged yet.")
+            self._table = frame.show_table("Metrics", columns, [], empty="No metric has been logged yet.")
         ui.timer(LOOK_SECONDS, self.refresh, immediate=False)
 
     async def refresh(self) -> None:
@@ -102,12 +101,14 @@ class MetricsView:
             return
         self._last = last
         await self._charts.update(shown, ids)
-        set_rows(self._table, _rows(tracked, shown))
+        frame.set_rows(self._table, _rows(tracked, shown))
 
 
-def _rows(tracked: Mapping[str, Tracked], shown: Mapping[str, str]) -> list[Row]:
+def _rows(tracked: Mapping[str, Tracked], shown: Mapping[str, str]) -> list[frame.Row]:
     return [
-        text_row(f"{job} {name}", metric=name, step=shown[job], value=number_words(run.metrics[name]))
+        frame.text_row(
+            f"{job} {name}", metric=name, step=shown[job], value=frame.number_words(run.metrics[name])
+        )
         for job, run in tracked.items()
         for name in dict.fromkeys([*choose_headline(run.metrics), *order_metrics(list(run.metrics))])
     ]

@@ -13,19 +13,6 @@ from worldsize.serving.database import mapping_of, text_of
 from worldsize.serving.jobs.records import get_job
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import code
-from worldsize.serving.page.views.frame import (
-    LIVE_SECONDS,
-    NONE,
-    Column,
-    Listing,
-    Row,
-    document_words,
-    link_cell,
-    state_cell,
-    text_cell,
-    time_words,
-    trigger_words,
-)
 from worldsize.serving.schedules.fire import wake
 from worldsize.serving.schedules.records import (
     KIND,
@@ -38,16 +25,16 @@ from worldsize.serving.schedules.records import (
 from worldsize.serving.workspace import Workspace
 
 _COLUMNS = (
-    Column("name", "Schedule"),
-    Column("state", "State", "ws-keep"),
-    Column("trigger", "Trigger"),
-    Column("next", "Next firing", "ws-keep"),
+    frame.Column("name", "Schedule"),
+    frame.Column("state", "State", "ws-keep"),
+    frame.Column("trigger", "Trigger"),
+    frame.Column("next", "Next firing", "ws-keep"),
 )
 _FIRINGS = (
-    Column("due", "Due", "ws-keep"),
-    Column("result", "Job"),
-    Column("state", "State", "ws-keep"),
-    Column("fired", "Fired", "ws-keep"),
+    frame.Column("due", "Due", "ws-keep"),
+    frame.Column("result", "Job"),
+    frame.Column("state", "State", "ws-keep"),
+    frame.Column("fired", "Fired", "ws-keep"),
 )
 NEXT = 5  # firings that are foretold
 
@@ -55,21 +42,20 @@ NEXT = 5  # firings that are foretold
 async def draw_schedules(workspace: Workspace) -> None:
     """The list of schedules."""
     with frame.frame(workspace, "Schedules", "Schedules"):
-        frame.heading("Schedules", 1)
         nothing = "No schedules yet. Create one with `az ml schedule create`."
         read = partial(list_schedules, workspace.database, brief=True)
-        await Listing("Schedules", _COLUMNS, read, _schedule_row, nothing).refresh()
+        await frame.Listing("Schedules", _COLUMNS, read, _schedule_row, nothing).refresh()
 
 
-def _schedule_row(schedule: ScheduleRecord) -> Row:
+def _schedule_row(schedule: ScheduleRecord) -> frame.Row:
     trigger = mapping_of(schedule.properties, "trigger")
     due = schedule.next_times(1)
     return {
         "id": schedule.name,
-        "name": link_cell(_title(schedule), frame.address("schedules", schedule.name), schedule.note),
-        "state": state_cell("Enabled" if schedule.enabled else "Disabled"),
-        "trigger": text_cell(trigger_words(trigger), text_of(trigger, "timeZone")),
-        "next": text_cell(_moment(due[0]) if due else NONE),
+        "name": frame.link_cell(_title(schedule), frame.address("schedules", schedule.name), schedule.note),
+        "state": frame.state_cell("Enabled" if schedule.enabled else "Disabled"),
+        "trigger": frame.text_cell(frame.trigger_words(trigger), text_of(trigger, "timeZone")),
+        "next": frame.text_cell(_moment(due[0]) if due else frame.NONE),
     }
 
 
@@ -79,7 +65,8 @@ async def draw_schedule(workspace: Workspace, name: str) -> None:
     if schedule is None:
         frame.not_found(workspace, f"Schedule {name}", "Schedules")
         return
-    with frame.frame(workspace, _title(schedule), "Schedules", [("Schedules", "/schedules")]):
+    crumbs = [("Schedules", "/schedules")]
+    with frame.frame(workspace, _title(schedule), "Schedules", crumbs, is_heading=False):
         await ScheduleView(workspace, schedule).show()
 
 
@@ -99,10 +86,10 @@ class ScheduleView:
             frame.facts(
                 [
                     ("State", self._draw_state),
-                    ("Trigger", trigger_words(trigger)),
+                    ("Trigger", frame.trigger_words(trigger)),
                     ("Time zone", text_of(trigger, "timeZone") or "UTC"),
-                    ("Start", text_of(trigger, "startTime") or NONE),
-                    ("End", text_of(trigger, "endTime") or NONE),
+                    ("Start", text_of(trigger, "startTime") or frame.NONE),
+                    ("End", text_of(trigger, "endTime") or frame.NONE),
                     ("Name", schedule.name),
                 ],
                 "ws-flow",
@@ -110,7 +97,7 @@ class ScheduleView:
         with frame.panel("Next firings"):
             self._next = ui.label().classes("ws-text")
         frame.heading("History")
-        self._firings = Listing(
+        self._firings = frame.Listing(
             "Firings",
             _FIRINGS,
             partial(list_firings, workspace.database, schedule.name, 50),
@@ -118,13 +105,13 @@ class ScheduleView:
             "This schedule has not fired yet.",
         )
         self._definition = mapping_of(schedule.properties, "action")
-        ui.timer(LIVE_SECONDS, self.refresh, immediate=False)
+        ui.timer(frame.LIVE_SECONDS, self.refresh, immediate=False)
 
     async def show(self) -> None:
         """Show everything for the first time."""
         await self.refresh()
         await self._firings.refresh()
-        words = await asyncio.to_thread(document_words, self._definition)
+        words = await asyncio.to_thread(frame.document_words, self._definition)
         with ui.expansion("Definition of its jobs").classes("ws-more"):
             code(words, "Definition of the jobs")
 
@@ -155,18 +142,18 @@ class ScheduleView:
         await self.refresh()
 
 
-def _firing_row(workspace: Workspace, firing: Firing) -> Row:
+def _firing_row(workspace: Workspace, firing: Firing) -> frame.Row:
     job = None if firing.job is None else get_job(workspace.database, firing.job)
     if firing.job is not None:
-        result = link_cell(firing.job, frame.address("jobs", firing.job))
+        result = frame.link_cell(firing.job, frame.address("jobs", firing.job))
     else:
-        result = text_cell(firing.error or "Starting")
+        result = frame.text_cell(firing.error or "Starting")
     return {
         "id": firing.due,
-        "due": text_cell(time_words(firing.due)),
+        "due": frame.text_cell(frame.time_words(firing.due)),
         "result": result,
-        "state": text_cell("") if job is None else state_cell(job.status),
-        "fired": text_cell(time_words(firing.fired)),
+        "state": frame.text_cell("") if job is None else frame.state_cell(job.status),
+        "fired": frame.text_cell(frame.time_words(firing.fired)),
     }
 
 

@@ -303,6 +303,23 @@ def is_environment(node: ast.AST) -> bool:
 
 
 @keep
+def list_packages(module: Module) -> set[str]:
+    """The first words of what a file imports, without relative imports."""
+    return {name.partition(".")[0] for name, level, _ in module.imports if not level}
+
+
+def find_alias(module: Module, *packages: str) -> str | None:
+    """The name under which a file imports one of these."""
+    return next((alias for alias, full in module.names.items() if full in packages), None)
+
+
+def list_block(above: ast.AST, statement: ast.AST) -> list[ast.stmt]:
+    """The statements of a parent among which one stands; none of a part that is not a statement."""
+    blocks = (getattr(above, name, None) for name in ("body", "orelse", "finalbody"))
+    return next((block for block in blocks if isinstance(block, list) and statement in block), [])
+
+
+@keep
 def variable_reads(module: Module) -> list[tuple[str, ast.AST]]:
     """The environment variables that a file reads, each with the node that does."""
     nodes = (*module.kinds.get(ast.Subscript, ()), *module.kinds.get(ast.Call, ()))

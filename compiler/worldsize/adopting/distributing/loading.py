@@ -10,7 +10,7 @@ from worldsize.adopting.distributing.written_files import opens_to_write, read_o
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.facts.library_calls import find_call
-from worldsize.scripts.module import keyword_argument
+from worldsize.scripts.module import keyword_argument, list_packages
 
 _WAITS = "the other processes wait until the first has written the file"
 _TESTS = re.compile(r"\b(?:exists|isfile|isdir|is_file|is_dir|listdir)\b")
@@ -65,7 +65,7 @@ def load_everywhere(script: Script, header: Header | None = None) -> None:
 
 def _wait_for_first(script: Script, header: Header) -> None:
     """Wait for a file of the first process, by what the library has for it; else say that nobody waits."""
-    tops = {name.partition(".")[0] for name, level, _ in script.module.imports if not level}
+    tops = list_packages(script.module)
     written: dict[tuple[str, ast.AST], ast.Call] = {}
     for name, call in script.module.calls:
         effect = find_call(name, "writes")

@@ -7,10 +7,9 @@ import ast
 from worldsize.adopting.model import find_role
 from worldsize.adopting.options.flags import set_by_flag
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import find_counter
-from worldsize.adopting.training.feeding import find_batch_size, lays_out_columns
+from worldsize.adopting.training.feeding import find_batch_size, find_maker, lays_out_columns
 from worldsize.adopting.training.search import Training, is_optimizer
 from worldsize.scripts.bindings import find_entry
 from worldsize.scripts.module import constant_value, keyword_argument, last_name
@@ -75,8 +74,8 @@ def _set_literals(script: Script, parser: Parser, loop: ast.AST, size: ast.expr)
 
 def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
     """The batch size among the arguments of a function in a module beside the script."""
-    beside = find_loader_function(script.module, script.module.name_of(call.func))
-    names = [parameter.arg for parameter in beside[1].args.args] if beside is not None else []
+    maker = find_maker(script, call)
+    names = [parameter.arg for parameter in maker.args.args] if maker is not None else []
     pairs = zip(names, call.args, strict=False)
     return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
 

@@ -25,12 +25,12 @@ from worldsize.adopting.distributing.written_files import leave_paths_beside
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import Header, start_header, write_header
-from worldsize.adopting.source.reading import list_imported_beside, list_modules_beside, read_beside
+from worldsize.adopting.source.reading import read_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
-from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
+from worldsize.scripts.module import constant_value, keyword_argument, variable_writes
 
 
 def adopt_plain(script: Script, *, random: bool) -> Parser:
@@ -95,16 +95,16 @@ def _leave_norm(script: Script) -> None:
         "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
         " and is slower: write it under `if torch.cuda.is_available():`"
     )
-    places: list[tuple[Module, ast.AST | None]] = [
-        (script.module, None),
-        *list_imported_beside(script.module),
-    ]
-    for module, statement in places:
+    modules, importers, _, _ = read_beside(script.module)
+    for module in modules:
         for name, call in module.calls:
             if name.rpartition(".")[2].startswith("BatchNorm"):
                 where = f"the batch normalization in `{Path(module.source.path).name}`"
-                what = "batch normalization" if statement is None else where
-                script.leave(statement or call, f"{what} takes the mean of the rows of one process", help_)
+                what = "batch normalization" if module is script.module else where
+                importer, place = module, call
+                while importer is not script.module:  # to the import of the script that leads there
+                    importer, place = importers[importer]
+                script.leave(place, f"{what} takes the mean of the rows of one process", help_)
                 return
 
 
@@ -180,9 +180,7 @@ def may_use_gpu(script: Script, parser: Parser) -> bool:
     """Whether the script, or a module beside it, names a GPU; else it trains on the processor."""
     if any(option.name in ("device", "accelerator") for option in parser.options.declared):
         return True
-    beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
-    modules = [script.module, *(module for module in beside if module is not None)]
-    return any(module.holding(_GPU.search) for module in modules)
+    return any(module.holding(_GPU.search) for module in read_beside(script.module).modules)
 
 
 def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:

@@ -15,7 +15,6 @@ from worldsize.adopting.distributing.written_files import read_opened
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
@@ -443,14 +442,12 @@ def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     ]
     called = {ast.unparse(call) for call in calls}
     called |= {ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute)}
-    beside = dict(list_classes_beside(script.module))
     objects: dict[str, Kept] = {}
     for statement in (*list_before(script, loop), *list_made(script, loop)):
         value = statement.value if isinstance(statement, ast.Assign) else None
         if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
             continue
-        name = getattr(value.func, "id", "")
-        class_ = script.classes.get(name) or beside.get(name)
+        class_ = script.find_class(getattr(value.func, "id", ""))
         stored = _list_stored(class_) if class_ is not None and not class_.bases else ()
         if class_ is not None and any(method != "__init__" for method, _ in stored):
             targets = called.intersection(map(ast.unparse, statement.targets))

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.reading import find_function_beside, list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.epoch_counter import list_assigned
 from worldsize.facts.library_calls import list_last_names
+from worldsize.scripts.bindings import Function
 from worldsize.scripts.module import Module, constant_value, keyword_argument, last_name
 
 _OPENERS = ("gzip", "bz2", "lzma", "codecs", "io", "jsonlines")
@@ -157,8 +157,8 @@ def _leave_settings_beside(script: Script) -> None:
     """Report a file that a class of settings beside the script names: ``torch.save(model, config.path)``."""
     texts = {
         target: value.value
-        for class_ in dict(list_classes_beside(script.module)).values()
-        for statement in class_.body
+        for class_ in map(script.find_class, script.module.names)
+        for statement in (class_.body if class_ is not None else ())
         for target, value in ((ast.unparse(target), held) for target, held in list_assigned(statement))
         if isinstance(value, ast.Constant) and isinstance(value.value, str)
     }
@@ -170,15 +170,15 @@ def _leave_settings_beside(script: Script) -> None:
                 script.leave(argument, f"`{path}` is written beside the script, where a job loses it", help_)
 
 
-def _find_saver(script: Script, call: ast.Call, *, or_logs: bool = False) -> ast.FunctionDef | None:
+def _find_saver(script: Script, call: ast.Call, *, or_logs: bool = False) -> Function | None:
     name = script.module.name_of(call.func)
     if not _SAVES.search(name.rpartition(".")[2]):
         return None
-    beside = find_function_beside(script.module, name)
+    beside = script.find_beside(call)
     return beside[1] if beside is not None and any(_list_written(beside[1], or_logs=or_logs)) else None
 
 
-def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.Call]:
+def _list_written(function: Function, *, or_logs: bool) -> Iterator[ast.Call]:
     """The calls of a function that write files, or set up logs in them."""
     words = list_last_names("writes", "copies") | (_LOGS if or_logs else frozenset())
     for node in ast.walk(function):
@@ -186,7 +186,7 @@ def _list_written(function: ast.FunctionDef, *, or_logs: bool) -> Iterator[ast.C
             yield node
 
 
-def _list_paths(function: ast.FunctionDef, call: ast.Call) -> Iterator[str]:
+def _list_paths(function: Function, call: ast.Call) -> Iterator[str]:
     """The files that a function writes by names of its own: in its text, or by a default."""
     parts = function.args
     names = [argument.arg for argument in parts.args]

@@ -14,7 +14,7 @@ from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter
 from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.module import Module, constant_value, keyword_argument, list_packages
 from worldsize.scripts.values import evaluate
 
 Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
@@ -63,7 +63,7 @@ def _read(module: Module) -> Options:
         return Options("dataclass", list(_read_dataclasses(module)))
     if module.called("argparse.ArgumentParser", "ArgumentParser"):
         return _read_argparse(module)
-    if any(top == "click" for top in _tops(module)):
+    if "click" in list_packages(module):
         return Options("click", list(_read_click(module)))
     starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
     functions = {function.name: function for function in reversed(module.kinds.get(ast.FunctionDef, ()))}
@@ -72,7 +72,7 @@ def _read(module: Module) -> Options:
             function = functions.get(getattr(next(iter(call.args), None), "id", ""))
             if function is not None:
                 return Options(library, list(_read_parameters(module, function, library)))
-    return _read_typer(module) if "typer" in _tops(module) else Options(None, [])
+    return _read_typer(module) if "typer" in list_packages(module) else Options(None, [])
 
 
 def _read_typer(module: Module) -> Options:
@@ -129,10 +129,6 @@ def _find_owner(declared: Declared, commands: dict[str, str]) -> str | None:
     func = getattr(declared.node, "func", None)
     name = getattr(getattr(func, "value", None), "id", None)
     return name if name in commands else None
-
-
-def _tops(module: Module) -> set[str]:
-    return {name.partition(".")[0] for name, level, _ in module.imports if not level}
 
 
 def _read_added(module: Module) -> Iterator[Declared]:

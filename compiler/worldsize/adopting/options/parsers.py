@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.declared import Declared, Options, read_options
-from worldsize.adopting.source.reading import list_modules_beside, read_beside
+from worldsize.adopting.source.reading import list_direct
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
 from worldsize.scripts.bindings import Function, Scope, is_parameter
@@ -108,10 +108,7 @@ def _reads_itself(script: Script) -> bool:
 
 def _reads_beside(script: Script) -> bool:
     """Whether a module beside the script parses: as it is imported, or in a function that is called."""
-    for _, _, path in list_modules_beside(script.module):
-        module = read_beside(path)
-        if module is None:
-            continue
+    for module in list_direct(script.module):
         for call in module.called("parse_args", "parse_known_args"):
             tops = [
                 above for above, _ in module.ancestors(call) if isinstance(above, ast.FunctionDef | ast.If)

@@ -9,7 +9,6 @@ from typing import Literal
 from msgspec import Struct
 
 from worldsize.adopting.model import find_role
-from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
 from worldsize.adopting.training.evaluations import is_marked, without_gradient
@@ -41,13 +40,17 @@ def find_beside(script: Script, _loop: Loop, node: ast.expr) -> Feed | None:
         return None
     named = script.value(node)
     for _, value, _ in script.list_bindings(named) if isinstance(named, ast.Name) else ():
-        if isinstance(value, ast.Call) and find_loader_function(
-            script.module, script.module.name_of(value.func)
-        ):
+        if find_maker(script, value) is not None:
             return Feed("beside", value, named)
-    if isinstance(named, ast.Call) and find_loader_function(script.module, script.module.name_of(named.func)):
-        return Feed("beside", named, node)
-    return None
+    return Feed("beside", named, node) if find_maker(script, named) is not None else None
+
+
+def find_maker(script: Script, node: ast.expr) -> Function | None:
+    """The function beside the script that makes a `DataLoader`, if an expression calls one."""
+    module, function = (isinstance(node, ast.Call) and script.find_beside(node)) or (script.module, None)
+    calls = module.called("DataLoader") if function is not None else ()
+    makes = any(above is function for call in calls for above, _ in module.ancestors(call))
+    return function if makes else None
 
 
 def find_stream(script: Script, loop: Loop) -> Feed | None:

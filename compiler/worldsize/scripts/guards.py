@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from itertools import dropwhile, islice, takewhile
+from itertools import dropwhile, islice
 from typing import Literal
 
 from worldsize.scripts.bindings import FUNCTIONS, Function
@@ -15,7 +15,7 @@ from worldsize.scripts.module import (
     find_mentions,
     is_environment,
     last_name,
-    list_block,
+    list_earlier,
     variable_read,
 )
 from worldsize.scripts.ranks import is_rank, list_rank_nodes
@@ -114,7 +114,7 @@ def _find_left(
     """The sides that ``if rank != 0: return`` before a statement of the same block leaves."""
     return [
         (_OTHER[side], statement.test)
-        for statement in takewhile(lambda statement: statement is not child, list_block(above, child))
+        for statement in list_earlier(above, child)
         if isinstance(statement, ast.If)
         and leaves_block(statement.body)
         and not statement.orelse

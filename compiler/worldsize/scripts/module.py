@@ -319,6 +319,12 @@ def list_block(above: ast.AST, statement: ast.AST) -> list[ast.stmt]:
     return next((block for block in blocks if isinstance(block, list) and statement in block), [])
 
 
+def list_earlier(above: ast.AST, statement: ast.AST) -> list[ast.stmt]:
+    """The statements of a parent before one of them, in the same block."""
+    block = list_block(above, statement)
+    return block[: block.index(statement)] if block else []  # type: ignore[arg-type]
+
+
 @keep
 def variable_reads(module: Module) -> list[tuple[str, ast.AST]]:
     """The environment variables that a file reads, each with the node that does."""

@@ -328,9 +328,7 @@ def _disable_bars(script: Script, header: Header) -> None:
     for name, call in script.module.calls:
         if name.rpartition(".")[2] not in ("tqdm", "trange") or keyword_argument(call, "disable") is not None:
             continue
-        behind = max((*call.args, *call.keywords), key=script.end, default=None)
-        if behind is not None:
-            script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)
+        script.set_keyword(call, "disable", f"{header.names.rank} != 0", "WS904", _OUTPUT)
 
 
 Together: TypeAlias = Collection[str]  # functions, or methods of a model

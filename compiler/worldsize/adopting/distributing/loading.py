@@ -45,12 +45,11 @@ def load_everywhere(script: Script, header: Header | None = None) -> None:
     saves = [call.lineno for call in script.module.called("torch.save")]
     for call in script.module.called("torch.load"):
         if keyword_argument(call, "map_location") is None and len(call.args) == 1:
-            behind = max((*call.args, *call.keywords), key=script.end)
             reason = "every process would load the weights onto the GPU that they were saved from"
             place = (
                 '"cuda" if torch.cuda.is_available() else "cpu"' if _gives_model(script, call) else '"cpu"'
             )
-            script.insert_behind(behind, f", map_location={place}", "WS908", reason)
+            script.set_keyword(call, "map_location", place, "WS908", reason)
         if wait and saves and min(saves) < call.lineno:
             statement = script.statement(call)
             if script.is_guarded(statement):

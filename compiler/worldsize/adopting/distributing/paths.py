@@ -305,13 +305,10 @@ def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.F
 def _pass_folder(script: Script, parser: Parser, function: ast.FunctionDef, nodes: list[ast.expr]) -> None:
     """Give a function the folder as a parameter: ``def save(state, filename="x.pt", folder=".")``."""
     folder, parts = script.new_name("folder"), function.args
-    script.insert_behind(
-        max((*parts.args, *parts.defaults), key=script.end), f', {folder}="."', "WS953", _REASON
-    )
+    script.add_parameter(function, f'{folder}="."', "WS953", _REASON)
     for _, call in script.module.callers[function.name]:
-        last = max((*call.args, *call.keywords), key=script.end)
         name = add_flag(parser, "output", ".", place=find_place(script, parser, call))
-        script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
+        script.set_keyword(call, folder, name, "WS953", _REASON)
     for node in nodes:
         if node not in parts.defaults:
             text = f"os.path.join({folder}, {script.written(node)})"

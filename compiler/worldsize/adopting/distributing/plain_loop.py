@@ -96,6 +96,7 @@ def _leave_norm(script: Script) -> None:
         " and is slower: write it under `if torch.cuda.is_available():`"
     )
     modules, importers, _, _ = read_beside(script.module)
+    place: ast.AST
     for module in modules:
         for name, call in module.calls:
             if name.rpartition(".")[2].startswith("BatchNorm"):

@@ -21,7 +21,7 @@ from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, 
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.definitions import find_class_around
-from worldsize.scripts.module import last_name
+from worldsize.scripts.module import last_name, list_earlier
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
@@ -259,8 +259,8 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
             if base != "self":
                 return None if base is None else wrapped.model.replace("self", base, 1)
         return wrapped.model
-    inner = any(above is wrapped.scope for above, _ in script.module.ancestors(scope))
-    return wrapped.model if scope is wrapped.scope or inner else None
+    is_inside = scope is wrapped.scope or script.is_under(scope, wrapped.scope)
+    return wrapped.model if is_inside else None
 
 
 def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
@@ -295,7 +295,6 @@ def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
 
 
 _DEPTH = 4
-_BLOCKS = ("body", "orelse", "finalbody")
 
 
 def resumes_itself(script: Script, parser: Parser) -> bool:
@@ -359,13 +358,9 @@ class _Asked:
             if isinstance(above, ast.If | ast.IfExp) and child is not above.test:
                 runs = child is above.body or (isinstance(above.body, list) and child in above.body)
                 yield from [above.test] if runs else _negate(above.test)
-            for name in _BLOCKS:
-                block = getattr(above, name, None)
-                for before in (
-                    block[: block.index(child)] if isinstance(block, list) and child in block else ()
-                ):
-                    if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return | ast.Continue):
-                        yield from _negate(before.test)
+            for before in list_earlier(above, child):
+                if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return | ast.Continue):
+                    yield from _negate(before.test)
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
                 return
 

@@ -23,7 +23,7 @@ from worldsize.adopting.source.header import (
 )
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.refusals import APART, list_fits
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, find_alias, keyword_argument
 
 _TOGETHER = ("fit", "evaluate", "predict", "save", "save_weights", "train", "compile")
 _SCOPE = "the weights of all workers are kept equal"
@@ -47,7 +47,7 @@ def adopt_keras(script: Script) -> Parser:
         raise script.refuse(fits[1], "a second `fit` trains here", APART)
     names = name_ranks(script)
     header = Header(names, imports={"import json": None, "import os": None})
-    alias = next((bound for bound, full in module.names.items() if full == "tensorflow"), None)
+    alias = find_alias(module, "tensorflow")
     if alias is None:
         header.imports["import tensorflow as tf"] = None
     strategy = script.new_name("strategy")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag, find_role
+from worldsize.scripts.bindings import list_parameters
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter
@@ -216,10 +217,7 @@ def _make_flag(
 def _read_parameters(
     module: Module, function: ast.FunctionDef, library: Library = "fire"
 ) -> Iterator[Declared]:
-    parameters = [*function.args.args, *function.args.kwonlyargs]
-    missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
-    defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
-    for parameter, value in zip(parameters, defaults, strict=True):
+    for parameter, value in list_parameters(function):
         is_option = isinstance(value, ast.Call) and value.args and not _is_path(module, value)
         inner = value.args[0] if isinstance(value, ast.Call) and is_option else value
         default = _evaluate_default(module, inner)
@@ -312,11 +310,10 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
         if class_ is None or not isinstance(above, ast.For):
             continue
         target = above.target.elts[0] if isinstance(above.target, ast.Tuple) else above.target
-        names = (ast.unparse(target), f"{ast.unparse(target)}.name")
         for field in list_fields(module, class_):
-            spellings = dict.fromkeys(names, field.name)
-            words = [_spell_word(argument, spellings) for argument in call.args]
-            option = next((word for word in words if word and word.startswith("--")), None)
+            names = dict.fromkeys((ast.unparse(target), f"{ast.unparse(target)}.name"), field.name)
+            words = (evaluate(define_alone(module), module, argument, names) for argument in call.args)
+            option = next((word for word in words if isinstance(word, str) and word[:2] == "--"), None)
             if option is not None:
                 yield option, field
         return
@@ -339,28 +336,3 @@ def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
         return None
     node = node.func if isinstance(node, ast.Call) else node  # `Settings()`
     return classes.get(getattr(node, "id", ""))
-
-
-def _spell_word(node: ast.expr, words: dict[str, str]) -> str | None:
-    """The text of a word such as ``f"--{name}"`` or ``"--" + field.name.replace("_", "-")``."""
-    if (name := words.get(ast.unparse(node))) is not None:
-        return name
-    if isinstance(node, ast.FormattedValue):
-        return _spell_word(node.value, words)
-    parts: list[ast.expr] = []
-    if isinstance(node, ast.JoinedStr):
-        parts = node.values
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        parts = [node.left, node.right]
-    if parts:
-        texts = [text for part in parts if (text := _spell_word(part, words)) is not None]
-        return "".join(texts) if len(texts) == len(parts) else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
-        base, arguments = (
-            _spell_word(node.func.value, words),
-            [constant_value(argument) for argument in node.args],
-        )
-        old, new = arguments if len(arguments) == 2 else (None, None)
-        return base.replace(old, new) if base and isinstance(old, str) and isinstance(new, str) else None
-    value = constant_value(node)
-    return value if isinstance(value, str) else None

@@ -13,7 +13,7 @@ from worldsize.adopting.options.declared import Declared
 from worldsize.adopting.options.parsers import Parser, find_default_of, find_option, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.scripts.bindings import find_default
+from worldsize.scripts.bindings import find_default, list_parameters
 from worldsize.scripts.module import Module
 
 _HELP: dict[Role, str] = {
@@ -164,8 +164,8 @@ def _find_default(parser: Parser, value: ast.expr) -> Declared | None:
 def _find_parameter(script: Script, parser: Parser, value: ast.expr) -> Declared | None:
     """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
     function = find_default_of(script, value)
-    names = [word.arg for word in (*function.args.args, *function.args.kwonlyargs)] if function else []
-    name = next((word for word in names if function and find_default(function, word) is value), "")
+    parameters = list_parameters(function) if function is not None else []
+    name = next((parameter.arg for parameter, default in parameters if default is value), "")
     return parser.options.named(name) if parser.function is None else None
 
 
@@ -207,21 +207,16 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
 
 def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:
     """Add parameters behind the others, for click each with its decorator."""
-    parameters = [*function.args.args, *function.args.kwonlyargs]
-    defaults = [part for part in (*function.args.defaults, *function.args.kw_defaults) if part is not None]
-    last = max((*parameters, *defaults), key=script.end)
-    gap = script.gap(max(parameters, key=script.end), function)
+    typed = any(parameter.annotation is not None for parameter in function.args.args)
     for flag, line in zip(parser.added, parser.lines, strict=True):
-        name = flag.option.lstrip("-").replace("-", "_")
+        text = flag.option.lstrip("-").replace("-", "_")
         if parser.options.library == "click":
             script.insert_decorator(function, line, None, reason)
-            script.insert_behind(last, f",{gap}{name}", None, reason)
         else:
-            typed = any(parameter.annotation is not None for parameter in function.args.args)
-            value = _show_value(flag.default)
             kind = flag.type if flag.default is not None or flag.type == "str" else f"{flag.type} | None"
-            text = f"{name}: {kind} = {value}" if typed else f"{name}={value}"
-            script.insert_behind(last, f",{gap}{text}", None, reason)
+            text += f": {kind} = " if typed else "="
+            text += _show_value(flag.default)
+        script.add_parameter(function, text, None, reason)
     if parser.then:
         open_with(script, function, parser.then, None, reason)
 

@@ -16,7 +16,7 @@ from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error
 from worldsize.scripts.module import Module, keep, parse_module, parse_text
-from worldsize.scripts.program import Imported, read_imported
+from worldsize.scripts.program import Imported, find_imported, read_imported, read_module
 
 MOST_BYTES = 1_000_000
 _MOST_MODULES = 200  # more are not the author's own code
@@ -101,16 +101,28 @@ def _refuse(path: str, message: str, help_: str | None) -> AdoptError:
 
 
 @keep
-def read_beside(module: Module) -> Imported:
-    """A script with the modules in its folder, or in its package, that it imports."""
+def _open_beside(module: Module) -> tuple[Tree, Path, tuple[Path, ...]]:
+    """What files are read with, the script, and its folder with those around its package."""
     script = Path(module.source.path)
     folders = [script.parent]
     while (folders[-1] / "__init__.py").is_file() and folders[-1].name:
         folders.append(folders[-1].parent)
-    return read_imported(Tree(Path(script.absolute().anchor)), module, script, tuple(folders), _MOST_MODULES)
+    return Tree(Path(script.absolute().anchor)), script, tuple(folders)
+
+
+@keep
+def read_beside(module: Module) -> Imported:
+    """A script with the modules beside it that it imports."""
+    tree, script, folders = _open_beside(module)
+    return read_imported(tree, module, script, folders, _MOST_MODULES)
 
 
 def list_direct(module: Module) -> dict[Module, ast.stmt]:
     """The modules beside a script that it imports itself, each with the import."""
-    importers = read_beside(module).importers
-    return {other: statement for other, (importer, statement) in importers.items() if importer is module}
+    tree, script, folders = _open_beside(module)
+    direct: dict[Module, ast.stmt] = {}
+    for name, level, statement in module.imports:
+        for path in find_imported(tree, script, folders, name, level):
+            if (other := read_module(tree, path)) is not None:
+                direct.setdefault(other, statement)
+    return direct

@@ -15,7 +15,7 @@ from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.base.problem import Finding
 from worldsize.scripts.bindings import Function
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, list_block
 
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
 _AFTER, _BEFORE, _HEAD, _INDENT, _INSIDE = 0, 1, 2, 3, 4
@@ -68,12 +68,10 @@ class Script(Tracer):
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements among which one stands."""
-        above = self.module.parents[statement]
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(above, name, None)
-            if isinstance(block, list) and statement in block:
-                return block
-        raise self.refuse(statement, "this kind of block is not edited", None)
+        block = list_block(self.module.parents[statement], statement)
+        if not block:
+            raise self.refuse(statement, "this kind of block is not edited", None)
+        return block
 
     def new_name(self, wanted: str) -> str:
         """A name that the script does not use yet."""

@@ -6,7 +6,7 @@ import ast
 import re
 
 from worldsize.adopting.source.script import Script
-from worldsize.scripts.bindings import FUNCTIONS, Function, find_default
+from worldsize.scripts.bindings import FUNCTIONS, Function, list_parameters
 
 _NO_GRADIENT = ("no_grad", "inference_mode")
 _OPTIMIZER = re.compile(r"opt|optim|optimi[sz]er")
@@ -18,8 +18,8 @@ def evaluates(script: Script, function: Function, call: ast.Call) -> bool:
     """Whether a call takes no step: it is under `no_grad`, has no optimizer, or says so by a word."""
     if is_without_gradient(script, call):
         return True
-    for parameter in (*function.args.args, *function.args.kwonlyargs):
-        passed = script.argument(call, function, parameter.arg) or find_default(function, parameter.arg)
+    for parameter, default in list_parameters(function):
+        passed = script.argument(call, function, parameter.arg) or default
         if not isinstance(passed, ast.Constant):
             continue
         if passed.value is None and _OPTIMIZER.fullmatch(parameter.arg):

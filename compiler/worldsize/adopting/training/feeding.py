@@ -39,17 +39,18 @@ def find_beside(script: Script, _loop: Loop, node: ast.expr) -> Feed | None:
     if not isinstance(node, ast.Name):
         return None
     named = script.value(node)
-    for _, value, _ in script.list_bindings(named) if isinstance(named, ast.Name) else ():
-        if find_maker(script, value) is not None:
-            return Feed("beside", value, named)
-    return Feed("beside", named, node) if find_maker(script, named) is not None else None
+    bound = script.list_bindings(named) if isinstance(named, ast.Name) else []
+    for value, name in (*((value, named) for _, value, _ in bound), (named, node)):
+        if isinstance(value, ast.Call) and find_maker(script, value) is not None:
+            return Feed("beside", value, name)
+    return None
 
 
-def find_maker(script: Script, node: ast.expr) -> Function | None:
-    """The function beside the script that makes a `DataLoader`, if an expression calls one."""
-    module, function = (isinstance(node, ast.Call) and script.find_beside(node)) or (script.module, None)
-    calls = module.called("DataLoader") if function is not None else ()
-    makes = any(above is function for call in calls for above, _ in module.ancestors(call))
+def find_maker(script: Script, call: ast.Call) -> Function | None:
+    """The function beside the script that makes a `DataLoader`, if a call reaches one."""
+    module, function = script.find_beside(call) or (script.module, None)
+    loaders = module.called("DataLoader") if function is not None else ()
+    makes = any(above is function for loader in loaders for above, _ in module.ancestors(loader))
     return function if makes else None
 
 

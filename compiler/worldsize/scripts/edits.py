@@ -141,7 +141,8 @@ def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | 
     """An expression that is true on the first process only."""
     scope = find_owner(module, statement)
     for name in GLOBAL_NAMES:
-        if _is_visible(module, scope, name, statement.lineno):
+        first = module.once(_find_binding, scope, name)
+        if first is not None and first < statement.lineno:
             return f"{name} == 0"
     horovod = find_alias(module, *HOROVOD)
     if horovod is not None:
@@ -153,12 +154,6 @@ def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | 
             if (alias := find_alias(module, package)) is not None:
                 return f"{alias}{inner}.get_rank() == 0"
     return 'int(os.environ["RANK"]) == 0'
-
-
-def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:
-    """Whether a name is bound where a statement stands, and not to the rank on the instance."""
-    first = module.once(_find_binding, scope, name)
-    return first is not None and first < line
 
 
 def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:

@@ -86,18 +86,13 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
     if isinstance(call, ast.Call):
         if script.written(call.func) in ("accelerator.save", "accelerator.print"):
             return True
-        if _logs_for_all(script, call):
+        # All processes call `save_pretrained` with `is_main_process`.
+        if _logs_for_all(script, call) or keyword_argument(call, "is_main_process") is not None:
             return True
-        if keyword_argument(call, "is_main_process") is not None:  # `save_pretrained` asks all processes
-            return True
-    for above, child in script.module.ancestors(statement):
-        if (
-            isinstance(above, ast.If)
-            and child in above.body
-            and _LIBRARY_TEST.search(ast.unparse(above.test))
-        ):
-            return True
-    return False
+    return any(
+        isinstance(above, ast.If) and child in above.body and _LIBRARY_TEST.search(ast.unparse(above.test))
+        for above, child in script.module.ancestors(statement)
+    )
 
 
 def _logs_for_all(script: Script, call: ast.Call) -> bool:
@@ -383,7 +378,10 @@ def take_out(script: Script, statement: ast.stmt, together: Together) -> bool:
     all_ = [one for one in ast.walk(call) if isinstance(one, ast.Call) and _joins(script, one, together)]
     outer = [one for one in all_ if not any(up in all_ for up, _ in script.module.ancestors(one))]
     sure = {one for part in (*call.args, *(word.value for word in call.keywords)) for one in _walk_sure(part)}
-    is_as_written = all(script.written(one) == ast.unparse(one) for one in outer if one in _list_filled(call))
+    # The place of what is filled into a text is not always known.
+    texts = [node for node in ast.walk(call) if isinstance(node, ast.JoinedStr)]
+    filled = [one for one in outer if any(script.is_under(one, text) for text in texts)]
+    is_as_written = all(script.written(one) == ast.unparse(one) for one in filled)
     if call in outer or not is_as_written or not sure.issuperset(outer):
         return False
     for node in outer:
@@ -391,12 +389,6 @@ def take_out(script: Script, statement: ast.stmt, together: Together) -> bool:
         name = script.new_name(_RESULTS.get(called, f"{called}_result"))
         script.move_before(node, statement, name, _TOGETHER)
     return True
-
-
-def _list_filled(call: ast.Call) -> set[ast.AST]:
-    """What is filled into texts, whose place Python does not always tell."""
-    texts = (node for node in ast.walk(call) if isinstance(node, ast.JoinedStr))
-    return {inner for text in texts for inner in ast.walk(text)}
 
 
 def _compute_above(script: Script, statement: ast.stmt, computed: list[ast.Attribute]) -> bool:

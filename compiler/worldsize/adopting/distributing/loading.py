@@ -41,7 +41,6 @@ def load_everywhere(script: Script, header: Header | None = None) -> None:
 
     ``header`` is given where a library has the loop, and joins the group itself.
     """
-    wait = header is None
     saves = [call.lineno for call in script.module.called("torch.save")]
     for call in script.module.called("torch.load"):
         if keyword_argument(call, "map_location") is None and len(call.args) == 1:
@@ -50,12 +49,11 @@ def load_everywhere(script: Script, header: Header | None = None) -> None:
                 '"cuda" if torch.cuda.is_available() else "cpu"' if _gives_model(script, call) else '"cpu"'
             )
             script.set_keyword(call, "map_location", place, "WS908", reason)
-        if wait and saves and min(saves) < call.lineno:
+        if header is None and saves and min(saves) < call.lineno:
             statement = script.statement(call)
             if script.is_guarded(statement):
                 continue
-            reason = "the other processes wait until the first has written the file"
-            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, reason)
+            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, _WAITS)
     if header is None:
         _wait_for_files(script)
     else:
@@ -122,8 +120,7 @@ def _wait_for_files(script: Script) -> None:
         first = written.get((script.written(path), script.scope(call))) if path is not None else None
         statement = script.statement(call)
         if first is not None and first < call.lineno and not script.is_guarded(statement):
-            reason = "the other processes wait until the first has written the file"
-            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, reason)
+            script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, _WAITS)
 
 
 def above_tests(script: Script, statement: ast.stmt) -> ast.stmt:

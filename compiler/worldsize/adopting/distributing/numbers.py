@@ -49,7 +49,11 @@ def set_feed(script: Script, parser: Parser, training: Training) -> None:
         size = feed.call.args[2]
         _set_literals(script, parser, loop, size)
     elif feed.kind == "beside":
-        size = find_named(script, feed.call, "batch_size") or _find_beside(script, feed.call)
+        maker = find_maker(script, feed.call)
+        names = [parameter.arg for parameter in maker.args.args] if maker is not None else []
+        pairs = zip(names, feed.call.args, strict=False)
+        passed = next((value for name, value in pairs if find_role(name) == "batch_size"), None)
+        size = find_named(script, feed.call, "batch_size") or passed
     else:
         size = find_batch_size(script, feed, loop)
     if size is None:
@@ -70,14 +74,6 @@ def _set_literals(script: Script, parser: Parser, loop: ast.AST, size: ast.expr)
             and sliced
         ):
             set_by_flag(script, parser, "batch_size", node)
-
-
-def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
-    """The batch size among the arguments of a function in a module beside the script."""
-    maker = find_maker(script, call)
-    names = [parameter.arg for parameter in maker.args.args] if maker is not None else []
-    pairs = zip(names, call.args, strict=False)
-    return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
 
 
 def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:

@@ -12,6 +12,8 @@ from worldsize.adopting.distributing.written_files import (
     list_log_files,
     opens_to_write,
     read_opened,
+    read_path,
+    read_start,
 )
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
 from worldsize.adopting.options.parsers import Parser, find_place
@@ -155,9 +157,9 @@ def _collect(script: Script, node: ast.expr, paths: dict[str, ast.expr]) -> None
         whole = (whole or value) if joins else None
         value = script.value(inner)
         whole = whole if value is inner else None
-    path = _read_start(value)
+    path = read_path(value)
     value = whole or value
-    if path is not None and not path.startswith(("/", "~")) and "://" not in path:
+    if path is not None:
         paths.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
 
 
@@ -171,20 +173,6 @@ def _find_start(script: Script, value: ast.expr) -> ast.expr | None:
     if isinstance(value, ast.JoinedStr) and value.values and isinstance(value.values[0], ast.FormattedValue):
         return value.values[0].value
     return None
-
-
-def _read_start(value: ast.expr) -> str | None:
-    """The text with which a path starts, also one that is filled in: f"…", "…".format(…), "…" % …."""
-    if isinstance(value, ast.JoinedStr):
-        value = value.values[0] if value.values else value
-    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
-        value = value.left
-    elif (
-        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "format"
-    ):
-        value = value.func.value
-    path = value.value if isinstance(value, ast.Constant) else None
-    return path if isinstance(path, str) else None
 
 
 def _write_to_output(
@@ -201,14 +189,15 @@ def _write_to_output(
     folders = [folder for folder in _list_folders(nodes) if folder not in written]
     made = _list_made(script, folders)
     nodes += [node for node in made if node not in nodes]
-    options = [node for node in nodes if _is_option(script, parser, node)]
+    defaults = parser.function.args if parser.function is not None else None  # options, as with fire
+    options = [node for node in nodes if script.module.parents[node] is defaults]
     places = {node: find_place(script, parser, node) for node in nodes if node not in options}
     hidden = [node for node, place in places.items() if place is None]
     function = _find_writer(script, parser, hidden)
     if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
-        script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)
+        script.leave(node, f"`{read_start(node)}` is written beside the script, where a job loses it", help_)
         return
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None
@@ -248,7 +237,7 @@ def _find_folder(node: ast.expr) -> str:
     """The folder of a path, as far as it is not filled in."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         node = node.left
-    fixed = re.split(r"[{%\\]", _read_start(node) or "")[0]
+    fixed = re.split(r"[{%\\]", read_start(node) or "")[0]
     return _clean(fixed.rpartition("/")[0])
 
 
@@ -263,11 +252,6 @@ def _list_made(script: Script, folders: list[str]) -> list[ast.Constant]:
     calls = script.module.called("makedirs", "mkdir", "exists", "isdir", "Path", "rmtree")
     texts = [argument for call in calls for argument in call.args[:1] if isinstance(argument, ast.Constant)]
     return [text for text in texts if isinstance(text.value, str) and _clean(text.value) in folders]
-
-
-def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:
-    """Whether a path is the default of an option that is a parameter, as with fire."""
-    return parser.function is not None and script.module.parents[node] is parser.function.args
 
 
 def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: str) -> Iterator[str]:

@@ -45,11 +45,11 @@ def agree_on_random_numbers(
     script.note(loose[0].lineno, None, reason)
     if any(script.module.name_of(call.func).endswith(_OF_NUMPY) for call in loose):
         header.imports |= {} if "numpy" in script.module.names.values() else {"import numpy as np": None}
-    for module, line in (("numpy", "np.random.seed(0)"), ("random", "random.seed(0)")):
+    for module, call in (("numpy", "random.seed(0)"), ("random", "seed(0)")):
         alias = find_alias(script.module, module)
         alias = alias or ("np" if module == "numpy" and "import numpy as np" in header.imports else None)
         if alias is not None:
-            header.constants.append(line.replace("np." if module == "numpy" else "random.", f"{alias}.", 1))
+            header.constants.append(f"{alias}.{call}")
 
 
 def draw_apart(script: Script, header: Header, wrapped: Wrapped, parser: Parser, *, random: bool) -> None:

@@ -329,7 +329,8 @@ class _Asked:
             return False
         calls = self._list_calls(function)
         if not calls:  # a function that nothing speaks of does not run
-            return not (function.decorator_list or self._has_base(function) or self._is_spoken_of(function))
+            has_base = getattr(self._script.module.parents.get(function), "bases", ())
+            return not (function.decorator_list or has_base or self._is_spoken_of(function))
         return all(self.waits(call, depth - 1) for call in calls)
 
     def _list_calls(self, function: Function) -> list[ast.Call]:
@@ -339,15 +340,9 @@ class _Asked:
         calls = self._script.calls(function) if function.name == "__init__" else calls
         return [call for call in calls if self._script.scope(call) is not function]
 
-    def _has_base(self, function: ast.AST) -> bool:
-        return bool(getattr(self._script.module.parents.get(function), "bases", ()))
-
     def _is_spoken_of(self, function: Function) -> bool:
         """Whether the script may pass a function on, or Python calls it, as `__call__`."""
-        nodes = [
-            *self._script.nodes(ast.Attribute),
-            *self._script.nodes(ast.Name),
-        ]
+        nodes = (*self._script.nodes(ast.Attribute), *self._script.nodes(ast.Name))
         names = [self._script.module.name_of(inner).split(".") for inner in nodes]
         passed = any(parts[-1] == function.name and parts[0] not in self._libraries for parts in names)
         return passed or function.name.startswith("__")
@@ -493,9 +488,9 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any("self." in ast.unparse(target) for target in targets):
                     yield method.name, node.value
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("self."):
-                changes = getattr(node.func, "attr", "") in _CHANGES
-                if changes:
+            elif getattr(getattr(node, "func", None), "attr", "") in _CHANGES:
+                assert isinstance(node, ast.Call)
+                if ast.unparse(node.func).startswith("self."):
                     yield from ((method.name, argument) for argument in node.args or (None,))
 
 

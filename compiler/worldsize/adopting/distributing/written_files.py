@@ -98,7 +98,7 @@ def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.
         value = script.value(node)
         path = read_path(value)
         is_key = isinstance(script.module.parents.get(node), ast.Dict)
-        if path is not None and (is_key or not placed or find_place(script, parser, value) is None):
+        if path and (is_key or not placed or find_place(script, parser, value) is None):
             script.leave(node, f"`{path}` is written beside the script, where a job loses it", help_)
             left.add(node)
     return left
@@ -106,11 +106,21 @@ def leave_log_files(script: Script, parser: Parser, *, placed: bool) -> set[ast.
 
 def read_path(value: ast.expr) -> str | None:
     """A relative path of the text, or how one starts that is filled in."""
-    if isinstance(value, ast.JoinedStr) and value.values:
-        value = value.values[0]
+    path = read_start(value)
+    is_own = path is not None and not path.startswith(("/", "~")) and "://" not in path
+    return path if is_own else None
+
+
+def read_start(value: ast.expr) -> str | None:
+    """The text with which a path starts, also one that is filled in: f"…", "…".format(…), "…" % …."""
+    if isinstance(value, ast.JoinedStr):
+        value = value.values[0] if value.values else value
+    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
+        value = value.left
+    elif isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "format":
+        value = getattr(value.func, "value", value)
     path = constant_value(value)
-    is_own = isinstance(path, str) and not path.startswith(("/", "~")) and "://" not in path
-    return path if isinstance(path, str) and path and is_own else None
+    return path if isinstance(path, str) else None
 
 
 def log_on_first_rank(script: Script, header: Header) -> None:

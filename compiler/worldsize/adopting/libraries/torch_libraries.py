@@ -184,14 +184,7 @@ def _is_saved(script: Script, call: ast.Call) -> bool:
 
 
 def _start(script: Script) -> tuple[Parser, Header]:
-    names = name_ranks(script)
-    header = Header(names, imports={"import os": None})
-    header.constants = [
-        f"# {MARK}",
-        f'{names.rank} = int(os.environ.get("RANK", "0"))',
-        f'{names.world_size} = int(os.environ.get("WORLD_SIZE", "1"))',
-    ]
-    return find_parser(script), header
+    return find_parser(script), Header(name_ranks(script), imports={"import os": None})
 
 
 def _set_rest(script: Script, parser: Parser) -> None:
@@ -219,12 +212,15 @@ def _finish(script: Script, parser: Parser, header: Header) -> Parser:
     agree_on_random_numbers(script, header)
     act_on_first_rank(script, header, _TOGETHER)
     load_everywhere(script, header)
-    if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):
-        header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
-    if header.names.world_size not in "".join(script.list_inserted()):
-        header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]
-    if len(header.constants) == 1:
-        header.constants = []
+    words = set(re.findall(r"\w+", " ".join(script.list_inserted())))
+    variables = {header.names.rank: ("RANK", "0"), header.names.world_size: ("WORLD_SIZE", "1")}
+    constants = [
+        f'{name} = int(os.environ.get("{variable}", "{usual}"))'
+        for name, (variable, usual) in variables.items()
+        if name in words
+    ]
+    if constants or header.constants:
+        header.constants = [f"# {MARK}", *constants, *header.constants]
     if not any("os." in line for line in (*header.constants, *parser.then, *script.list_inserted())):
         header.imports.pop("import os", None)
     write_flags(script, parser, header)

@@ -13,7 +13,7 @@ from worldsize.adopting.options.declared import Declared, Options, read_options
 from worldsize.adopting.source.reading import list_direct
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
-from worldsize.scripts.bindings import Function, is_parameter, list_parameters
+from worldsize.scripts.bindings import Function, is_method, is_parameter, list_parameters
 from worldsize.scripts.definitions import Place
 from worldsize.scripts.values import find_values, follow_name
 
@@ -193,15 +193,11 @@ def _find_user(script: Script, node: ast.AST) -> ast.Call | None:
 
 def _find_taker(script: Script, call: ast.Call, position: int) -> tuple[ast.FunctionDef, str] | None:
     """The function, or the initializer, that a call reaches, with its parameter at a position."""
-    name = getattr(call.func, "id", "")
-    for node in script.nodes(ast.FunctionDef):
-        above = script.module.parents[node]
-        made = isinstance(above, ast.ClassDef)
-        called = above.name if isinstance(above, ast.ClassDef) and node.name == "__init__" else node.name
-        if name == called:
-            names = [parameter.arg for parameter in node.args.args][made:]
-            return (node, names[position]) if position < len(names) else None
-    return None
+    function = script.function(call) if isinstance(call.func, ast.Name) else None
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    names = [parameter.arg for parameter in function.args.args][is_method(script.module, function) :]
+    return (function, names[position]) if position < len(names) else None
 
 
 def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:

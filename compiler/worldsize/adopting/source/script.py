@@ -15,7 +15,7 @@ from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.base.problem import Finding
 from worldsize.scripts.bindings import Function
-from worldsize.scripts.module import Module, list_block
+from worldsize.scripts.module import Module, keep, list_block
 
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
 _AFTER, _BEFORE, _HEAD, _INDENT, _INSIDE = 0, 1, 2, 3, 4
@@ -214,7 +214,7 @@ class Script(Tracer):
         stop = self.end(statements[-1])
         self._enclosed.append((begin, stop, len(self._edits)))
         self._add(begin, begin, f"{indent}{head}{self.newline}", _HEAD)
-        inside = self._string_lines()
+        inside = _list_string_lines(self.module)
         at = begin
         while at < stop:
             line = self.module.source.position(at)[0]
@@ -329,13 +329,10 @@ class Script(Tracer):
         source = self.module.source
         return source.offset(source.position(offset)[0] + 1, 1)
 
-    def _string_lines(self) -> set[int]:
-        """The lines that start inside of a string."""
-        lines: set[int] = self.module.once(_list_string_lines)
-        return lines
 
-
+@keep
 def _list_string_lines(module: Module) -> set[int]:
+    """The lines that start inside of a string."""
     lines: set[int] = set()
     for kind in (ast.Constant, ast.JoinedStr):
         for node in module.kinds.get(kind, ()):

@@ -14,7 +14,7 @@ from worldsize.adopting.distributing.plain_loop import adopt_plain
 from worldsize.adopting.libraries.keras import adopt_keras
 from worldsize.adopting.libraries.notebooks import drop_magics, print_displays, refuse_magics
 from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers
-from worldsize.adopting.model import Adoption, Framework, ScriptProfile
+from worldsize.adopting.model import Adoption, Framework
 from worldsize.adopting.options.configuration import read_replaced
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.options.flags import list_flags
@@ -58,7 +58,11 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     profile = describe_script(module, choose_framework(script))
     drop_magics(script)
     print_displays(script)
-    parser = _edit(script, profile)
+    if profile.framework == "torch":
+        draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
+        parser = adopt_plain(script, random=draws)
+    else:
+        parser = _OF_LIBRARIES[profile.framework](script)
     leave_files(script)
     leave_paths_behind(script, [option.flag.default for option in parser.options.declared])
     text, changes = script.finish()
@@ -75,13 +79,6 @@ _OF_LIBRARIES: dict[str, Callable[[Script], Parser]] = {
     "accelerate": adopt_accelerate,
     "keras": adopt_keras,
 }
-
-
-def _edit(script: Script, profile: ScriptProfile) -> Parser:
-    if profile.framework == "torch":
-        draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
-        return adopt_plain(script, random=draws)
-    return _OF_LIBRARIES[profile.framework](script)
 
 
 def _find_framework(module: Module) -> Framework | None:

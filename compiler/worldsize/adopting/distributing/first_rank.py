@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
-from worldsize.adopting.distributing.written_files import (
+from worldsize.adopting.distributing.files import (
     FILE,
     SINK,
     log_on_first_rank,

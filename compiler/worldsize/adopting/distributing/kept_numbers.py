@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
-from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
+from worldsize.adopting.training.loops import EpochLoop, list_assigned
 from worldsize.scripts.definitions import find_class_around
 from worldsize.scripts.module import list_earlier
 

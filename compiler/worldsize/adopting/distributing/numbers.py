@@ -8,16 +8,16 @@ from worldsize.adopting.model import find_role
 from worldsize.adopting.options.flags import set_by_flag
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.epoch_counter import find_counter
 from worldsize.adopting.training.feeding import find_batch_size, find_maker, lays_out_columns
+from worldsize.adopting.training.loops import find_counter
 from worldsize.adopting.training.search import Training, is_optimizer
 from worldsize.scripts.bindings import find_entry
-from worldsize.scripts.module import constant_value, keyword_argument, last_name
+from worldsize.scripts.module import constant_value, find_passed, keyword_argument, last_name
 
 
 def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
     """The batch size of a data loader, which is that of one process."""
-    size = keyword_argument(loader, "batch_size") or (loader.args[1] if len(loader.args) > 1 else None)
+    size = find_passed(loader, 1, "batch_size")
     batches = keyword_argument(loader, "batch_sampler")
     if size is None and batches is not None:
         made = script.value(batches)  # the script's own sampler
@@ -96,9 +96,7 @@ def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
 
 def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position: int = 1) -> None:
     """The learning rate of an optimizer."""
-    rate = keyword_argument(optimizer, "lr") or keyword_argument(optimizer, "learning_rate")
-    if rate is None and len(optimizer.args) > position:
-        rate = optimizer.args[position]
+    rate = find_passed(optimizer, position, "lr") or keyword_argument(optimizer, "learning_rate")
     highest = _find_highest_rate(script)
     if highest is not None:  # this scheduler sets the rate of the optimizer
         set_by_flag(script, parser, "learning_rate", highest)
@@ -119,8 +117,7 @@ def _find_highest_rate(script: Script) -> ast.expr | None:
     """The rate of a scheduler that goes up to it, whatever the optimizer has."""
     for call in script.module.called("OneCycleLR", "CyclicLR"):
         position = 1 if script.module.name_of(call.func).endswith("OneCycleLR") else 2
-        by_place = call.args[position] if len(call.args) > position else None
-        return keyword_argument(call, "max_lr") or by_place
+        return find_passed(call, position, "max_lr")
     return None
 
 

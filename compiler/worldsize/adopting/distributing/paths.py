@@ -6,8 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.adopting.distributing.first_rank import is_own_method
-from worldsize.adopting.distributing.written_files import (
+from worldsize.adopting.distributing.files import (
     leave_log_files,
     list_log_files,
     opens_to_write,
@@ -15,6 +14,7 @@ from worldsize.adopting.distributing.written_files import (
     read_path,
     read_start,
 )
+from worldsize.adopting.distributing.first_rank import is_own_method
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
 from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
@@ -50,11 +50,6 @@ _MAKERS = {
     *(ending for _, ending in _FOLDERS),
 }
 _REASON = "a job keeps only what is written into its outputs"
-_READS = (
-    *("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt"),
-    *("Dataset.from_csv", "Dataset.from_json", "Dataset.from_parquet", "Dataset.from_text"),
-    *("load_from_disk", "image_dataset_from_directory"),
-)
 
 
 def place_files(script: Script, parser: Parser, header: Header) -> None:
@@ -96,8 +91,9 @@ def _list_written(script: Script, logs: list[ast.expr], *, openly: bool = False)
 
 def _list_read(script: Script) -> Iterator[ast.expr]:
     """What calls that read rows get as their path, also ``load_dataset("csv", data_files={"train": …})``."""
-    for call in script.module.called(*_READS):
-        yield from call.args[:1]
+    for name, call in script.module.calls:
+        if find_call(name, "reads"):
+            yield from call.args[:1]
     for call in script.module.called("load_dataset"):
         files_argument = keyword_argument(call, "data_files") or keyword_argument(call, "data_dir")
         if files_argument is None:

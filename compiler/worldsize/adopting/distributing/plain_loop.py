@@ -6,9 +6,9 @@ import ast
 import re
 from pathlib import Path
 
+from worldsize.adopting.distributing.files import above_tests, leave_paths_beside, load_everywhere
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import join_group
-from worldsize.adopting.distributing.loading import above_tests, load_everywhere
 from worldsize.adopting.distributing.metrics import reduce_metrics
 from worldsize.adopting.distributing.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
 from worldsize.adopting.distributing.paths import place_files
@@ -21,7 +21,6 @@ from worldsize.adopting.distributing.randomness import (
 from worldsize.adopting.distributing.resuming import resume_from_checkpoints
 from worldsize.adopting.distributing.rows import divide_rows
 from worldsize.adopting.distributing.wrapping import WRAP, Wrapped, wrap_model, write_wrap
-from worldsize.adopting.distributing.written_files import leave_paths_beside
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import Header, start_header, write_header

@@ -8,16 +8,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from worldsize.adopting.distributing.files import read_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost, list_made
 from worldsize.adopting.distributing.passing import VARIABLE, name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.distributing.written_files import read_opened
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
-from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
+from worldsize.adopting.training.loops import EpochLoop, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.definitions import find_class_around
@@ -202,9 +202,9 @@ def _list_parts(script: Script, training: Training, wrapped: Wrapped) -> dict[st
             name = lift_name(script, training, owner, (number, high))
             if name is None:
                 return None
-            last, *_ = reversed(script.written(owner).split("."))
-            is_optimizer_ = script.written(owner) == script.written(training.optimizer_name)
-            parts.setdefault("optimizer" if is_optimizer_ else last, name)
+            written = script.written(owner)
+            is_own = written == script.written(training.optimizer_name)
+            parts.setdefault("optimizer" if is_own else written.rpartition(".")[2], name)
     parts |= {name: name for name in _list_copies(script, scope, training)}
     return parts if "model" in parts and "optimizer" in parts else None
 

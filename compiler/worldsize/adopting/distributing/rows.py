@@ -10,8 +10,8 @@ from worldsize.adopting.options.flags import add_flag
 from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.feeding import begin_anew, lays_out_columns, name_loader
+from worldsize.adopting.training.loops import name_epoch
 from worldsize.adopting.training.search import Training, lift_name
 from worldsize.scripts.module import constant_value, find_passed, keyword_argument
 

@@ -7,7 +7,7 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
+from worldsize.adopting.training.loops import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
 from worldsize.scripts.bindings import Function, Scope, is_parameter, list_parameters
 from worldsize.scripts.module import last_name

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Collection
 
+from worldsize.adopting.distributing.files import load_everywhere
 from worldsize.adopting.distributing.first_rank import act_on_first_rank, is_own_method
 from worldsize.adopting.distributing.group import leave_group
 from worldsize.adopting.distributing.kept_numbers import list_kept, list_lost
-from worldsize.adopting.distributing.loading import load_everywhere
 from worldsize.adopting.distributing.metrics import list_sums
 from worldsize.adopting.distributing.numbers import (
     find_loader,
@@ -32,7 +32,7 @@ from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import MARK, Header, name_ranks, write_header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.epoch_counter import name_epoch
+from worldsize.adopting.training.loops import name_epoch
 from worldsize.adopting.training.refusals import (
     APART,
     is_automatic,
@@ -42,7 +42,7 @@ from worldsize.adopting.training.refusals import (
     refuse_turns,
 )
 from worldsize.scripts.bindings import Scope, is_parameter
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, find_passed, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
 _CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL
@@ -272,8 +272,7 @@ def _list_hooks(script: Script, scope: Scope, seen: set[Scope]) -> list[str]:
 def _is_synced(script: Script, call: ast.Call) -> bool:
     """Whether a metric of torchmetrics is logged, which is computed over all processes anyway."""
     at = 1 if script.written(call.func).endswith(".log") else 0
-    value = keyword_argument(call, "value" if at else "dictionary")
-    value = value or (call.args[at] if len(call.args) > at else None)
+    value = find_passed(call, at, "value" if at else "dictionary")
     if value is None:
         return False
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "compute":

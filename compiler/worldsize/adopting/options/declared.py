@@ -14,7 +14,7 @@ from worldsize.scripts.bindings import list_parameters
 from worldsize.scripts.definitions import define_alone
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter
-from worldsize.scripts.interface.model import Interface, Option
+from worldsize.scripts.interface.model import Interface
 from worldsize.scripts.module import Module, constant_value, keyword_argument, list_packages
 from worldsize.scripts.values import evaluate
 
@@ -137,7 +137,7 @@ def _read_added(module: Module) -> Iterator[Declared]:
     for call in module.called("add_argument"):
         interface = Interface()
         read_option(define_alone(module), interface, module, call, sure=True)
-        yield from (_describe(module, option, call) for option in _list_options(interface))
+        yield from _describe(module, interface, call)
         for option, field in () if interface.closed else list_looped(module, call):
             kind = keyword_argument(call, "type")
             is_plain = getattr(kind, "id", "") in ("int", "float", "str")
@@ -158,22 +158,19 @@ def _read_click(module: Module) -> Iterator[Declared]:
         interface = Interface()
         is_option = module.name_of(call.func).endswith("option")
         read_parameter(define_alone(module), interface, module, call, is_option=is_option)
-        yield from (_describe(module, option, call) for option in _list_options(interface))
+        yield from _describe(module, interface, call)
 
 
-def _list_options(interface: Interface) -> list[Option]:
-    return [*interface.options, *interface.positionals]
-
-
-def _describe(module: Module, option: Option, call: ast.Call) -> Declared:
-    """An option as adopting sees it."""
+def _describe(module: Module, interface: Interface, call: ast.Call) -> Iterator[Declared]:
+    """The options of a call as adopting sees them."""
     default = _evaluate_default(module, keyword_argument(call, "default"))
-    required = option.required if option.flags else not option.optional_words
-    flag = _make_flag(
-        option.label, option.name, keyword_argument(call, "type"), default,
-        required=required, aliases=option.flags, words=option.most,
-    )  # fmt: skip
-    return Declared(flag, option.name, call)
+    for option in (*interface.options, *interface.positionals):
+        required = option.required if option.flags else not option.optional_words
+        flag = _make_flag(
+            option.label, option.name, keyword_argument(call, "type"), default,
+            required=required, aliases=option.flags, words=option.most,
+        )  # fmt: skip
+        yield Declared(flag, option.name, call)
 
 
 def _is_path(module: Module, node: ast.AST | None) -> bool:

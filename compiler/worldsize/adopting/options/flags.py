@@ -14,7 +14,7 @@ from worldsize.adopting.options.parsers import Parser, find_default_of, find_opt
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.scripts.bindings import find_default, list_parameters
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, find_passed
 
 _HELP: dict[Role, str] = {
     "batch_size": "rows per process and step",
@@ -271,10 +271,7 @@ def _list_made(module: Module, class_: ast.ClassDef) -> Iterator[ast.Call]:
 
 def _find_given(call: ast.Call, class_: ast.ClassDef, name: str) -> ast.expr | None:
     """What a call gives for a field, by its name or by its place."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
     names = [getattr(field.target, "id", "") for field in class_.body if isinstance(field, ast.AnnAssign)]
     made = getattr(call.func, "id", "") == class_.name
     position = names.index(name) if made and name in names else len(call.args)
-    return call.args[position] if position < len(call.args) else None
+    return find_passed(call, position, name)

@@ -82,8 +82,7 @@ class Script(Tracer):
 
     def indent(self, statement: ast.stmt) -> str:
         """The white space before a statement."""
-        begin = self._line_start(statement)
-        return self.text[begin : len(self.text)][: self._column(statement)]
+        return self.text[self._line_start(statement) : self._first_offset(statement)]
 
     # What cannot be done ------------------------------------------------------------------------
 
@@ -320,9 +319,6 @@ class Script(Tracer):
 
     def _line_start(self, statement: ast.stmt) -> int:
         return self.module.source.offset(self._first_line(statement), 1)
-
-    def _column(self, statement: ast.stmt) -> int:
-        return self._first_offset(statement) - self._line_start(statement)
 
     def _line_end(self, offset: int) -> int:
         """Where the next line starts."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from worldsize.adopting.model import find_role
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
-from worldsize.adopting.training.evaluations import is_marked, without_gradient
+from worldsize.adopting.training.loops import is_marked, without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
 from worldsize.facts.library_calls import find_call
 from worldsize.scripts.bindings import Function

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from worldsize.adopting.distributing.written_files import read_opened
+from worldsize.adopting.distributing.files import read_opened
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.reading import read_beside
 from worldsize.facts.library_calls import find_call, list_last_names

@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
-from worldsize.adopting.training.epoch_counter import find_counter
-from worldsize.adopting.training.evaluations import evaluates
 from worldsize.adopting.training.feeding import (
     Feed,
     find_beside,
@@ -22,6 +20,7 @@ from worldsize.adopting.training.feeding import (
     list_taken,
     unwrap_loader,
 )
+from worldsize.adopting.training.loops import evaluates, find_counter
 from worldsize.adopting.training.refusals import APART, refuse_graphs
 from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.bindings import Function, Scope, is_parameter

@@ -26,7 +26,6 @@ _WRITERS = ("SummaryWriter", "wandb.init")
 _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
-Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
@@ -97,14 +96,8 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
 
 def _logs_for_all(script: Script, call: ast.Call) -> bool:
     """Whether a logger of Accelerate logs, which knows its process; with `in_order` all have to call it."""
-    base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    made = (maker for maker in script.module.called("get_logger") if isinstance(maker.func, ast.Name))
-    return any(
-        script.module.name_of(maker.func).startswith("accelerate.")
-        and isinstance(above := script.module.parents.get(maker), ast.Assign)
-        and script.written(above.targets[0]) == base
-        for maker in made
-    )
+    name = script.called_name(script.owner(call))
+    return name.startswith("accelerate.") and name.endswith(".get_logger")
 
 
 def _list_shared(script: Script, together: Together) -> list[ast.With]:
@@ -123,7 +116,7 @@ def _list_shared(script: Script, together: Together) -> list[ast.With]:
     ]
 
 
-def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool) -> str | None:
+def _classify(script: Script, statement: ast.stmt, writers: set[ast.Call], quiet: bool) -> str | None:
     """`print` or `write`, where a statement does only this."""
     if isinstance(statement, ast.With):
         return "write" if any(opens_to_write(item.context_expr) for item in statement.items) else None
@@ -133,7 +126,7 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
     name = script.module.name_of(call.func)
     last = name.rpartition(".")[2]
     base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    if find_call(name, "prints") or _holds(script, writers, base, statement):
+    if find_call(name, "prints") or script.owner(call) in writers:
         return "print"
     if name.partition(".")[0] in _TRACKERS:
         of_all = last in ("autolog", "set_tracking_uri", "set_experiment") or call in script.module.memo.get(
@@ -214,9 +207,9 @@ def _is_pure(test: ast.expr) -> bool:
     ) and not any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
 
 
-def _hold_writers(script: Script, header: Header) -> Writers:
-    """Make trackers on the first process only; what the script calls them, and where."""
-    writers: Writers = {}
+def _hold_writers(script: Script, header: Header) -> set[ast.Call]:
+    """Make trackers on the first process only; the calls that make them."""
+    writers: set[ast.Call] = set()
     test = header.names.is_first
     muted = script.module.memo[_mute_wandb] = _mute_wandb(script, test)
     for call in script.module.called(*_WRITERS):
@@ -224,14 +217,12 @@ def _hold_writers(script: Script, header: Header) -> Writers:
             continue
         above = script.module.parents.get(call)
         if isinstance(above, ast.Assign) and len(above.targets) == 1:
-            _note(script, writers, above.targets[0])
+            writers.add(call)
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
         elif isinstance(above, ast.withitem) and above.optional_vars is not None:
-            _note(script, writers, above.optional_vars)
+            writers.add(call)
             header.imports["import contextlib"] = None
             script.insert_behind(call, f" if {test} else contextlib.nullcontext()", "WS904", _OUTPUT)
-    while any([_note_passed(script, writers), _note_assigned(script, writers)]):
-        pass
     return writers
 
 
@@ -255,56 +246,6 @@ def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
         if keyword_argument(call, "mode") is None and script.module.name_of(call.func) == "wandb.init":
             script.set_keyword(call, "mode", f'None if {test} else "disabled"', "WS904", _OUTPUT)
     return calls
-
-
-def _note(script: Script, writers: Writers, target: ast.expr) -> bool:
-    """Whether what a statement assigns was not known yet."""
-    scopes = writers.setdefault(script.written(target), set())
-    is_noted = script.scope(target) in scopes
-    scopes.add(script.scope(target))
-    return not is_noted
-
-
-def _holds(script: Script, writers: Writers, text: str, node: ast.AST) -> bool:
-    """Whether a name or attribute holds one of these at a node."""
-    scopes = writers.get(text)
-    if scopes is None or "." in text:
-        return scopes is not None
-    return any(up in scopes for up, _ in script.module.ancestors(node)) and not (
-        script.scope(node) not in scopes and _binds(script, script.scope(node), text)
-    )
-
-
-def _binds(script: Script, scope: ast.AST, name: str) -> bool:
-    """Whether a name of a function is its own, and not that of the file."""
-    arguments = getattr(scope, "args", None)
-    takes = arguments is not None and any(argument.arg == name for argument in arguments.args)
-    return takes or any(script.scope(store) is scope for store in script.module.stores(name))
-
-
-def _note_passed(script: Script, writers: Writers) -> bool:
-    """Note the parameters that get one of these: ``train(model, writer)``."""
-    is_new = False
-    for function in script.nodes(ast.FunctionDef):
-        parameters = [parameter.arg for parameter in function.args.args]
-        is_method = isinstance(script.module.parents.get(function), ast.ClassDef)
-        for _, call in script.module.callers.get(function.name, ()):
-            pairs = [*zip(parameters[is_method:], call.args, strict=False)]
-            pairs += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg in parameters]
-            for name, value in pairs:
-                scopes = writers.get(name, set())
-                if _holds(script, writers, script.written(value), call) and function not in scopes:
-                    writers[name] = {*scopes, function}
-                    is_new = True
-    return is_new
-
-
-def _note_assigned(script: Script, writers: Writers) -> bool:
-    """Note other names for one of these: ``self.writer = writer``."""
-    statements = [node for node in script.nodes(ast.Assign) if len(node.targets) == 1]
-    held = [node for node in statements if _holds(script, writers, script.written(node.value), node)]
-    news = [_note(script, writers, node.targets[0]) for node in held]
-    return any(news)
 
 
 def _quieten_logging(script: Script, test: str) -> bool:

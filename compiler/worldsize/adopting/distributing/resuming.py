@@ -19,9 +19,10 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
 from worldsize.adopting.training.loops import EpochLoop, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
-from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.bindings import Function, Scope
 from worldsize.scripts.definitions import find_class_around
 from worldsize.scripts.module import last_name, list_earlier
+from worldsize.scripts.values import find_values
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
@@ -379,23 +380,14 @@ class _Asked:
             flag = option.flag
             return not flag.default and not flag.required and flag.option not in self._given
         if isinstance(node, ast.Name):
-            values = self._list_values(node)
-            return depth > 0 and bool(values) and all(self._is_left_out(value, depth - 1) for value in values)
+            values = find_values(self._script.code, self._script.module, node)
+            return depth > 0 and bool(values) and all(self._is_left_out(one, depth - 1) for _, one in values)
         settings = [
             value
             for class_ in self._script.classes.values()
             for _, value, _ in self._script.bindings(name, class_)
         ]
         return bool(settings) and all(isinstance(one, ast.Constant) and not one.value for one in settings)
-
-    def _list_values(self, node: ast.Name) -> list[ast.expr]:
-        """What a variable is assigned, or what the calls pass for a parameter."""
-        scope = self._script.scope(node)
-        bound = [value for _, value, _ in self._script.bindings(node.id, scope)]
-        if bound or isinstance(scope, ast.Module) or not is_parameter(scope, node.id):
-            return bound
-        passed = (self._script.argument(call, scope, node.id) for call in self._list_calls(scope))
-        return [value for value in passed if value is not None]
 
 
 def _negate(test: ast.expr) -> list[ast.expr]:

@@ -11,7 +11,7 @@ from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag, find_role
 from worldsize.scripts.bindings import list_parameters
-from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.definitions import define_alone, find_class_named
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter
 from worldsize.scripts.interface.model import Interface
@@ -283,11 +283,10 @@ class Field(Struct, frozen=True):
 
 def list_fields(module: Module, class_: ast.ClassDef) -> Iterator[Field]:
     """The fields of a class, those of its base classes first."""
-    classes = {class_.name: class_ for class_ in module.kinds.get(ast.ClassDef, ())}
     for base in class_.bases:
-        above = classes.get(getattr(base, "id", ""))
-        if above is not None and above is not class_:
-            yield from list_fields(module, above)
+        above = find_class_named(define_alone(module), module, base)
+        if above is not None and above[1] is not class_:
+            yield from list_fields(*above)
     for statement in class_.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             default = statement.value
@@ -318,7 +317,6 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
 
 def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
     """The class whose fields ``fields(Settings)`` or ``Settings.__dataclass_fields__.items()`` gives."""
-    classes = {class_.name: class_ for class_ in module.kinds.get(ast.ClassDef, ())}
     node: ast.expr = iterable
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("items", "values", "keys"):
         assert isinstance(node.func, ast.Attribute)
@@ -332,4 +330,5 @@ def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
     else:
         return None
     node = node.func if isinstance(node, ast.Call) else node  # `Settings()`
-    return classes.get(getattr(node, "id", ""))
+    place = find_class_named(define_alone(module), module, node)
+    return place[1] if place is not None else None

@@ -13,7 +13,7 @@ from worldsize.adopting.options.declared import Declared
 from worldsize.adopting.options.parsers import Parser, find_default_of, find_option, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.scripts.bindings import find_default, list_parameters
+from worldsize.scripts.bindings import list_parameters
 from worldsize.scripts.module import Module, find_passed
 
 _HELP: dict[Role, str] = {
@@ -77,8 +77,7 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
         seen.add(value)
         value = script.value(inner)
     number = _read_number(value)
-    declared = _find_default(parser, value) or _find_parameter(script, parser, value)
-    declared = declared or find_field_option(script, parser, value)
+    declared = _find_parameter(script, parser, value) or find_field_option(script, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
         taken = any(option.flag.role == role for option in parser.options.declared)
@@ -152,21 +151,14 @@ def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
     return value.right if multiple else None
 
 
-def _find_default(parser: Parser, value: ast.expr) -> Declared | None:
-    """The parameter of the command whose default this is: it is an option already."""
-    function = parser.function
-    for option in parser.options.declared if function is not None else ():
-        if isinstance(option.node, ast.arg) and find_default(function, option.name) is value:  # type: ignore[arg-type]
-            return option
-    return None
-
-
 def _find_parameter(script: Script, parser: Parser, value: ast.expr) -> Declared | None:
     """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
     function = find_default_of(script, value)
     parameters = list_parameters(function) if function is not None else []
-    name = next((parameter.arg for parameter, default in parameters if default is value), "")
-    return parser.options.named(name) if parser.function is None else None
+    option = parser.options.named(next((name.arg for name, default in parameters if default is value), ""))
+    if option is not None and parser.function is not None:  # of fire and typer the parameter is the option
+        return option if function is parser.function and isinstance(option.node, ast.arg) else None
+    return option
 
 
 def _read_number(node: ast.expr) -> int | float | None:

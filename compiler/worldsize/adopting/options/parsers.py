@@ -12,8 +12,7 @@ from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.declared import Declared, Options, read_options
 from worldsize.adopting.source.reading import list_direct
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import find_initializer
-from worldsize.scripts.bindings import Function, is_method, is_parameter, list_parameters
+from worldsize.scripts.bindings import is_method, is_parameter, list_parameters
 from worldsize.scripts.definitions import Place
 from worldsize.scripts.values import find_values, follow_name
 
@@ -82,18 +81,14 @@ def find_parser(script: Script) -> Parser:
 def _is_spread(script: Script, parser: Parser) -> bool:
     """Whether a function or class of the script gets each option by its name, and takes no others."""
     spread = {f"vars({parser.name})", f"{parser.name}.__dict__", parser.name}
-    functions: dict[str, Function] = {
-        node.name: node for node in script.module.tree.body if isinstance(node, ast.FunctionDef)
-    }
-    classes = {class_.name: class_ for class_ in script.nodes(ast.ClassDef)}
     for call in script.nodes(ast.Call):
-        name = getattr(call.func, "id", "")
         if not any(keyword.arg is None and ast.unparse(keyword.value) in spread for keyword in call.keywords):
             continue
-        taker = functions.get(name) or (find_initializer(classes[name]) if name in classes else None)
+        taker = script.function(call)
         if taker is not None:
             return taker.args.kwarg is None
-        decorators = classes[name].decorator_list if name in classes else []
+        class_ = script.classes.get(getattr(call.func, "id", ""))
+        decorators = class_.decorator_list if class_ is not None else []
         replaces = script.module.name_of(call.func) == "dataclasses.replace"
         if replaces or any("dataclass" in ast.unparse(decorator) for decorator in decorators):
             return True

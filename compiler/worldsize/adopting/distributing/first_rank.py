@@ -150,11 +150,15 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
 
 def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     """Whether a call reaches a method of the script itself: `self.save(…)`, and not `torch.save(…)`."""
-    defines = any(node.name == last for node in script.nodes(ast.FunctionDef))
+    return last in script.code.functions and not _is_imported(script, call)
+
+
+def _is_imported(script: Script, call: ast.Call) -> bool:
+    """Whether a call is of a module that the script imports, or of something in it."""
     root = call.func
     while isinstance(root, ast.Attribute):
         root = root.value
-    return defines and not (isinstance(root, ast.Name) and root.id in script.module.names)
+    return isinstance(root, ast.Name) and root.id in script.module.names
 
 
 def _guard_block(
@@ -360,11 +364,8 @@ def _walk_sure(part: ast.expr) -> Iterator[ast.Call]:
 def _saves_alone(script: Script, call: ast.Call) -> bool:
     """Whether a function of a module saves something other than a model of the library that trains."""
     top, _, last = script.module.name_of(call.func).partition(".")
-    root = call.func
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    imported = isinstance(root, ast.Name) and root.id in script.module.names
-    return imported and top not in _TRAINING and last.rpartition(".")[2] in ("save", "save_model")
+    saves = last.rpartition(".")[2] in ("save", "save_model")
+    return saves and top not in _TRAINING and _is_imported(script, call)
 
 
 _MLFLOW_OUTPUT = "the first process logs for all"

@@ -9,7 +9,7 @@ from worldsize.adopting.options.flags import set_by_flag
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.feeding import find_batch_size, find_maker, lays_out_columns
-from worldsize.adopting.training.loops import find_counter
+from worldsize.adopting.training.loops import find_counter, find_range_call
 from worldsize.adopting.training.search import Training, is_optimizer
 from worldsize.scripts.bindings import find_entry
 from worldsize.scripts.module import constant_value, find_passed, keyword_argument, last_name
@@ -141,20 +141,15 @@ def set_epochs(script: Script, parser: Parser, loop: ast.stmt | None) -> None:
         if counted is not None and counted.is_epoch:
             set_by_flag(script, parser, "epochs", counted.bound)
         return
-    for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("range", "trange")
-            and node.args
-        ):
-            stop = node.args[min(1, len(node.args) - 1)]
-            if len(node.args) > 1 and isinstance(stop, ast.BinOp) and isinstance(stop.op, ast.Add):
-                start = script.written(node.args[0])
-                parts = [part for part in (stop.left, stop.right) if script.written(part) != start]
-                stop = parts[0] if len(parts) == 1 else stop  # `range(start, start + n)`
-            set_by_flag(script, parser, "epochs", stop)
-            return
+    counter = find_range_call(loop) if isinstance(loop, ast.For) else None
+    if counter is None:
+        return
+    stop = counter.args[min(1, len(counter.args) - 1)]
+    if len(counter.args) > 1 and isinstance(stop, ast.BinOp) and isinstance(stop.op, ast.Add):
+        start = script.written(counter.args[0])
+        parts = [part for part in (stop.left, stop.right) if script.written(part) != start]
+        stop = parts[0] if len(parts) == 1 else stop  # `range(start, start + n)`
+    set_by_flag(script, parser, "epochs", stop)
 
 
 def find_loader(script: Script) -> ast.Call | None:

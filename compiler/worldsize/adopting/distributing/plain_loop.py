@@ -29,6 +29,7 @@ from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
+from worldsize.scripts.loops import find_loop
 from worldsize.scripts.module import constant_value, keyword_argument, variable_writes
 
 
@@ -138,9 +139,7 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
 
 def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
     """The same for ``for micro_step in range(steps):`` inside of a step."""
-    inner = next(iter(script.module.ancestors(training.backward)), (None, None))[0]
-    while inner is not None and not isinstance(inner, ast.For | ast.While | ast.FunctionDef | ast.Module):
-        inner = script.module.parents.get(inner)
+    inner = find_loop(script.module, training.backward)
     if (
         not isinstance(inner, ast.For)
         or inner is training.batch_loop

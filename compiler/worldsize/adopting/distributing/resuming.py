@@ -17,7 +17,7 @@ from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
-from worldsize.adopting.training.loops import EpochLoop, list_assigned, name_epoch
+from worldsize.adopting.training.loops import EpochLoop, find_range_call, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
 from worldsize.scripts.bindings import Function, Scope
 from worldsize.scripts.definitions import find_class_around
@@ -173,14 +173,9 @@ def insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None
 
 def find_range(loop: ast.For) -> ast.Call | None:
     """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
-    for node in ast.walk(loop.iter):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("range", "trange")
-        ):
-            return node if 1 <= len(node.args) <= 2 and isinstance(loop.target, ast.Name) else None
-    return None
+    counter = find_range_call(loop)
+    fits = counter is not None and len(counter.args) <= 2 and isinstance(loop.target, ast.Name)
+    return counter if fits else None
 
 
 def _list_parts(script: Script, training: Training, wrapped: Wrapped) -> dict[str, str] | None:

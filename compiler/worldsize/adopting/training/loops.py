@@ -83,6 +83,14 @@ def list_assigned(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     return [(target, value)]
 
 
+def find_range_call(loop: ast.For) -> ast.Call | None:
+    """``range(…)`` in the head of a loop, also in a progress bar."""
+    for node in ast.walk(loop.iter):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("range", "trange") and node.args:
+            return node
+    return None
+
+
 def name_epoch(script: Script, loop: EpochLoop) -> str:
     """The variable that counts the epochs; ``_`` gets a name.
 

@@ -127,7 +127,7 @@ def recall(memo: dict[object, Any], work: Callable[..., T], subject: object, *ar
 
 
 def keep(work: Callable[[Module], T]) -> Callable[[Module], T]:
-    """Calculate what a function says of a file once."""
+    """Keep the result of a function for a file."""
     return wraps(work)(lambda module: module.once(work))
 
 

@@ -79,7 +79,7 @@ def open_variable(module: Module, node: ast.AST | None) -> ast.AST | None:
 
 
 def follow_name(code: Definitions, module: Module, scope: ast.AST, name: str) -> list[Place]:
-    """The same for a name as it is known in a function or file."""
+    """All values that a name may stand for in a function or file, one step back."""
     names = read_bindings(module).names
     while True:
         bound = names.get((scope, name), [])

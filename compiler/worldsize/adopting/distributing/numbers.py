@@ -107,7 +107,7 @@ def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position:
 
 
 def set_accumulation(script: Script, parser: Parser, steps: ast.expr | None) -> None:
-    """The batches of an optimizer step, where a library is told a number of them."""
+    """The batches of an optimizer step, where a library takes their number."""
     value = script.value(steps) if steps is not None else None
     if steps is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
         set_by_flag(script, parser, "accumulation", steps)

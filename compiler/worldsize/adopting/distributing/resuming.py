@@ -120,11 +120,11 @@ def _list_unset(script: Script, loop: EpochLoop) -> dict[str, ast.Name]:
     }
     for node in ast.walk(scope):  # parameters, and what is of the file
         elsewhere |= {node.arg} if isinstance(node, ast.arg) else {*getattr(node, "names", ())}
-    copies: dict[str, ast.Name] = {}
-    for each in sorted(names_of_scope, key=script.start):
-        if isinstance(each.ctx, ast.Load) and script.start(each) > end and each.id in inside - elsewhere:
-            copies.setdefault(each.id, each)
-    return copies
+    reads: dict[str, ast.Name] = {}
+    for name in sorted(names_of_scope, key=script.start):
+        if isinstance(name.ctx, ast.Load) and script.start(name) > end and name.id in inside - elsewhere:
+            reads.setdefault(name.id, name)
+    return reads
 
 
 def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[str]:
@@ -295,10 +295,10 @@ _DEPTH = 4
 
 def resumes_itself(script: Script, parser: Parser) -> bool:
     """Whether the script loads the state of an optimizer; reports a folder that a job does not keep."""
-    checks = _Asked(script, parser)
+    optional = _Optional(script, parser)
     for call in script.module.called("load_state_dict"):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if owner is None or "optim" not in ast.unparse(owner).lower() or checks.waits(call):
+        if owner is None or "optim" not in ast.unparse(owner).lower() or optional.waits(call):
             continue
         has_folder = any(flag.role == "checkpoints" for flag in list_flags(parser))
         if not has_folder and VARIABLE not in script.module.text:
@@ -308,7 +308,7 @@ def resumes_itself(script: Script, parser: Parser) -> bool:
     return False
 
 
-class _Asked:
+class _Optional:
     """What runs only with an option, as in ``if args.resume:``, that a job does not get."""
 
     def __init__(self, script: Script, parser: Parser) -> None:
@@ -330,7 +330,7 @@ class _Asked:
         return all(self.waits(call, depth - 1) for call in calls)
 
     def _list_calls(self, function: Function) -> list[ast.Call]:
-        """The calls of a function by others; what has its name in a library is none of them."""
+        """The calls of a function by others, without those of a function of a library with its name."""
         named = self._script.module.callers.get(function.name, ())
         calls = [call for name, call in named if name.partition(".")[0] not in self._libraries]
         calls = self._script.calls(function) if function.name == "__init__" else calls

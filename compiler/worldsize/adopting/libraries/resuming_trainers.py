@@ -74,7 +74,7 @@ def resume_transformers(script: Script, parser: Parser, header: Header, argument
 
 
 def _saves_too_late(script: Script, arguments: ast.Call | None, train: ast.Call) -> bool:
-    """Whether the Trainer is to be told to save before the end; says so where the command line decides."""
+    """Whether the Trainer has to be set to save before the end; reports it where the command line decides."""
     if arguments is None:
         words = {word.partition("=")[0] for word in script.arguments}
         if not words & {"--save_strategy", "--save_steps"}:

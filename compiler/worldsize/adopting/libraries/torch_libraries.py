@@ -358,7 +358,7 @@ def find_epoch_loop(script: Script) -> ast.For | None:
 
 
 def _loads_always(script: Script) -> bool:
-    """Whether the script loads a state itself without being asked, or names the folders of its states."""
+    """Whether the script loads a state unconditionally, or names the folders of its states."""
     loads = script.module.called("load_state")
     tested = [any(isinstance(above, ast.If) for above, _ in script.module.ancestors(one)) for one in loads]
     return not all(tested) or "automatic_checkpoint_naming=True" in script.text

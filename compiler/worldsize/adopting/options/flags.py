@@ -108,14 +108,14 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
 
 
 def _leave_unread(script: Script, call: ast.Call) -> None:
-    """Report once that it cannot be told whether an option sets a number."""
+    """Report once that it is not known whether an option sets a number."""
     message = "which options are declared here cannot be read, so the spec sets no number by them"
     if not any(obstacle.message == message for obstacle in script.obstacles):
         script.leave(call, message, 'declare each by its name: `add_argument("--batch-size", …)`')
 
 
 def set_in_file(script: Script, parser: Parser, role: Role, node: ast.expr) -> bool:
-    """Let an option replace what a configuration file says, behind the line that reads it."""
+    """Let an option replace a value of a configuration file, after the line that reads it."""
     setting = find_setting(script, node)
     if setting is None or isinstance(setting.value, str) is not (role == "output"):
         return False

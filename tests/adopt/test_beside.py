@@ -13,6 +13,8 @@ from worldsize.adopting.project.environment import pin_environment
 from worldsize.adopting.project.files import make_project
 from worldsize.adopting.project.spec import ProjectRequest
 from worldsize.adopting.proving.prove import Measured
+from worldsize.azureml.tree import Tree
+from worldsize.scripts.program import read_imported, read_module
 
 SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
 CLASS = "from torch import nn\nclass Net(nn.Module):\n    def __init__(self):\n        self.layer = "
@@ -111,3 +113,19 @@ def test_the_plan_counts_the_last_batch_that_the_loaders_keep(
     request = ProjectRequest(adopt_script(script), script, measured=Measured(rows=2405))
     spec = yaml.safe_load(make_project(request, tmp_path / "job", beside=False).files["train.yml"])
     assert spec["steps"]["train"]["scale"].get("drop_last") is (False if keeps else None)
+
+
+@pytest.mark.parametrize("line", ["from net import Net\n", "import net.inner\n"])
+def test_an_import_runs_the_packages_around_its_module(tmp_path: Path, line: str) -> None:
+    inside = {"net/__init__.py": "import shapely\nNet = 1\n", "net/inner.py": "import fiona\n"}
+    for name, text in inside.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text(line + SCRIPT, encoding="utf-8")
+    tree = Tree(tmp_path)
+    module = read_module(tree, script)
+    assert module is not None
+    names = [Path(one.source.path).name for one in read_imported(tree, module, script, (tmp_path,)).modules]
+    assert names[1:] == ["__init__.py", "inner.py"][: 1 + ("inner" in line)]
+    assert "shapely" in adopt_script(script).profile.imports

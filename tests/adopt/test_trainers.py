@@ -195,3 +195,29 @@ def test_a_schedule_that_is_made_in_each_epoch_is_not_registered_before_them() -
         "        loss = train_epoch", f"    {made}        loss = train_epoch"
     )
     assert "register_for_checkpointing" not in adopt_text(inside).text
+
+
+def test_the_rank_is_defined_where_only_a_condition_reads_it() -> None:
+    text = """\
+from accelerate import Accelerator
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+rows = TensorDataset(torch.randn(64, 4))
+loader = DataLoader(rows, batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+accelerator = Accelerator(cpu=True)
+verbose = True
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+accelerator.load_state("before")
+for epoch in range(2):
+    for (x,) in loader:
+        accelerator.backward(model(x).pow(2).mean())
+        optimizer.step()
+    if verbose:
+        print(epoch)
+"""
+    adopted = adopt_text(text).text
+    assert "    if RANK == 0 and verbose:\n" in adopted
+    assert 'RANK = int(os.environ.get("RANK", "0"))\n' in adopted

@@ -9,7 +9,7 @@ import pytest
 
 from worldsize.base.source import Source
 from worldsize.facts import library_calls
-from worldsize.scripts.definitions import Definitions
+from worldsize.scripts.definitions import Definitions, find_class_named
 from worldsize.scripts.guards import read_side
 from worldsize.scripts.module import Module, name_variable, parse_module
 from worldsize.scripts.ranks import is_read_from
@@ -171,3 +171,18 @@ def test_a_variable_is_opened_to_its_only_value(text: str, expected: str) -> Non
     value = open_variable(module, node)
     assert value is not None
     assert ast.unparse(value) == expected
+
+
+def test_a_text_with_a_part_replaced_is_known() -> None:
+    code, module, node = define('use("--" + field.name.replace("_", "-"))')
+    assert evaluate(code, module, node, {"field.name": "batch_size"}) == "--batch-size"
+
+
+def test_a_class_is_the_one_of_the_module_that_it_is_imported_from() -> None:
+    text, meter = "from utils import Meter\nuse(Meter)", "class Meter: pass"
+    code, module, node = define(text, utils=meter, others=meter)
+    place = find_class_named(code, module, node)
+    assert place is not None
+    assert place[0].source.path == "utils.py"
+    code, module, node = define("from package import Meter\nuse(Meter)", utils=meter, others=meter)
+    assert find_class_named(code, module, node) is None

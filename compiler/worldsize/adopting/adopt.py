@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,18 +14,18 @@ from worldsize.adopting.distributing.plain_loop import adopt_plain
 from worldsize.adopting.libraries.keras import adopt_keras
 from worldsize.adopting.libraries.notebooks import drop_magics, print_displays, refuse_magics
 from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers
-from worldsize.adopting.model import Adoption, Framework, ScriptProfile
+from worldsize.adopting.model import Adoption, Framework
 from worldsize.adopting.options.configuration import read_replaced
 from worldsize.adopting.options.declared import read_options
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.project.inputs import leave_files, leave_paths_behind
 from worldsize.adopting.source.header import MARK
-from worldsize.adopting.source.reading import list_modules_beside, read_beside, read_script
+from worldsize.adopting.source.reading import list_direct, read_script
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import add_options, describe_script
 from worldsize.adopting.training.refusals import list_fits, list_trainers, refuse_games
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, list_packages
 
 
 def adopt_script(path: Path, arguments: Sequence[str] = ()) -> Adoption:
@@ -57,7 +58,11 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     profile = describe_script(module, choose_framework(script))
     drop_magics(script)
     print_displays(script)
-    parser = _edit(script, profile)
+    if profile.framework == "torch":
+        draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
+        parser = adopt_plain(script, random=draws)
+    else:
+        parser = _OF_LIBRARIES[profile.framework](script)
     leave_files(script)
     leave_paths_behind(script, [option.flag.default for option in parser.options.declared])
     text, changes = script.finish()
@@ -76,16 +81,9 @@ _OF_LIBRARIES: dict[str, Callable[[Script], Parser]] = {
 }
 
 
-def _edit(script: Script, profile: ScriptProfile) -> Parser:
-    if profile.framework == "torch":
-        draws = profile.has_dropout or profile.random_augmentation or profile.draws_noise
-        return adopt_plain(script, random=draws)
-    return _OF_LIBRARIES[profile.framework](script)
-
-
 def _find_framework(module: Module) -> Framework | None:
     """The library whose loop trains; None where none does that is adopted."""
-    tops = {name.partition(".")[0] for name, level, _ in module.imports if not level}
+    tops = list_packages(module)
     if {"lightning", "pytorch_lightning"} & tops and module.called("Trainer"):
         return "lightning"
     if {"transformers", "trl"} & tops and list_trainers(module):
@@ -172,10 +170,10 @@ def _refuse_other_loops(script: Script, tops: dict[str, ast.stmt]) -> None:
 
 def _find_trainer_beside(script: Script) -> tuple[ast.stmt, str] | None:
     """The import of a module beside the script that calls `backward`, and its path."""
-    for _, statement, path in list_modules_beside(script.module):
-        module = read_beside(path)
-        if module is not None and module.called("backward", "GradientTape", "fit"):
-            return statement, path.relative_to(Path(script.module.source.path).parent).as_posix()
+    for module, statement in list_direct(script.module).items():
+        if module.called("backward", "GradientTape", "fit"):
+            path = os.path.relpath(module.source.path, Path(script.module.source.path).parent)
+            return statement, Path(path).as_posix()
     return None
 
 

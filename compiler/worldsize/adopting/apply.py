@@ -38,7 +38,7 @@ from worldsize.checking import CheckedSpec, Report
 from worldsize.documents import yaml
 from worldsize.documents.diagnostics.diagnostic import Diagnostic
 from worldsize.documents.errors import OutputError, SpecError
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.documents.yaml.nodes import Scalar, find_node, list_entries
 
 Place = str | os.PathLike[str]
 
@@ -340,12 +340,8 @@ def find_spec(profile: ScriptProfile, script: Path) -> Path | None:
 
 
 def _starts(path: Path, folder: Path, started: str) -> bool:
-    root = yaml.load(str(path)).root
-    steps = root.get("steps") if isinstance(root, Mapping) else None
-    for _, step in steps.items() if isinstance(steps, Mapping) else ():
-        if not isinstance(step, Mapping):
-            continue
-        code, command = step.get("code"), step.get("command")
+    for _, step in list_entries(find_node(yaml.load(str(path)).root, "steps")):
+        code, command = find_node(step, "code"), find_node(step, "command")
         if isinstance(code, Scalar) and isinstance(command, Scalar):
             is_here = (path.parent / code.text).resolve() == folder.resolve()
             if is_here and started in command.text.split():

@@ -14,6 +14,7 @@ from worldsize.scripts.module import Module, last_name, recall
 
 Place: TypeAlias = tuple[Module, ast.AST]  # a node, with the module that has it
 Call: TypeAlias = tuple[Module, ast.Call]
+ClassPlace: TypeAlias = tuple[Module, ast.ClassDef]
 T = TypeVar("T")
 _MOST = 30  # functions of one name that are followed
 
@@ -23,7 +24,7 @@ class Definitions(Struct, eq=False):
 
     modules: tuple[Module, ...]  # the script first
     functions: dict[str, list[tuple[Module, Function]]] = field(default_factory=dict)
-    classes: dict[str, list[tuple[Module, ast.ClassDef]]] = field(default_factory=dict)
+    classes: dict[str, list[ClassPlace]] = field(default_factory=dict)
     chosen: dict[Function, Call] = field(default_factory=dict)  # the only call of a function to follow
     memo: dict[object, Any] = field(default_factory=dict)
 
@@ -113,6 +114,18 @@ def find_class(module: Module, function: Function) -> ast.ClassDef | None:
     """The class that a method stands in."""
     above = module.parents.get(function)
     return above if isinstance(above, ast.ClassDef) else None
+
+
+def find_class_named(code: Definitions, module: Module, node: ast.AST | None) -> ClassPlace | None:
+    """The class that a name means: of the module that it is imported from, else the only one of its name."""
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return None
+    home, _, name = module.name_of(node).rpartition(".")
+    classes = code.classes.get(name, [])
+    stem = home.rpartition(".")[2]
+    near = [place for place in classes if (find_stem(place[0]) == stem if stem else place[0] is module)]
+    chosen = near or classes
+    return chosen[0] if len(chosen) == 1 else None
 
 
 def find_stem(module: Module) -> str:

@@ -11,7 +11,7 @@ import ast
 from worldsize.base.problem import Fix
 from worldsize.base.span import Span
 from worldsize.scripts.bindings import find_owner, is_parameter, read_bindings
-from worldsize.scripts.module import Module, find_mentions, find_passed, list_bound_names
+from worldsize.scripts.module import Module, find_alias, find_mentions, find_passed, list_bound_names
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import GLOBAL_NAMES, LOCAL_NAMES
 
@@ -74,7 +74,7 @@ def call_horovod_init(module: Module) -> Fix | None:
     """Call ``hvd.init()`` after the imports."""
     body = [statement for statement in module.tree.body if not _stays_first(statement)]
     later = (statement for statement in body if not isinstance(statement, ast.Import | ast.ImportFrom))
-    alias = _find_horovod(module)
+    alias = find_alias(module, *HOROVOD)
     return _put_before(module, next(later, None), f"{alias}.init()", safe=False) if alias else None
 
 
@@ -141,30 +141,19 @@ def _first_rank(program: Program, module: Module, statement: ast.stmt) -> str | 
     """An expression that is true on the first process only."""
     scope = find_owner(module, statement)
     for name in GLOBAL_NAMES:
-        if _is_visible(module, scope, name, statement.lineno):
+        first = module.once(_find_binding, scope, name)
+        if first is not None and first < statement.lineno:
             return f"{name} == 0"
-    horovod = _find_horovod(module)
+    horovod = find_alias(module, *HOROVOD)
     if horovod is not None:
         return f"{horovod}.rank() == 0"
     if program.kind != "pytorch":
         return None
     if program.says("init_process_group") and not program.says("destroy_process_group"):
         for package, inner in (("torch.distributed", ""), ("torch", ".distributed")):
-            for alias, full in module.names.items():
-                if full == package:
-                    return f"{alias}{inner}.get_rank() == 0"
+            if (alias := find_alias(module, package)) is not None:
+                return f"{alias}{inner}.get_rank() == 0"
     return 'int(os.environ["RANK"]) == 0'
-
-
-def _find_horovod(module: Module) -> str | None:
-    """The name under which the file imports Horovod."""
-    return next((alias for alias, full in module.names.items() if full in HOROVOD), None)
-
-
-def _is_visible(module: Module, scope: ast.AST, name: str, line: int) -> bool:
-    """Whether a name is bound where a statement stands, and not to the rank on the instance."""
-    first = module.once(_find_binding, scope, name)
-    return first is not None and first < line
 
 
 def _find_binding(module: Module, scope: ast.AST, name: str) -> int | None:

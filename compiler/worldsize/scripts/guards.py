@@ -15,6 +15,7 @@ from worldsize.scripts.module import (
     find_mentions,
     is_environment,
     last_name,
+    list_earlier,
     variable_read,
 )
 from worldsize.scripts.ranks import is_rank, list_rank_nodes
@@ -111,17 +112,14 @@ def _find_left(
     code: Definitions, module: Module, above: ast.AST, child: ast.AST
 ) -> list[tuple[Side, ast.AST]]:
     """The sides that ``if rank != 0: return`` before a statement of the same block leaves."""
-    for block in (getattr(above, "body", None), getattr(above, "orelse", None)):
-        if isinstance(block, list) and child in block:
-            return [
-                (_OTHER[side], statement.test)
-                for statement in block[: block.index(child)]
-                if isinstance(statement, ast.If)
-                and leaves_block(statement.body)
-                and not statement.orelse
-                and (side := read_side(code, module, statement.test)) is not None
-            ]
-    return []
+    return [
+        (_OTHER[side], statement.test)
+        for statement in list_earlier(above, child)
+        if isinstance(statement, ast.If)
+        and leaves_block(statement.body)
+        and not statement.orelse
+        and (side := read_side(code, module, statement.test)) is not None
+    ]
 
 
 def leaves_block(body: list[ast.stmt]) -> bool:

@@ -127,7 +127,7 @@ def recall(memo: dict[object, Any], work: Callable[..., T], subject: object, *ar
 
 
 def keep(work: Callable[[Module], T]) -> Callable[[Module], T]:
-    """Calculate what a function says of a file once."""
+    """Keep the result of a function for a file."""
     return wraps(work)(lambda module: module.once(work))
 
 
@@ -300,6 +300,29 @@ def is_environment(node: ast.AST) -> bool:
     return (isinstance(node, ast.Attribute) and node.attr == "environ") or (
         isinstance(node, ast.Name) and node.id in ("environ", "env")
     )
+
+
+@keep
+def list_packages(module: Module) -> set[str]:
+    """The first words of what a file imports, without relative imports."""
+    return {name.partition(".")[0] for name, level, _ in module.imports if not level}
+
+
+def find_alias(module: Module, *packages: str) -> str | None:
+    """The name under which a file imports one of these."""
+    return next((alias for alias, full in module.names.items() if full in packages), None)
+
+
+def list_block(above: ast.AST, statement: ast.AST) -> list[ast.stmt]:
+    """The statements of a parent among which one stands; none of a part that is not a statement."""
+    blocks = (getattr(above, name, None) for name in ("body", "orelse", "finalbody"))
+    return next((block for block in blocks if isinstance(block, list) and statement in block), [])
+
+
+def list_earlier(above: ast.AST, statement: ast.AST) -> list[ast.stmt]:
+    """The statements of a parent before one of them, in the same block."""
+    block = list_block(above, statement)
+    return block[: block.index(statement)] if block else []  # type: ignore[arg-type]
 
 
 @keep

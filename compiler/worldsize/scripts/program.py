@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -23,7 +23,7 @@ from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Scalar
-from worldsize.scripts.module import Module, keep, parse_module
+from worldsize.scripts.module import Module, keep, list_packages, parse_module
 
 _PYTHON = re.compile(r"(?:\S*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|horovodrun|mpirun|mpiexec)$")
 _LAUNCHERS = ("torch", "accelerate", "deepspeed")
@@ -49,7 +49,15 @@ _GIVE_MODELS = frozenset(
 )
 _UNREAD = ""  # among the packages: a module that could not be read
 T = TypeVar("T")
-_Closure = tuple[tuple[Module, ...], frozenset[str]]
+
+
+class Imported(NamedTuple):
+    """A script with the modules beside it that it imports, also one by another."""
+
+    modules: tuple[Module, ...]  # the script first
+    importers: dict[Module, tuple[Module, ast.stmt]]  # what first imports each of the others, and where
+    beside: frozenset[str]  # the first words of imports that are modules beside it
+    unknown: frozenset[str]  # the packages whose effect is not known
 
 
 class Program(Struct, eq=False):
@@ -141,7 +149,7 @@ class Program(Struct, eq=False):
     @property
     def packages(self) -> set[str]:
         """The packages that its modules import by their names."""
-        return {name for module in self.modules for name in _list_packages(module)}
+        return {name for module in self.modules for name in list_packages(module)}
 
     @property
     def names_beside(self) -> set[str]:
@@ -161,11 +169,6 @@ class Program(Struct, eq=False):
 @keep
 def _leave_out_comments(module: Module) -> str:
     return _COMMENT.sub("", module.text)
-
-
-@keep
-def _list_packages(module: Module) -> set[str]:
-    return {name.partition(".")[0] for name, level, _ in module.imports if level == 0}
 
 
 @keep
@@ -273,11 +276,12 @@ def _program(tree: Tree, launch: Launch, command: Command, folder: str) -> Progr
     if path is None:
         return None
     folders = (path.parent, *(root / folder for root, _ in roots))
-    modules, unknown = tree.once_for(_closure, path, folders)
-    place = _place(component, word)
-    inner = find_launcher(launch, command)
-    program = Program(launch, [launch], command, word, place, path, modules, folders, unknown, inner)
-    return program if modules else None
+    imported = tree.once_for(_read_started, path, folders)
+    if imported is None:
+        return None
+    modules, _, _, unknown = imported
+    place, inner = _place(component, word), find_launcher(launch, command)
+    return Program(launch, [launch], command, word, place, path, modules, folders, unknown, inner)
 
 
 def _place(component: Component, word: Word) -> Span | None:
@@ -337,31 +341,44 @@ def _locate(tree: Tree, roots: list[tuple[Path, str | None]], name: str) -> Path
     return None
 
 
-def _closure(tree: Tree, script: Path, folders: tuple[Path, ...]) -> _Closure:
-    """The script and what it imports from beside it."""
+def _read_started(tree: Tree, path: Path, folders: tuple[Path, ...]) -> Imported | None:
+    script = read_module(tree, path)
+    return read_imported(tree, script, path, folders) if script is not None else None
+
+
+def read_imported(
+    tree: Tree, script: Module, script_path: Path, folders: tuple[Path, ...], most: int = _MAX_MODULES
+) -> Imported:
+    """The script and what it imports from the folders, at most so many modules."""
     modules: dict[Path, Module] = {}
+    importers: dict[Module, tuple[Module, ast.stmt]] = {}
     files: dict[tuple[str, int, Path | None], list[Path]] = {}  # relative imports also by their file
-    waiting, unknown = [script], set[str]()
+    waiting: list[tuple[Path, tuple[Module, ast.stmt] | None]] = [(script_path, None)]
+    unknown: set[str] = set()
     while waiting:
-        path = waiting.pop(0)
+        path, importer = waiting.pop(0)
         if path in modules:
             continue
-        module = read_module(tree, path) if len(modules) < _MAX_MODULES else None
+        module: Module | None = script
+        if path != script_path:
+            module = read_module(tree, path) if len(modules) < most else None
         if module is None:
             unknown.add(_UNREAD)
             continue
         modules[path] = module
+        if importer is not None:
+            importers[module] = importer
         if len(module.imports) > _IMPORTS:
             unknown.add(_UNREAD)
-        for name, level, _ in module.imports[:_IMPORTS]:
+        for name, level, statement in module.imports[:_IMPORTS]:
             key = (name, level, path if level else None)
             if key not in files:
                 files[key] = list(find_imported(tree, path, folders, name, level))
-            places = files[key]
-            waiting += places
-            if not places and not is_known_package(name, level):
+            waiting += [(place, (module, statement)) for place in files[key]]
+            if not files[key] and not is_known_package(name, level):
                 unknown.add(_UNREAD if level else name.partition(".")[0])
-    return tuple(modules.values()), frozenset(unknown)
+    beside = {name.partition(".")[0] for (name, level, _), places in files.items() if places and not level}
+    return Imported(tuple(modules.values()), importers, frozenset(beside), frozenset(unknown))
 
 
 def read_module(tree: Tree, path: Path) -> Module | None:
@@ -375,19 +392,16 @@ def _parse(_tree: Tree, source: Source) -> Module | None:
 
 
 def find_imported(tree: Tree, path: Path, folders: tuple[Path, ...], name: str, level: int) -> Iterator[Path]:
-    """The files of an import beside the script: the module itself and the packages around it."""
+    """The files that an import beside the script runs: the packages around the module, then the module."""
     bases = [path.parents[level - 1]] if level and level <= len(path.parents) else folders
     top, *rest = name.split(".")
     for base in bases:
         at = f"{base}/{top}"  # a text: most imports are packages, of which no folder holds anything
         is_package = tree.is_folder(at)
-        for length in range(len(rest) if is_package else 0, -1, -1):
-            inner = "/".join((at, *rest[:length]))
-            for candidate in (f"{inner}.py", f"{inner}/__init__.py"):
-                if tree.exists(candidate):
-                    yield Path(candidate)
-                    return
-        if is_package:
+        inners = ["/".join((at, *rest[:length])) for length in range(len(rest) * is_package + 1)]
+        files = [file for inner in inners for file in (f"{inner}/__init__.py", f"{inner}.py")]
+        yield from (Path(file) for file in files if tree.exists(file))
+        if is_package or tree.exists(f"{at}.py"):
             return
 
 

@@ -31,7 +31,14 @@ from worldsize.scripts.definitions import (
     find_methods,
     find_stem,
 )
-from worldsize.scripts.module import Module, constant_value, find_passed, keyword_argument, last_name
+from worldsize.scripts.module import (
+    Module,
+    constant_value,
+    find_passed,
+    keyword_argument,
+    last_name,
+    name_variable,
+)
 
 _STEPS = 4  # from one variable to the next
 _CALLS = 20  # of one function that are looked at
@@ -45,7 +52,7 @@ def find_values(code: Definitions, module: Module, node: ast.AST) -> list[Place]
     The tree of a module stands for a value that is not known.
     """
     if isinstance(node, ast.Name):
-        return code.once(_follow_name, module, find_scope(module, node), node.id)
+        return code.once(follow_name, module, find_scope(module, node), node.id)
     if isinstance(node, ast.Attribute):
         return code.once(_follow_attribute, module, node)
     if isinstance(node, ast.Call):
@@ -71,7 +78,8 @@ def open_variable(module: Module, node: ast.AST | None) -> ast.AST | None:
     return node
 
 
-def _follow_name(code: Definitions, module: Module, scope: ast.AST, name: str) -> list[Place]:
+def follow_name(code: Definitions, module: Module, scope: ast.AST, name: str) -> list[Place]:
+    """All values that a name may stand for in a function or file, one step back."""
     names = read_bindings(module).names
     while True:
         bound = names.get((scope, name), [])
@@ -115,7 +123,7 @@ def _follow_attribute(code: Definitions, module: Module, node: ast.Attribute) ->
         return beside
     if isinstance(node.value, ast.Attribute) and node.value.attr == "hparams":  # of Lightning
         starts = find_methods(code, find_class_around(module, node), "__init__")
-        return code.once(_follow_name, *starts[0], node.attr) if starts else []
+        return code.once(follow_name, *starts[0], node.attr) if starts else []
     bindings = read_bindings(module).attributes.get(node.attr, ())
     bound = [
         binding
@@ -300,8 +308,8 @@ def _evaluate(code: Definitions, module: Module, node: ast.AST | None, names: Ma
     value: object = _UNKNOWN
     if isinstance(node, ast.Constant):
         value = node.value
-    elif isinstance(node, ast.Name) and node.id in names:
-        value = names[node.id]
+    elif names and (name := name_variable(node)) in names:
+        value = names[name]
     elif isinstance(node, ast.Name | ast.Attribute):
         places = find_values(code, module, node)
         values = [_evaluate(code, *place, {}) for place in places]
@@ -332,11 +340,14 @@ def _compute(node: ast.expr, read: Callable[[ast.AST | None], object]) -> object
 
 
 def _call(call: ast.Call, read: Callable[[ast.AST | None], object]) -> object:
-    """The value of ``range(…)``, ``list(…)``, ``table.keys()`` and their like."""
+    """The value of ``range(…)``, ``list(…)``, ``table.keys()``, ``name.replace("_", "-")`` and their like."""
     if isinstance(call.func, ast.Attribute) and call.func.attr == "keys" and not call.args:
         return read(call.func.value)
     name = call.func.id if isinstance(call.func, ast.Name) else ""
     values = [read(argument) for argument in call.args]
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "replace" and len(values) == 2:
+        old, new, text = map(str, (*values, read(call.func.value)))
+        return text.replace(old, new)
     if name in ("list", "tuple", "sorted", "set") and len(values) == 1 and isinstance(values[0], tuple):
         return values[0]
     whole = [value for value in values if type(value) is int and abs(value) < 10_000]

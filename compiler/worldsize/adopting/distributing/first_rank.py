@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from typing import TypeAlias
 
-from worldsize.adopting.distributing.written_files import (
+from worldsize.adopting.distributing.files import (
     FILE,
     SINK,
     log_on_first_rank,
@@ -26,7 +26,6 @@ _WRITERS = ("SummaryWriter", "wandb.init")
 _LIBRARY_TEST = re.compile(r"\bis_(?:local_)?main_process\b|\bis_world_process_zero\b|\bis_global_zero\b")
 _LEVELS = frozenset({"debug", "info", "warning", "error", "exception", "critical", "log"})
 _OUTPUT = "the first process prints and logs for all"
-Writers: TypeAlias = dict[str, set[ast.AST]]  # what holds trackers, with the scopes of each name
 _PURE = frozenset({"len", "isinstance", "hasattr", "int", "min", "max", "abs"})
 
 
@@ -86,30 +85,19 @@ def _is_tested(script: Script, statement: ast.stmt) -> bool:
     if isinstance(call, ast.Call):
         if script.written(call.func) in ("accelerator.save", "accelerator.print"):
             return True
-        if _logs_for_all(script, call):
+        # All processes call `save_pretrained` with `is_main_process`.
+        if _logs_for_all(script, call) or keyword_argument(call, "is_main_process") is not None:
             return True
-        if keyword_argument(call, "is_main_process") is not None:  # `save_pretrained` asks all processes
-            return True
-    for above, child in script.module.ancestors(statement):
-        if (
-            isinstance(above, ast.If)
-            and child in above.body
-            and _LIBRARY_TEST.search(ast.unparse(above.test))
-        ):
-            return True
-    return False
+    return any(
+        isinstance(above, ast.If) and child in above.body and _LIBRARY_TEST.search(ast.unparse(above.test))
+        for above, child in script.module.ancestors(statement)
+    )
 
 
 def _logs_for_all(script: Script, call: ast.Call) -> bool:
     """Whether a logger of Accelerate logs, which knows its process; with `in_order` all have to call it."""
-    base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    made = (maker for maker in script.module.called("get_logger") if isinstance(maker.func, ast.Name))
-    return any(
-        script.module.name_of(maker.func).startswith("accelerate.")
-        and isinstance(above := script.module.parents.get(maker), ast.Assign)
-        and script.written(above.targets[0]) == base
-        for maker in made
-    )
+    name = script.called_name(script.owner(call))
+    return name.startswith("accelerate.") and name.endswith(".get_logger")
 
 
 def _list_shared(script: Script, together: Together) -> list[ast.With]:
@@ -128,7 +116,7 @@ def _list_shared(script: Script, together: Together) -> list[ast.With]:
     ]
 
 
-def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool) -> str | None:
+def _classify(script: Script, statement: ast.stmt, writers: set[ast.Call], quiet: bool) -> str | None:
     """`print` or `write`, where a statement does only this."""
     if isinstance(statement, ast.With):
         return "write" if any(opens_to_write(item.context_expr) for item in statement.items) else None
@@ -138,7 +126,7 @@ def _classify(script: Script, statement: ast.stmt, writers: Writers, quiet: bool
     name = script.module.name_of(call.func)
     last = name.rpartition(".")[2]
     base = script.written(call.func.value) if isinstance(call.func, ast.Attribute) else ""
-    if find_call(name, "prints") or _holds(script, writers, base, statement):
+    if find_call(name, "prints") or script.owner(call) in writers:
         return "print"
     if name.partition(".")[0] in _TRACKERS:
         of_all = last in ("autolog", "set_tracking_uri", "set_experiment") or call in script.module.memo.get(
@@ -162,11 +150,15 @@ def _writes_file(script: Script, call: ast.Call, name: str) -> bool:
 
 def is_own_method(script: Script, call: ast.Call, last: str) -> bool:
     """Whether a call reaches a method of the script itself: `self.save(…)`, and not `torch.save(…)`."""
-    defines = any(node.name == last for node in script.nodes(ast.FunctionDef))
+    return last in script.code.functions and not _is_imported(script, call)
+
+
+def _is_imported(script: Script, call: ast.Call) -> bool:
+    """Whether a call is of a module that the script imports, or of something in it."""
     root = call.func
     while isinstance(root, ast.Attribute):
         root = root.value
-    return defines and not (isinstance(root, ast.Name) and root.id in script.module.names)
+    return isinstance(root, ast.Name) and root.id in script.module.names
 
 
 def _guard_block(
@@ -219,9 +211,9 @@ def _is_pure(test: ast.expr) -> bool:
     ) and not any(isinstance(node, ast.NamedExpr) for node in ast.walk(test))
 
 
-def _hold_writers(script: Script, header: Header) -> Writers:
-    """Make trackers on the first process only; what the script calls them, and where."""
-    writers: Writers = {}
+def _hold_writers(script: Script, header: Header) -> set[ast.Call]:
+    """Make trackers on the first process only; the calls that make them."""
+    writers: set[ast.Call] = set()
     test = header.names.is_first
     muted = script.module.memo[_mute_wandb] = _mute_wandb(script, test)
     for call in script.module.called(*_WRITERS):
@@ -229,14 +221,12 @@ def _hold_writers(script: Script, header: Header) -> Writers:
             continue
         above = script.module.parents.get(call)
         if isinstance(above, ast.Assign) and len(above.targets) == 1:
-            _note(script, writers, above.targets[0])
+            writers.add(call)
             script.insert_behind(call, f" if {test} else None", "WS904", _OUTPUT)
         elif isinstance(above, ast.withitem) and above.optional_vars is not None:
-            _note(script, writers, above.optional_vars)
+            writers.add(call)
             header.imports["import contextlib"] = None
             script.insert_behind(call, f" if {test} else contextlib.nullcontext()", "WS904", _OUTPUT)
-    while any([_note_passed(script, writers), _note_assigned(script, writers)]):
-        pass
     return writers
 
 
@@ -262,56 +252,6 @@ def _mute_wandb(script: Script, test: str) -> list[ast.Call]:
     return calls
 
 
-def _note(script: Script, writers: Writers, target: ast.expr) -> bool:
-    """Whether what a statement assigns was not known yet."""
-    scopes = writers.setdefault(script.written(target), set())
-    is_noted = script.scope(target) in scopes
-    scopes.add(script.scope(target))
-    return not is_noted
-
-
-def _holds(script: Script, writers: Writers, text: str, node: ast.AST) -> bool:
-    """Whether a name or attribute holds one of these at a node."""
-    scopes = writers.get(text)
-    if scopes is None or "." in text:
-        return scopes is not None
-    return any(up in scopes for up, _ in script.module.ancestors(node)) and not (
-        script.scope(node) not in scopes and _binds(script, script.scope(node), text)
-    )
-
-
-def _binds(script: Script, scope: ast.AST, name: str) -> bool:
-    """Whether a name of a function is its own, and not that of the file."""
-    arguments = getattr(scope, "args", None)
-    takes = arguments is not None and any(argument.arg == name for argument in arguments.args)
-    return takes or any(script.scope(store) is scope for store in script.module.stores(name))
-
-
-def _note_passed(script: Script, writers: Writers) -> bool:
-    """Note the parameters that get one of these: ``train(model, writer)``."""
-    is_new = False
-    for function in script.nodes(ast.FunctionDef):
-        parameters = [parameter.arg for parameter in function.args.args]
-        is_method = isinstance(script.module.parents.get(function), ast.ClassDef)
-        for _, call in script.module.callers.get(function.name, ()):
-            pairs = [*zip(parameters[is_method:], call.args, strict=False)]
-            pairs += [(keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg in parameters]
-            for name, value in pairs:
-                scopes = writers.get(name, set())
-                if _holds(script, writers, script.written(value), call) and function not in scopes:
-                    writers[name] = {*scopes, function}
-                    is_new = True
-    return is_new
-
-
-def _note_assigned(script: Script, writers: Writers) -> bool:
-    """Note other names for one of these: ``self.writer = writer``."""
-    statements = [node for node in script.nodes(ast.Assign) if len(node.targets) == 1]
-    held = [node for node in statements if _holds(script, writers, script.written(node.value), node)]
-    news = [_note(script, writers, node.targets[0]) for node in held]
-    return any(news)
-
-
 def _quieten_logging(script: Script, test: str) -> bool:
     """Raise the level of logging on the other processes, where the script sets one."""
     for call in script.module.called("logging.basicConfig"):
@@ -328,9 +268,7 @@ def _disable_bars(script: Script, header: Header) -> None:
     for name, call in script.module.calls:
         if name.rpartition(".")[2] not in ("tqdm", "trange") or keyword_argument(call, "disable") is not None:
             continue
-        behind = max((*call.args, *call.keywords), key=script.end, default=None)
-        if behind is not None:
-            script.insert_behind(behind, f", disable={header.names.rank} != 0", "WS904", _OUTPUT)
+        script.set_keyword(call, "disable", f"{header.names.rank} != 0", "WS904", _OUTPUT)
 
 
 Together: TypeAlias = Collection[str]  # functions, or methods of a model
@@ -385,7 +323,10 @@ def take_out(script: Script, statement: ast.stmt, together: Together) -> bool:
     all_ = [one for one in ast.walk(call) if isinstance(one, ast.Call) and _joins(script, one, together)]
     outer = [one for one in all_ if not any(up in all_ for up, _ in script.module.ancestors(one))]
     sure = {one for part in (*call.args, *(word.value for word in call.keywords)) for one in _walk_sure(part)}
-    is_as_written = all(script.written(one) == ast.unparse(one) for one in outer if one in _list_filled(call))
+    # The place of what is filled into a text is not always known.
+    texts = [node for node in ast.walk(call) if isinstance(node, ast.JoinedStr)]
+    filled = [one for one in outer if any(script.is_under(one, text) for text in texts)]
+    is_as_written = all(script.written(one) == ast.unparse(one) for one in filled)
     if call in outer or not is_as_written or not sure.issuperset(outer):
         return False
     for node in outer:
@@ -393,12 +334,6 @@ def take_out(script: Script, statement: ast.stmt, together: Together) -> bool:
         name = script.new_name(_RESULTS.get(called, f"{called}_result"))
         script.move_before(node, statement, name, _TOGETHER)
     return True
-
-
-def _list_filled(call: ast.Call) -> set[ast.AST]:
-    """What is filled into texts, whose place Python does not always tell."""
-    texts = (node for node in ast.walk(call) if isinstance(node, ast.JoinedStr))
-    return {inner for text in texts for inner in ast.walk(text)}
 
 
 def _compute_above(script: Script, statement: ast.stmt, computed: list[ast.Attribute]) -> bool:
@@ -429,11 +364,8 @@ def _walk_sure(part: ast.expr) -> Iterator[ast.Call]:
 def _saves_alone(script: Script, call: ast.Call) -> bool:
     """Whether a function of a module saves something other than a model of the library that trains."""
     top, _, last = script.module.name_of(call.func).partition(".")
-    root = call.func
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    imported = isinstance(root, ast.Name) and root.id in script.module.names
-    return imported and top not in _TRAINING and last.rpartition(".")[2] in ("save", "save_model")
+    saves = last.rpartition(".")[2] in ("save", "save_model")
+    return saves and top not in _TRAINING and _is_imported(script, call)
 
 
 _MLFLOW_OUTPUT = "the first process logs for all"

@@ -8,8 +8,9 @@ from typing import TypeAlias
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
-from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned
+from worldsize.adopting.training.loops import EpochLoop, list_assigned
 from worldsize.scripts.definitions import find_class_around
+from worldsize.scripts.module import list_earlier
 
 _AROUND = (ast.With, ast.Try, ast.If)
 
@@ -79,10 +80,7 @@ def list_before(script: Script, loop: EpochLoop) -> list[ast.stmt]:
     """The statements before a loop, also outside of each `with`, `try` and `if` around it."""
     statements: list[ast.stmt] = []
     for above, child in script.module.ancestors(loop):
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(above, name, None)
-            if isinstance(block, list) and child in block:
-                statements += block[: block.index(child)]
+        statements += list_earlier(above, child)
         if not isinstance(above, _AROUND):
             break
     return statements

@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from worldsize.adopting.distributing.wrapping import list_evaluations
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable, walk_outside
 from worldsize.adopting.training.feeding import name_phase
@@ -321,7 +320,7 @@ def list_meters(script: Script, loop: Loop, nodes: Nodes) -> Iterator[Collected]
 def _list_kept(script: Script, value: ast.expr) -> frozenset[str]:
     """The attributes that an object of the script's own class sets, or of one beside the script."""
     name = getattr(value.func, "id", "") if isinstance(value, ast.Call) else ""
-    class_ = script.classes.get(name) or dict(list_classes_beside(script.module)).get(name)
+    class_ = script.find_class(name)
     if class_ is None:
         return frozenset()
     nodes = (node for node in ast.walk(class_) if isinstance(node, ast.Attribute))

@@ -7,18 +7,17 @@ import ast
 from worldsize.adopting.model import find_role
 from worldsize.adopting.options.flags import set_by_flag
 from worldsize.adopting.options.parsers import Parser
-from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.epoch_counter import find_counter
-from worldsize.adopting.training.feeding import find_batch_size, lays_out_columns
+from worldsize.adopting.training.feeding import find_batch_size, find_maker, lays_out_columns
+from worldsize.adopting.training.loops import find_counter, find_range_call
 from worldsize.adopting.training.search import Training, is_optimizer
 from worldsize.scripts.bindings import find_entry
-from worldsize.scripts.module import constant_value, keyword_argument, last_name
+from worldsize.scripts.module import constant_value, find_passed, keyword_argument, last_name
 
 
 def set_loader(script: Script, parser: Parser, loader: ast.Call) -> None:
     """The batch size of a data loader, which is that of one process."""
-    size = keyword_argument(loader, "batch_size") or (loader.args[1] if len(loader.args) > 1 else None)
+    size = find_passed(loader, 1, "batch_size")
     batches = keyword_argument(loader, "batch_sampler")
     if size is None and batches is not None:
         made = script.value(batches)  # the script's own sampler
@@ -50,7 +49,11 @@ def set_feed(script: Script, parser: Parser, training: Training) -> None:
         size = feed.call.args[2]
         _set_literals(script, parser, loop, size)
     elif feed.kind == "beside":
-        size = find_named(script, feed.call, "batch_size") or _find_beside(script, feed.call)
+        maker = find_maker(script, feed.call)
+        names = [parameter.arg for parameter in maker.args.args] if maker is not None else []
+        pairs = zip(names, feed.call.args, strict=False)
+        passed = next((value for name, value in pairs if find_role(name) == "batch_size"), None)
+        size = find_named(script, feed.call, "batch_size") or passed
     else:
         size = find_batch_size(script, feed, loop)
     if size is None:
@@ -73,14 +76,6 @@ def _set_literals(script: Script, parser: Parser, loop: ast.AST, size: ast.expr)
             set_by_flag(script, parser, "batch_size", node)
 
 
-def _find_beside(script: Script, call: ast.Call) -> ast.expr | None:
-    """The batch size among the arguments of a function in a module beside the script."""
-    beside = find_loader_function(script.module, script.module.name_of(call.func))
-    names = [parameter.arg for parameter in beside[1].args.args] if beside is not None else []
-    pairs = zip(names, call.args, strict=False)
-    return next((value for name, value in pairs if find_role(name) == "batch_size"), None)
-
-
 def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
     """The argument of a call that is for this, by the name of the parameter or by its own."""
     function = script.function(call)
@@ -101,9 +96,7 @@ def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
 
 def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position: int = 1) -> None:
     """The learning rate of an optimizer."""
-    rate = keyword_argument(optimizer, "lr") or keyword_argument(optimizer, "learning_rate")
-    if rate is None and len(optimizer.args) > position:
-        rate = optimizer.args[position]
+    rate = find_passed(optimizer, position, "lr") or keyword_argument(optimizer, "learning_rate")
     highest = _find_highest_rate(script)
     if highest is not None:  # this scheduler sets the rate of the optimizer
         set_by_flag(script, parser, "learning_rate", highest)
@@ -114,7 +107,7 @@ def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position:
 
 
 def set_accumulation(script: Script, parser: Parser, steps: ast.expr | None) -> None:
-    """The batches of an optimizer step, where a library is told a number of them."""
+    """The batches of an optimizer step, where a library takes their number."""
     value = script.value(steps) if steps is not None else None
     if steps is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
         set_by_flag(script, parser, "accumulation", steps)
@@ -124,8 +117,7 @@ def _find_highest_rate(script: Script) -> ast.expr | None:
     """The rate of a scheduler that goes up to it, whatever the optimizer has."""
     for call in script.module.called("OneCycleLR", "CyclicLR"):
         position = 1 if script.module.name_of(call.func).endswith("OneCycleLR") else 2
-        by_place = call.args[position] if len(call.args) > position else None
-        return keyword_argument(call, "max_lr") or by_place
+        return find_passed(call, position, "max_lr")
     return None
 
 
@@ -149,20 +141,15 @@ def set_epochs(script: Script, parser: Parser, loop: ast.stmt | None) -> None:
         if counted is not None and counted.is_epoch:
             set_by_flag(script, parser, "epochs", counted.bound)
         return
-    for node in ast.walk(loop.iter) if isinstance(loop, ast.For) else ():
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("range", "trange")
-            and node.args
-        ):
-            stop = node.args[min(1, len(node.args) - 1)]
-            if len(node.args) > 1 and isinstance(stop, ast.BinOp) and isinstance(stop.op, ast.Add):
-                start = script.written(node.args[0])
-                parts = [part for part in (stop.left, stop.right) if script.written(part) != start]
-                stop = parts[0] if len(parts) == 1 else stop  # `range(start, start + n)`
-            set_by_flag(script, parser, "epochs", stop)
-            return
+    counter = find_range_call(loop) if isinstance(loop, ast.For) else None
+    if counter is None:
+        return
+    stop = counter.args[min(1, len(counter.args) - 1)]
+    if len(counter.args) > 1 and isinstance(stop, ast.BinOp) and isinstance(stop.op, ast.Add):
+        start = script.written(counter.args[0])
+        parts = [part for part in (stop.left, stop.right) if script.written(part) != start]
+        stop = parts[0] if len(parts) == 1 else stop  # `range(start, start + n)`
+    set_by_flag(script, parser, "epochs", stop)
 
 
 def find_loader(script: Script) -> ast.Call | None:

@@ -8,7 +8,7 @@ from worldsize.adopting.options.flags import add_flag, list_flags
 from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.epoch_counter import name_epoch
+from worldsize.adopting.training.loops import name_epoch
 from worldsize.adopting.training.search import Frame, Training
 from worldsize.scripts.bindings import Scope
 

@@ -6,13 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from worldsize.adopting.distributing.first_rank import is_own_method
-from worldsize.adopting.distributing.written_files import (
+from worldsize.adopting.distributing.files import (
     leave_log_files,
     list_log_files,
     opens_to_write,
     read_opened,
+    read_path,
+    read_start,
 )
+from worldsize.adopting.distributing.first_rank import is_own_method
 from worldsize.adopting.options.flags import add_flag, list_flags, open_with, set_in_file
 from worldsize.adopting.options.parsers import Parser, find_place
 from worldsize.adopting.source.header import Header
@@ -48,11 +50,6 @@ _MAKERS = {
     *(ending for _, ending in _FOLDERS),
 }
 _REASON = "a job keeps only what is written into its outputs"
-_READS = (
-    *("read_csv", "np.load", "numpy.load", "ImageFolder", "loadtxt", "read_parquet", "genfromtxt"),
-    *("Dataset.from_csv", "Dataset.from_json", "Dataset.from_parquet", "Dataset.from_text"),
-    *("load_from_disk", "image_dataset_from_directory"),
-)
 
 
 def place_files(script: Script, parser: Parser, header: Header) -> None:
@@ -94,8 +91,9 @@ def _list_written(script: Script, logs: list[ast.expr], *, openly: bool = False)
 
 def _list_read(script: Script) -> Iterator[ast.expr]:
     """What calls that read rows get as their path, also ``load_dataset("csv", data_files={"train": …})``."""
-    for call in script.module.called(*_READS):
-        yield from call.args[:1]
+    for name, call in script.module.calls:
+        if find_call(name, "reads"):
+            yield from call.args[:1]
     for call in script.module.called("load_dataset"):
         files_argument = keyword_argument(call, "data_files") or keyword_argument(call, "data_dir")
         if files_argument is None:
@@ -155,9 +153,9 @@ def _collect(script: Script, node: ast.expr, paths: dict[str, ast.expr]) -> None
         whole = (whole or value) if joins else None
         value = script.value(inner)
         whole = whole if value is inner else None
-    path = _read_start(value)
+    path = read_path(value)
     value = whole or value
-    if path is not None and not path.startswith(("/", "~")) and "://" not in path:
+    if path is not None:
         paths.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
 
 
@@ -171,20 +169,6 @@ def _find_start(script: Script, value: ast.expr) -> ast.expr | None:
     if isinstance(value, ast.JoinedStr) and value.values and isinstance(value.values[0], ast.FormattedValue):
         return value.values[0].value
     return None
-
-
-def _read_start(value: ast.expr) -> str | None:
-    """The text with which a path starts, also one that is filled in: f"…", "…".format(…), "…" % …."""
-    if isinstance(value, ast.JoinedStr):
-        value = value.values[0] if value.values else value
-    elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mod):
-        value = value.left
-    elif (
-        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "format"
-    ):
-        value = value.func.value
-    path = value.value if isinstance(value, ast.Constant) else None
-    return path if isinstance(path, str) else None
 
 
 def _write_to_output(
@@ -201,14 +185,15 @@ def _write_to_output(
     folders = [folder for folder in _list_folders(nodes) if folder not in written]
     made = _list_made(script, folders)
     nodes += [node for node in made if node not in nodes]
-    options = [node for node in nodes if _is_option(script, parser, node)]
+    defaults = parser.function.args if parser.function is not None else None  # options, as with fire
+    options = [node for node in nodes if script.module.parents[node] is defaults]
     places = {node: find_place(script, parser, node) for node in nodes if node not in options}
     hidden = [node for node, place in places.items() if place is None]
     function = _find_writer(script, parser, hidden)
     if not nodes or (hidden and function is None):
         node = next(iter(written.values()))
         help_ = "write it into a folder that an option names"
-        script.leave(node, f"`{_read_start(node)}` is written beside the script, where a job loses it", help_)
+        script.leave(node, f"`{read_start(node)}` is written beside the script, where a job loses it", help_)
         return
     name = add_flag(parser, "output", ".")
     header.imports["import os"] = None
@@ -248,7 +233,7 @@ def _find_folder(node: ast.expr) -> str:
     """The folder of a path, as far as it is not filled in."""
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         node = node.left
-    fixed = re.split(r"[{%\\]", _read_start(node) or "")[0]
+    fixed = re.split(r"[{%\\]", read_start(node) or "")[0]
     return _clean(fixed.rpartition("/")[0])
 
 
@@ -263,11 +248,6 @@ def _list_made(script: Script, folders: list[str]) -> list[ast.Constant]:
     calls = script.module.called("makedirs", "mkdir", "exists", "isdir", "Path", "rmtree")
     texts = [argument for call in calls for argument in call.args[:1] if isinstance(argument, ast.Constant)]
     return [text for text in texts if isinstance(text.value, str) and _clean(text.value) in folders]
-
-
-def _is_option(script: Script, parser: Parser, node: ast.expr) -> bool:
-    """Whether a path is the default of an option that is a parameter, as with fire."""
-    return parser.function is not None and script.module.parents[node] is parser.function.args
 
 
 def _join_parameters(function: ast.FunctionDef, nodes: list[ast.expr], folder: str) -> Iterator[str]:
@@ -305,13 +285,10 @@ def _find_writer(script: Script, parser: Parser, nodes: list[ast.expr]) -> ast.F
 def _pass_folder(script: Script, parser: Parser, function: ast.FunctionDef, nodes: list[ast.expr]) -> None:
     """Give a function the folder as a parameter: ``def save(state, filename="x.pt", folder=".")``."""
     folder, parts = script.new_name("folder"), function.args
-    script.insert_behind(
-        max((*parts.args, *parts.defaults), key=script.end), f', {folder}="."', "WS953", _REASON
-    )
+    script.add_parameter(function, f'{folder}="."', "WS953", _REASON)
     for _, call in script.module.callers[function.name]:
-        last = max((*call.args, *call.keywords), key=script.end)
         name = add_flag(parser, "output", ".", place=find_place(script, parser, call))
-        script.insert_behind(last, f", {folder}={name}", "WS953", _REASON)
+        script.set_keyword(call, folder, name, "WS953", _REASON)
     for node in nodes:
         if node not in parts.defaults:
             text = f"os.path.join({folder}, {script.written(node)})"

@@ -6,9 +6,9 @@ import ast
 import re
 from pathlib import Path
 
+from worldsize.adopting.distributing.files import above_tests, leave_paths_beside, load_everywhere
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import join_group
-from worldsize.adopting.distributing.loading import above_tests, load_everywhere
 from worldsize.adopting.distributing.metrics import reduce_metrics
 from worldsize.adopting.distributing.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
 from worldsize.adopting.distributing.paths import place_files
@@ -21,16 +21,16 @@ from worldsize.adopting.distributing.randomness import (
 from worldsize.adopting.distributing.resuming import resume_from_checkpoints
 from worldsize.adopting.distributing.rows import divide_rows
 from worldsize.adopting.distributing.wrapping import WRAP, Wrapped, wrap_model, write_wrap
-from worldsize.adopting.distributing.written_files import leave_paths_beside
 from worldsize.adopting.options.flags import write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import Header, start_header, write_header
-from worldsize.adopting.source.reading import list_imported_beside, list_modules_beside, read_beside
+from worldsize.adopting.source.reading import read_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import find_optimizer_name
 from worldsize.adopting.training.refusals import refuse_savers, refuse_sparse
 from worldsize.adopting.training.search import Training, find_owner, find_training
-from worldsize.scripts.module import Module, constant_value, keyword_argument, variable_writes
+from worldsize.scripts.loops import find_loop
+from worldsize.scripts.module import constant_value, keyword_argument, variable_writes
 
 
 def adopt_plain(script: Script, *, random: bool) -> Parser:
@@ -95,16 +95,17 @@ def _leave_norm(script: Script) -> None:
         "on GPUs, `nn.SyncBatchNorm.convert_sync_batchnorm(model)` takes the rows of all processes,"
         " and is slower: write it under `if torch.cuda.is_available():`"
     )
-    places: list[tuple[Module, ast.AST | None]] = [
-        (script.module, None),
-        *list_imported_beside(script.module),
-    ]
-    for module, statement in places:
+    modules, importers, _, _ = read_beside(script.module)
+    place: ast.AST
+    for module in modules:
         for name, call in module.calls:
             if name.rpartition(".")[2].startswith("BatchNorm"):
                 where = f"the batch normalization in `{Path(module.source.path).name}`"
-                what = "batch normalization" if statement is None else where
-                script.leave(statement or call, f"{what} takes the mean of the rows of one process", help_)
+                what = "batch normalization" if module is script.module else where
+                importer, place = module, call
+                while importer is not script.module:  # to the import of the script that leads there
+                    importer, place = importers[importer]
+                script.leave(place, f"{what} takes the mean of the rows of one process", help_)
                 return
 
 
@@ -138,9 +139,7 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
 
 def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
     """The same for ``for micro_step in range(steps):`` inside of a step."""
-    inner = next(iter(script.module.ancestors(training.backward)), (None, None))[0]
-    while inner is not None and not isinstance(inner, ast.For | ast.While | ast.FunctionDef | ast.Module):
-        inner = script.module.parents.get(inner)
+    inner = find_loop(script.module, training.backward)
     if (
         not isinstance(inner, ast.For)
         or inner is training.batch_loop
@@ -180,9 +179,7 @@ def may_use_gpu(script: Script, parser: Parser) -> bool:
     """Whether the script, or a module beside it, names a GPU; else it trains on the processor."""
     if any(option.name in ("device", "accelerator") for option in parser.options.declared):
         return True
-    beside = (read_beside(path) for _, _, path in list_modules_beside(script.module))
-    modules = [script.module, *(module for module in beside if module is not None)]
-    return any(module.holding(_GPU.search) for module in modules)
+    return any(module.holding(_GPU.search) for module in read_beside(script.module).modules)
 
 
 def use_own_gpu(script: Script, header: Header, parser: Parser) -> None:

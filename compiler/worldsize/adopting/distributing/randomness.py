@@ -11,7 +11,7 @@ from worldsize.adopting.options.parsers import Parser, find_option, find_read
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import list_sample_draws
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, find_alias, keyword_argument
 
 _SEEDS = ("manual_seed", "seed_everything", "set_seed", "random.seed", "seed")
 # scikit-learn and datasets draw by NumPy too.
@@ -45,11 +45,11 @@ def agree_on_random_numbers(
     script.note(loose[0].lineno, None, reason)
     if any(script.module.name_of(call.func).endswith(_OF_NUMPY) for call in loose):
         header.imports |= {} if "numpy" in script.module.names.values() else {"import numpy as np": None}
-    for module, line in (("numpy", "np.random.seed(0)"), ("random", "random.seed(0)")):
-        alias = next((bound for bound, full in script.module.names.items() if full == module), None)
+    for module, call in (("numpy", "random.seed(0)"), ("random", "seed(0)")):
+        alias = find_alias(script.module, module)
         alias = alias or ("np" if module == "numpy" and "import numpy as np" in header.imports else None)
         if alias is not None:
-            header.constants.append(line.replace("np." if module == "numpy" else "random.", f"{alias}.", 1))
+            header.constants.append(f"{alias}.{call}")
 
 
 def draw_apart(script: Script, header: Header, wrapped: Wrapped, parser: Parser, *, random: bool) -> None:
@@ -132,7 +132,7 @@ def draw_rows_apart(script: Script, header: Header, wrapped: Wrapped, libraries:
     seed = f"torch.initial_seed() + {header.names.rank}"
     lines = [f"torch.manual_seed({seed})"]
     for module, call in (("numpy", "random.seed(({seed}) % 2**32)"), ("random", "seed({seed})")):
-        alias = next((bound for bound, full in script.module.names.items() if full == module), None)
+        alias = find_alias(script.module, module)
         if module in libraries and alias is not None:
             lines.append(f"{alias}.{call.format(seed=seed)}")
     script.insert_after(wrapped.anchor, lines, "WS903", "each process draws batches of its own")

@@ -8,21 +8,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from worldsize.adopting.distributing.files import read_opened
 from worldsize.adopting.distributing.kept_numbers import list_before, list_kept, list_lost, list_made
 from worldsize.adopting.distributing.passing import VARIABLE, name_folder
 from worldsize.adopting.distributing.wrapping import Wrapped
-from worldsize.adopting.distributing.written_files import read_opened
 from worldsize.adopting.options.flags import list_flags
 from worldsize.adopting.options.parsers import Parser
 from worldsize.adopting.source.header import Header
-from worldsize.adopting.source.reading import list_classes_beside
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
-from worldsize.adopting.training.epoch_counter import EpochLoop, list_assigned, name_epoch
+from worldsize.adopting.training.loops import EpochLoop, find_range_call, list_assigned, name_epoch
 from worldsize.adopting.training.search import Training, is_optimizer, lift_name
-from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.bindings import Function, Scope
 from worldsize.scripts.definitions import find_class_around
-from worldsize.scripts.module import last_name
+from worldsize.scripts.module import last_name, list_earlier
+from worldsize.scripts.values import find_values
 
 _STEPPED = re.compile(
     r"opt|sched|lr|scal|anneal|plateau|warm|decay|SGD|Adam|RMSprop|Adagrad|Lion", re.IGNORECASE
@@ -120,11 +120,11 @@ def _list_unset(script: Script, loop: EpochLoop) -> dict[str, ast.Name]:
     }
     for node in ast.walk(scope):  # parameters, and what is of the file
         elsewhere |= {node.arg} if isinstance(node, ast.arg) else {*getattr(node, "names", ())}
-    copies: dict[str, ast.Name] = {}
-    for each in sorted(names_of_scope, key=script.start):
-        if isinstance(each.ctx, ast.Load) and script.start(each) > end and each.id in inside - elsewhere:
-            copies.setdefault(each.id, each)
-    return copies
+    reads: dict[str, ast.Name] = {}
+    for name in sorted(names_of_scope, key=script.start):
+        if isinstance(name.ctx, ast.Load) and script.start(name) > end and name.id in inside - elsewhere:
+            reads.setdefault(name.id, name)
+    return reads
 
 
 def _load(key: str, name: str, state: str, optional: Collection[str]) -> list[str]:
@@ -173,14 +173,9 @@ def insert_before_loop(script: Script, loop: ast.stmt, lines: list[str]) -> None
 
 def find_range(loop: ast.For) -> ast.Call | None:
     """``range(…)`` of ``for epoch in range(…)``, also in a progress bar."""
-    for node in ast.walk(loop.iter):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in ("range", "trange")
-        ):
-            return node if 1 <= len(node.args) <= 2 and isinstance(loop.target, ast.Name) else None
-    return None
+    counter = find_range_call(loop)
+    fits = counter is not None and len(counter.args) <= 2 and isinstance(loop.target, ast.Name)
+    return counter if fits else None
 
 
 def _list_parts(script: Script, training: Training, wrapped: Wrapped) -> dict[str, str] | None:
@@ -203,9 +198,9 @@ def _list_parts(script: Script, training: Training, wrapped: Wrapped) -> dict[st
             name = lift_name(script, training, owner, (number, high))
             if name is None:
                 return None
-            last, *_ = reversed(script.written(owner).split("."))
-            is_optimizer_ = script.written(owner) == script.written(training.optimizer_name)
-            parts.setdefault("optimizer" if is_optimizer_ else last, name)
+            written = script.written(owner)
+            is_own = written == script.written(training.optimizer_name)
+            parts.setdefault("optimizer" if is_own else written.rpartition(".")[2], name)
     parts |= {name: name for name in _list_copies(script, scope, training)}
     return parts if "model" in parts and "optimizer" in parts else None
 
@@ -260,8 +255,8 @@ def _name_model(script: Script, training: Training, wrapped: Wrapped, scope: Sco
             if base != "self":
                 return None if base is None else wrapped.model.replace("self", base, 1)
         return wrapped.model
-    inner = any(above is wrapped.scope for above, _ in script.module.ancestors(scope))
-    return wrapped.model if scope is wrapped.scope or inner else None
+    is_inside = scope is wrapped.scope or script.is_under(scope, wrapped.scope)
+    return wrapped.model if is_inside else None
 
 
 def _list_truncated(script: Script, loop: EpochLoop) -> list[ast.expr]:
@@ -296,15 +291,14 @@ def _list_unsaved(script: Script, loop: EpochLoop) -> list[str]:
 
 
 _DEPTH = 4
-_BLOCKS = ("body", "orelse", "finalbody")
 
 
 def resumes_itself(script: Script, parser: Parser) -> bool:
     """Whether the script loads the state of an optimizer; reports a folder that a job does not keep."""
-    checks = _Asked(script, parser)
+    optional = _Optional(script, parser)
     for call in script.module.called("load_state_dict"):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if owner is None or "optim" not in ast.unparse(owner).lower() or checks.waits(call):
+        if owner is None or "optim" not in ast.unparse(owner).lower() or optional.waits(call):
             continue
         has_folder = any(flag.role == "checkpoints" for flag in list_flags(parser))
         if not has_folder and VARIABLE not in script.module.text:
@@ -314,7 +308,7 @@ def resumes_itself(script: Script, parser: Parser) -> bool:
     return False
 
 
-class _Asked:
+class _Optional:
     """What runs only with an option, as in ``if args.resume:``, that a job does not get."""
 
     def __init__(self, script: Script, parser: Parser) -> None:
@@ -331,25 +325,20 @@ class _Asked:
             return False
         calls = self._list_calls(function)
         if not calls:  # a function that nothing speaks of does not run
-            return not (function.decorator_list or self._has_base(function) or self._is_spoken_of(function))
+            has_base = getattr(self._script.module.parents.get(function), "bases", ())
+            return not (function.decorator_list or has_base or self._is_spoken_of(function))
         return all(self.waits(call, depth - 1) for call in calls)
 
     def _list_calls(self, function: Function) -> list[ast.Call]:
-        """The calls of a function by others; what has its name in a library is none of them."""
+        """The calls of a function by others, without those of a function of a library with its name."""
         named = self._script.module.callers.get(function.name, ())
         calls = [call for name, call in named if name.partition(".")[0] not in self._libraries]
         calls = self._script.calls(function) if function.name == "__init__" else calls
         return [call for call in calls if self._script.scope(call) is not function]
 
-    def _has_base(self, function: ast.AST) -> bool:
-        return bool(getattr(self._script.module.parents.get(function), "bases", ()))
-
     def _is_spoken_of(self, function: Function) -> bool:
         """Whether the script may pass a function on, or Python calls it, as `__call__`."""
-        nodes = [
-            *self._script.nodes(ast.Attribute),
-            *self._script.nodes(ast.Name),
-        ]
+        nodes = (*self._script.nodes(ast.Attribute), *self._script.nodes(ast.Name))
         names = [self._script.module.name_of(inner).split(".") for inner in nodes]
         passed = any(parts[-1] == function.name and parts[0] not in self._libraries for parts in names)
         return passed or function.name.startswith("__")
@@ -360,13 +349,9 @@ class _Asked:
             if isinstance(above, ast.If | ast.IfExp) and child is not above.test:
                 runs = child is above.body or (isinstance(above.body, list) and child in above.body)
                 yield from [above.test] if runs else _negate(above.test)
-            for name in _BLOCKS:
-                block = getattr(above, name, None)
-                for before in (
-                    block[: block.index(child)] if isinstance(block, list) and child in block else ()
-                ):
-                    if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return | ast.Continue):
-                        yield from _negate(before.test)
+            for before in list_earlier(above, child):
+                if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return | ast.Continue):
+                    yield from _negate(before.test)
             if isinstance(above, ast.FunctionDef | ast.AsyncFunctionDef):
                 return
 
@@ -390,23 +375,14 @@ class _Asked:
             flag = option.flag
             return not flag.default and not flag.required and flag.option not in self._given
         if isinstance(node, ast.Name):
-            values = self._list_values(node)
-            return depth > 0 and bool(values) and all(self._is_left_out(value, depth - 1) for value in values)
+            values = find_values(self._script.code, self._script.module, node)
+            return depth > 0 and bool(values) and all(self._is_left_out(one, depth - 1) for _, one in values)
         settings = [
             value
             for class_ in self._script.classes.values()
             for _, value, _ in self._script.bindings(name, class_)
         ]
         return bool(settings) and all(isinstance(one, ast.Constant) and not one.value for one in settings)
-
-    def _list_values(self, node: ast.Name) -> list[ast.expr]:
-        """What a variable is assigned, or what the calls pass for a parameter."""
-        scope = self._script.scope(node)
-        bound = [value for _, value, _ in self._script.bindings(node.id, scope)]
-        if bound or isinstance(scope, ast.Module) or not is_parameter(scope, node.id):
-            return bound
-        passed = (self._script.argument(call, scope, node.id) for call in self._list_calls(scope))
-        return [value for value in passed if value is not None]
 
 
 def _negate(test: ast.expr) -> list[ast.expr]:
@@ -443,14 +419,12 @@ def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
     ]
     called = {ast.unparse(call) for call in calls}
     called |= {ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute)}
-    beside = dict(list_classes_beside(script.module))
     objects: dict[str, Kept] = {}
     for statement in (*list_before(script, loop), *list_made(script, loop)):
         value = statement.value if isinstance(statement, ast.Assign) else None
         if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
             continue
-        name = getattr(value.func, "id", "")
-        class_ = script.classes.get(name) or beside.get(name)
+        class_ = script.find_class(getattr(value.func, "id", ""))
         stored = _list_stored(class_) if class_ is not None and not class_.bases else ()
         if class_ is not None and any(method != "__init__" for method, _ in stored):
             targets = called.intersection(map(ast.unparse, statement.targets))
@@ -501,9 +475,9 @@ def _list_stored(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 if any("self." in ast.unparse(target) for target in targets):
                     yield method.name, node.value
-            elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("self."):
-                changes = getattr(node.func, "attr", "") in _CHANGES
-                if changes:
+            elif getattr(getattr(node, "func", None), "attr", "") in _CHANGES:
+                assert isinstance(node, ast.Call)
+                if ast.unparse(node.func).startswith("self."):
                     yield from ((method.name, argument) for argument in node.args or (None,))
 
 

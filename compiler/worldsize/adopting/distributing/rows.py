@@ -10,8 +10,8 @@ from worldsize.adopting.options.flags import add_flag
 from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.epoch_counter import name_epoch
 from worldsize.adopting.training.feeding import begin_anew, lays_out_columns, name_loader
+from worldsize.adopting.training.loops import name_epoch
 from worldsize.adopting.training.search import Training, lift_name
 from worldsize.scripts.module import constant_value, find_passed, keyword_argument
 
@@ -204,7 +204,6 @@ def _set_epoch_inside(script: Script, training: Training, reason: str) -> None:
     script.insert_before(script.statement(loop), [f"{name}.sampler.set_epoch({epoch})"], "WS902", reason)
 
 
-_STREAM_REASON = "each process trains on its own share of the rows"
 _SHARED = '''def {name}(loader):
     """The same loader for the share of this process."""
     shuffles = not isinstance(loader.sampler, torch.utils.data.SequentialSampler)
@@ -257,7 +256,7 @@ def share_stream(script: Script, rows: ast.expr, stream: ast.ClassDef | ast.Call
     parts = {"name": share, "rank": names.rank, "world_size": names.world_size}
     methods = {method.name for method in getattr(stream, "body", ()) if isinstance(method, ast.FunctionDef)}
     header.helpers.append((_STREAM + (_LENGTH if "__len__" in methods else "")).format(**parts))
-    script.replace(rows, f"{share}({script.written(rows)})", "WS903", _STREAM_REASON)
+    script.replace(rows, f"{share}({script.written(rows)})", "WS903", _REASON)
     for node in ast.walk(stream) if isinstance(stream, ast.ClassDef) else ():
         name = script.called_name(node)
         if name.startswith(_CHANCE) and not name.endswith((".Random", ".default_rng")):
@@ -276,9 +275,9 @@ def stride_range(script: Script, counted: ast.Call, header: Header, parser: Pars
             raise script.refuse(size, "no option sets the size of these slices", help_)
         step = add_flag(parser, "batch_size", size.value)
     count = _shown(script, stop)
-    script.replace(start, f"{names.rank} * {step}", "WS903", _STREAM_REASON)
-    script.replace(stop, f"{count} - {count} % ({step} * {names.world_size})", "WS903", _STREAM_REASON)
-    script.insert_behind(size, f" * {names.world_size}", "WS903", _STREAM_REASON)
+    script.replace(start, f"{names.rank} * {step}", "WS903", _REASON)
+    script.replace(stop, f"{count} - {count} % ({step} * {names.world_size})", "WS903", _REASON)
+    script.insert_behind(size, f" * {names.world_size}", "WS903", _REASON)
 
 
 def _shown(script: Script, node: ast.expr) -> str:
@@ -294,9 +293,9 @@ def divide_columns(script: Script, made: ast.Call, header: Header) -> None:
     assert columns is not None
     size, second = columns
     names = header.names
-    script.insert_behind(size, f" * {names.world_size}", "WS903", _STREAM_REASON)
+    script.insert_behind(size, f" * {names.world_size}", "WS903", _REASON)
     every = f"{names.rank}::{names.world_size}"
-    script.insert_behind(made, f"[:, {every}]" if second else f"[{every}]", "WS903", _STREAM_REASON)
+    script.insert_behind(made, f"[:, {every}]" if second else f"[{every}]", "WS903", _REASON)
 
 
 def share_loader(script: Script, training: Training, header: Header) -> None:
@@ -306,4 +305,4 @@ def share_loader(script: Script, training: Training, header: Header) -> None:
     header.imports["from torch.utils.data.distributed import DistributedSampler"] = None
     statement = script.statement(training.loader)
     name = script.written(training.loader_name)
-    script.insert_after(statement, [f"{name} = {helper}({name})"], "WS903", _STREAM_REASON)
+    script.insert_after(statement, [f"{name} = {helper}({name})"], "WS903", _REASON)

@@ -7,9 +7,9 @@ import ast
 from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.evaluations import is_without_gradient, without_gradient
+from worldsize.adopting.training.loops import is_without_gradient, without_gradient
 from worldsize.adopting.training.search import Frame, Training, is_optimizer, refuse_second_call
-from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.bindings import Function, Scope, is_parameter, list_parameters
 from worldsize.scripts.module import last_name
 
 WRAP = "DistributedDataParallel"
@@ -169,8 +169,8 @@ def _pass_on(script: Script, training: Training, wrapped: Wrapped) -> int:
         assert not isinstance(function, ast.Module)
         parameter = _find_parameter(script, frame.call, function, name)
         if parameter is None:
-            inner = any(above is wrapped.scope for above, _ in script.module.ancestors(function))
-            if frame.scope is wrapped.scope and inner:  # it reads a global, or a variable around it
+            inside = script.is_under(function, wrapped.scope)
+            if frame.scope is wrapped.scope and inside:  # it reads a global, or a variable around it
                 return _rename_calls(script, training, wrapped)
             help_ = f"pass `{name}` to `{function.name}` as a parameter"
             raise script.refuse(frame.call, f"how `{function.name}` gets the model cannot be told", help_)
@@ -208,7 +208,7 @@ def _pass_to_others(script: Script, frame: Frame, wrapped: Wrapped, parameter: s
 
 
 def _find_parameter(script: Script, call: ast.Call, function: Function, name: str) -> str | None:
-    for parameter in (*function.args.args, *function.args.kwonlyargs):
+    for parameter, _ in list_parameters(function):
         value = script.argument(call, function, parameter.arg)
         if value is not None and script.written(value) == name:
             return parameter.arg
@@ -239,7 +239,7 @@ def _reads_model(
     if training.is_attribute:
         return isinstance(call.func, ast.Attribute)
     is_local = is_parameter(function, wrapped.model) or script.bindings(wrapped.model, function)
-    inside = any(above is wrapped.scope for above, _ in script.module.ancestors(function))
+    inside = script.is_under(function, wrapped.scope)
     return isinstance(call.func, ast.Name) and inside and not is_local
 
 

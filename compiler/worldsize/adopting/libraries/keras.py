@@ -23,7 +23,7 @@ from worldsize.adopting.source.header import (
 )
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.refusals import APART, list_fits
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, find_alias, find_passed, keyword_argument
 
 _TOGETHER = ("fit", "evaluate", "predict", "save", "save_weights", "train", "compile")
 _SCOPE = "the weights of all workers are kept equal"
@@ -47,7 +47,7 @@ def adopt_keras(script: Script) -> Parser:
         raise script.refuse(fits[1], "a second `fit` trains here", APART)
     names = name_ranks(script)
     header = Header(names, imports={"import json": None, "import os": None})
-    alias = next((bound for bound, full in module.names.items() if full == "tensorflow"), None)
+    alias = find_alias(module, "tensorflow")
     if alias is None:
         header.imports["import tensorflow as tf"] = None
     strategy = script.new_name("strategy")
@@ -199,7 +199,7 @@ def set_batch_size(script: Script, parser: Parser, fit: ast.Call, strategy: str)
     size = keyword_argument(fit, "batch_size")
     sizes = [size] if size is not None else []
     if not sizes:
-        rows = keyword_argument(fit, "x") or next(iter(fit.args), None)
+        rows = find_passed(fit, 0, "x")
         drawn_size = next(_list_sizes(script, rows, set()), None) if rows is not None else None
         batches = (call for call in script.module.called(*_BATCHES, *_READERS) if hasattr(call.func, "attr"))
         made = [drawn for call in batches if (drawn := _find_size(script, call)) is not None]
@@ -224,8 +224,7 @@ def set_batch_size(script: Script, parser: Parser, fit: ast.Call, strategy: str)
 
 def _find_size(script: Script, call: ast.Call) -> ast.expr | None:
     last = script.module.name_of(call.func).rpartition(".")[2]
-    by_place = next(iter(call.args), None) if last in _BATCHES else None
-    return keyword_argument(call, "batch_size") or by_place
+    return find_passed(call, 0 if last in _BATCHES else len(call.args), "batch_size")
 
 
 def _is_same(script: Script, size: ast.expr, other: ast.expr | None) -> bool:

@@ -74,7 +74,7 @@ def resume_transformers(script: Script, parser: Parser, header: Header, argument
 
 
 def _saves_too_late(script: Script, arguments: ast.Call | None, train: ast.Call) -> bool:
-    """Whether the Trainer is to be told to save before the end; says so where the command line decides."""
+    """Whether the Trainer has to be set to save before the end; reports it where the command line decides."""
     if arguments is None:
         words = {word.partition("=")[0] for word in script.arguments}
         if not words & {"--save_strategy", "--save_steps"}:
@@ -109,18 +109,14 @@ def resume_keras(script: Script, parser: Parser, header: Header, fit: ast.Call, 
 
 def _may_train(script: Script, call: ast.Call) -> bool:
     """Whether a call of `fit` may be of the Trainer, and not of a scaler of scikit-learn."""
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    value = script.value(call.func.value)
-    return not isinstance(value, ast.Call) or script.module.name_of(value.func).endswith("Trainer")
+    value = script.owner(call)
+    is_trainer_or_open = not isinstance(value, ast.Call) or script.called_name(value).endswith("Trainer")
+    return value is not None and is_trainer_or_open
 
 
 def is_trainer(script: Script, call: ast.Call) -> bool:
     """Whether a call is of a method of the Trainer."""
-    if not isinstance(call.func, ast.Attribute):
-        return False
-    value = script.value(call.func.value)
-    return script.called_name(value).endswith("Trainer")
+    return script.called_name(script.owner(call)).endswith("Trainer")
 
 
 def _append(script: Script, call: ast.Call, more: str) -> None:

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Collection
 
+from worldsize.adopting.distributing.files import load_everywhere
 from worldsize.adopting.distributing.first_rank import act_on_first_rank, is_own_method
 from worldsize.adopting.distributing.group import leave_group
 from worldsize.adopting.distributing.kept_numbers import list_kept, list_lost
-from worldsize.adopting.distributing.loading import load_everywhere
 from worldsize.adopting.distributing.metrics import list_sums
 from worldsize.adopting.distributing.numbers import (
     find_loader,
@@ -32,7 +32,7 @@ from worldsize.adopting.options.flags import set_by_flag, write_flags
 from worldsize.adopting.options.parsers import Parser, find_parser
 from worldsize.adopting.source.header import MARK, Header, name_ranks, write_header
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.training.epoch_counter import name_epoch
+from worldsize.adopting.training.loops import name_epoch
 from worldsize.adopting.training.refusals import (
     APART,
     is_automatic,
@@ -42,7 +42,7 @@ from worldsize.adopting.training.refusals import (
     refuse_turns,
 )
 from worldsize.scripts.bindings import Scope, is_parameter
-from worldsize.scripts.module import constant_value, keyword_argument
+from worldsize.scripts.module import constant_value, find_passed, keyword_argument
 
 _COUNTS = "the trainer takes the processes that the launcher starts"
 _CONFIGS = ("SFTConfig", "DPOConfig", "ORPOConfig", "KTOConfig", "RewardConfig")  # of TRL
@@ -184,14 +184,7 @@ def _is_saved(script: Script, call: ast.Call) -> bool:
 
 
 def _start(script: Script) -> tuple[Parser, Header]:
-    names = name_ranks(script)
-    header = Header(names, imports={"import os": None})
-    header.constants = [
-        f"# {MARK}",
-        f'{names.rank} = int(os.environ.get("RANK", "0"))',
-        f'{names.world_size} = int(os.environ.get("WORLD_SIZE", "1"))',
-    ]
-    return find_parser(script), header
+    return find_parser(script), Header(name_ranks(script), imports={"import os": None})
 
 
 def _set_rest(script: Script, parser: Parser) -> None:
@@ -219,12 +212,15 @@ def _finish(script: Script, parser: Parser, header: Header) -> Parser:
     agree_on_random_numbers(script, header)
     act_on_first_rank(script, header, _TOGETHER)
     load_everywhere(script, header)
-    if header.names.rank not in re.findall(r"\w+", "".join(script.list_inserted())):
-        header.constants = [line for line in header.constants if not line.startswith(header.names.rank)]
-    if header.names.world_size not in "".join(script.list_inserted()):
-        header.constants = [line for line in header.constants if not line.startswith(header.names.world_size)]
-    if len(header.constants) == 1:
-        header.constants = []
+    words = set(re.findall(r"\w+", " ".join(script.list_inserted())))
+    variables = {header.names.rank: ("RANK", "0"), header.names.world_size: ("WORLD_SIZE", "1")}
+    constants = [
+        f'{name} = int(os.environ.get("{variable}", "{usual}"))'
+        for name, (variable, usual) in variables.items()
+        if name in words
+    ]
+    if constants or header.constants:
+        header.constants = [f"# {MARK}", *constants, *header.constants]
     if not any("os." in line for line in (*header.constants, *parser.then, *script.list_inserted())):
         header.imports.pop("import os", None)
     write_flags(script, parser, header)
@@ -276,8 +272,7 @@ def _list_hooks(script: Script, scope: Scope, seen: set[Scope]) -> list[str]:
 def _is_synced(script: Script, call: ast.Call) -> bool:
     """Whether a metric of torchmetrics is logged, which is computed over all processes anyway."""
     at = 1 if script.written(call.func).endswith(".log") else 0
-    value = keyword_argument(call, "value" if at else "dictionary")
-    value = value or (call.args[at] if len(call.args) > at else None)
+    value = find_passed(call, at, "value" if at else "dictionary")
     if value is None:
         return False
     if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "compute":
@@ -363,7 +358,7 @@ def find_epoch_loop(script: Script) -> ast.For | None:
 
 
 def _loads_always(script: Script) -> bool:
-    """Whether the script loads a state itself without being asked, or names the folders of its states."""
+    """Whether the script loads a state unconditionally, or names the folders of its states."""
     loads = script.module.called("load_state")
     tested = [any(isinstance(above, ast.If) for above, _ in script.module.ancestors(one)) for one in loads]
     return not all(tested) or "automatic_checkpoint_naming=True" in script.text

@@ -10,11 +10,12 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag, find_role
-from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.bindings import list_parameters
+from worldsize.scripts.definitions import define_alone, find_class_named
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.click import read_parameter
-from worldsize.scripts.interface.model import Interface, Option
-from worldsize.scripts.module import Module, constant_value, keyword_argument
+from worldsize.scripts.interface.model import Interface
+from worldsize.scripts.module import Module, constant_value, keyword_argument, list_packages
 from worldsize.scripts.values import evaluate
 
 Library = Literal["argparse", "click", "typer", "fire", "dataclass"]
@@ -63,7 +64,7 @@ def _read(module: Module) -> Options:
         return Options("dataclass", list(_read_dataclasses(module)))
     if module.called("argparse.ArgumentParser", "ArgumentParser"):
         return _read_argparse(module)
-    if any(top == "click" for top in _tops(module)):
+    if "click" in list_packages(module):
         return Options("click", list(_read_click(module)))
     starts: tuple[tuple[Library, str], ...] = (("typer", "typer.run"), ("fire", "fire.Fire"))
     functions = {function.name: function for function in reversed(module.kinds.get(ast.FunctionDef, ()))}
@@ -72,7 +73,7 @@ def _read(module: Module) -> Options:
             function = functions.get(getattr(next(iter(call.args), None), "id", ""))
             if function is not None:
                 return Options(library, list(_read_parameters(module, function, library)))
-    return _read_typer(module) if "typer" in _tops(module) else Options(None, [])
+    return _read_typer(module) if "typer" in list_packages(module) else Options(None, [])
 
 
 def _read_typer(module: Module) -> Options:
@@ -131,16 +132,12 @@ def _find_owner(declared: Declared, commands: dict[str, str]) -> str | None:
     return name if name in commands else None
 
 
-def _tops(module: Module) -> set[str]:
-    return {name.partition(".")[0] for name, level, _ in module.imports if not level}
-
-
 def _read_added(module: Module) -> Iterator[Declared]:
     """The options that `add_argument` declares."""
     for call in module.called("add_argument"):
         interface = Interface()
         read_option(define_alone(module), interface, module, call, sure=True)
-        yield from (_describe(module, option, call) for option in _list_options(interface))
+        yield from _describe(module, interface, call)
         for option, field in () if interface.closed else list_looped(module, call):
             kind = keyword_argument(call, "type")
             is_plain = getattr(kind, "id", "") in ("int", "float", "str")
@@ -161,22 +158,19 @@ def _read_click(module: Module) -> Iterator[Declared]:
         interface = Interface()
         is_option = module.name_of(call.func).endswith("option")
         read_parameter(define_alone(module), interface, module, call, is_option=is_option)
-        yield from (_describe(module, option, call) for option in _list_options(interface))
+        yield from _describe(module, interface, call)
 
 
-def _list_options(interface: Interface) -> list[Option]:
-    return [*interface.options, *interface.positionals]
-
-
-def _describe(module: Module, option: Option, call: ast.Call) -> Declared:
-    """An option as adopting sees it."""
+def _describe(module: Module, interface: Interface, call: ast.Call) -> Iterator[Declared]:
+    """The options of a call as adopting sees them."""
     default = _evaluate_default(module, keyword_argument(call, "default"))
-    required = option.required if option.flags else not option.optional_words
-    flag = _make_flag(
-        option.label, option.name, keyword_argument(call, "type"), default,
-        required=required, aliases=option.flags, words=option.most,
-    )  # fmt: skip
-    return Declared(flag, option.name, call)
+    for option in (*interface.options, *interface.positionals):
+        required = option.required if option.flags else not option.optional_words
+        flag = _make_flag(
+            option.label, option.name, keyword_argument(call, "type"), default,
+            required=required, aliases=option.flags, words=option.most,
+        )  # fmt: skip
+        yield Declared(flag, option.name, call)
 
 
 def _is_path(module: Module, node: ast.AST | None) -> bool:
@@ -220,10 +214,7 @@ def _make_flag(
 def _read_parameters(
     module: Module, function: ast.FunctionDef, library: Library = "fire"
 ) -> Iterator[Declared]:
-    parameters = [*function.args.args, *function.args.kwonlyargs]
-    missing: list[ast.expr | None] = [None] * (len(function.args.args) - len(function.args.defaults))
-    defaults = [*missing, *function.args.defaults, *function.args.kw_defaults]
-    for parameter, value in zip(parameters, defaults, strict=True):
+    for parameter, value in list_parameters(function):
         is_option = isinstance(value, ast.Call) and value.args and not _is_path(module, value)
         inner = value.args[0] if isinstance(value, ast.Call) and is_option else value
         default = _evaluate_default(module, inner)
@@ -292,11 +283,10 @@ class Field(Struct, frozen=True):
 
 def list_fields(module: Module, class_: ast.ClassDef) -> Iterator[Field]:
     """The fields of a class, those of its base classes first."""
-    classes = {class_.name: class_ for class_ in module.kinds.get(ast.ClassDef, ())}
     for base in class_.bases:
-        above = classes.get(getattr(base, "id", ""))
-        if above is not None and above is not class_:
-            yield from list_fields(module, above)
+        above = find_class_named(define_alone(module), module, base)
+        if above is not None and above[1] is not class_:
+            yield from list_fields(*above)
     for statement in class_.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             default = statement.value
@@ -316,11 +306,10 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
         if class_ is None or not isinstance(above, ast.For):
             continue
         target = above.target.elts[0] if isinstance(above.target, ast.Tuple) else above.target
-        names = (ast.unparse(target), f"{ast.unparse(target)}.name")
         for field in list_fields(module, class_):
-            spellings = dict.fromkeys(names, field.name)
-            words = [_spell_word(argument, spellings) for argument in call.args]
-            option = next((word for word in words if word and word.startswith("--")), None)
+            names = dict.fromkeys((ast.unparse(target), f"{ast.unparse(target)}.name"), field.name)
+            words = (evaluate(define_alone(module), module, argument, names) for argument in call.args)
+            option = next((word for word in words if isinstance(word, str) and word[:2] == "--"), None)
             if option is not None:
                 yield option, field
         return
@@ -328,7 +317,6 @@ def list_looped(module: Module, call: ast.Call) -> Iterator[tuple[str, Field]]:
 
 def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
     """The class whose fields ``fields(Settings)`` or ``Settings.__dataclass_fields__.items()`` gives."""
-    classes = {class_.name: class_ for class_ in module.kinds.get(ast.ClassDef, ())}
     node: ast.expr = iterable
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("items", "values", "keys"):
         assert isinstance(node.func, ast.Attribute)
@@ -342,29 +330,5 @@ def _find_class(module: Module, iterable: ast.expr) -> ast.ClassDef | None:
     else:
         return None
     node = node.func if isinstance(node, ast.Call) else node  # `Settings()`
-    return classes.get(getattr(node, "id", ""))
-
-
-def _spell_word(node: ast.expr, words: dict[str, str]) -> str | None:
-    """The text of a word such as ``f"--{name}"`` or ``"--" + field.name.replace("_", "-")``."""
-    if (name := words.get(ast.unparse(node))) is not None:
-        return name
-    if isinstance(node, ast.FormattedValue):
-        return _spell_word(node.value, words)
-    parts: list[ast.expr] = []
-    if isinstance(node, ast.JoinedStr):
-        parts = node.values
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        parts = [node.left, node.right]
-    if parts:
-        texts = [text for part in parts if (text := _spell_word(part, words)) is not None]
-        return "".join(texts) if len(texts) == len(parts) else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "replace":
-        base, arguments = (
-            _spell_word(node.func.value, words),
-            [constant_value(argument) for argument in node.args],
-        )
-        old, new = arguments if len(arguments) == 2 else (None, None)
-        return base.replace(old, new) if base and isinstance(old, str) and isinstance(new, str) else None
-    value = constant_value(node)
-    return value if isinstance(value, str) else None
+    place = find_class_named(define_alone(module), module, node)
+    return place[1] if place is not None else None

@@ -13,8 +13,8 @@ from worldsize.adopting.options.declared import Declared
 from worldsize.adopting.options.parsers import Parser, find_default_of, find_option, find_place
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
-from worldsize.scripts.bindings import find_default
-from worldsize.scripts.module import Module
+from worldsize.scripts.bindings import list_parameters
+from worldsize.scripts.module import Module, find_passed
 
 _HELP: dict[Role, str] = {
     "batch_size": "rows per process and step",
@@ -77,8 +77,7 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
         seen.add(value)
         value = script.value(inner)
     number = _read_number(value)
-    declared = _find_default(parser, value) or _find_parameter(script, parser, value)
-    declared = declared or find_field_option(script, parser, value)
+    declared = _find_parameter(script, parser, value) or find_field_option(script, parser, value)
     if number is not None and declared is None:
         parser.numbers[role] = number
         taken = any(option.flag.role == role for option in parser.options.declared)
@@ -109,14 +108,14 @@ def set_by_flag(script: Script, parser: Parser, role: Role, node: ast.expr) -> N
 
 
 def _leave_unread(script: Script, call: ast.Call) -> None:
-    """Report once that it cannot be told whether an option sets a number."""
+    """Report once that it is not known whether an option sets a number."""
     message = "which options are declared here cannot be read, so the spec sets no number by them"
     if not any(obstacle.message == message for obstacle in script.obstacles):
         script.leave(call, message, 'declare each by its name: `add_argument("--batch-size", …)`')
 
 
 def set_in_file(script: Script, parser: Parser, role: Role, node: ast.expr) -> bool:
-    """Let an option replace what a configuration file says, behind the line that reads it."""
+    """Let an option replace a value of a configuration file, after the line that reads it."""
     setting = find_setting(script, node)
     if setting is None or isinstance(setting.value, str) is not (role == "output"):
         return False
@@ -152,21 +151,14 @@ def _find_inner(value: ast.expr, role: Role) -> ast.expr | None:
     return value.right if multiple else None
 
 
-def _find_default(parser: Parser, value: ast.expr) -> Declared | None:
-    """The parameter of the command whose default this is: it is an option already."""
-    function = parser.function
-    for option in parser.options.declared if function is not None else ():
-        if isinstance(option.node, ast.arg) and find_default(function, option.name) is value:  # type: ignore[arg-type]
-            return option
-    return None
-
-
 def _find_parameter(script: Script, parser: Parser, value: ast.expr) -> Declared | None:
     """The option that has the name of a parameter, whose default this is: ``Model(**vars(args))`` sets it."""
     function = find_default_of(script, value)
-    names = [word.arg for word in (*function.args.args, *function.args.kwonlyargs)] if function else []
-    name = next((word for word in names if function and find_default(function, word) is value), "")
-    return parser.options.named(name) if parser.function is None else None
+    parameters = list_parameters(function) if function is not None else []
+    option = parser.options.named(next((name.arg for name, default in parameters if default is value), ""))
+    if option is not None and parser.function is not None:  # of fire and typer the parameter is the option
+        return option if function is parser.function and isinstance(option.node, ast.arg) else None
+    return option
 
 
 def _read_number(node: ast.expr) -> int | float | None:
@@ -207,21 +199,16 @@ def write_flags(script: Script, parser: Parser, header: Header) -> None:
 
 def _write_parameters(script: Script, parser: Parser, function: ast.FunctionDef, reason: str) -> None:
     """Add parameters behind the others, for click each with its decorator."""
-    parameters = [*function.args.args, *function.args.kwonlyargs]
-    defaults = [part for part in (*function.args.defaults, *function.args.kw_defaults) if part is not None]
-    last = max((*parameters, *defaults), key=script.end)
-    gap = script.gap(max(parameters, key=script.end), function)
+    typed = any(parameter.annotation is not None for parameter in function.args.args)
     for flag, line in zip(parser.added, parser.lines, strict=True):
-        name = flag.option.lstrip("-").replace("-", "_")
+        text = flag.option.lstrip("-").replace("-", "_")
         if parser.options.library == "click":
             script.insert_decorator(function, line, None, reason)
-            script.insert_behind(last, f",{gap}{name}", None, reason)
         else:
-            typed = any(parameter.annotation is not None for parameter in function.args.args)
-            value = _show_value(flag.default)
             kind = flag.type if flag.default is not None or flag.type == "str" else f"{flag.type} | None"
-            text = f"{name}: {kind} = {value}" if typed else f"{name}={value}"
-            script.insert_behind(last, f",{gap}{text}", None, reason)
+            text += f": {kind} = " if typed else "="
+            text += _show_value(flag.default)
+        script.add_parameter(function, text, None, reason)
     if parser.then:
         open_with(script, function, parser.then, None, reason)
 
@@ -276,10 +263,7 @@ def _list_made(module: Module, class_: ast.ClassDef) -> Iterator[ast.Call]:
 
 def _find_given(call: ast.Call, class_: ast.ClassDef, name: str) -> ast.expr | None:
     """What a call gives for a field, by its name or by its place."""
-    for keyword in call.keywords:
-        if keyword.arg == name:
-            return keyword.value
     names = [getattr(field.target, "id", "") for field in class_.body if isinstance(field, ast.AnnAssign)]
     made = getattr(call.func, "id", "") == class_.name
     position = names.index(name) if made and name in names else len(call.args)
-    return call.args[position] if position < len(call.args) else None
+    return find_passed(call, position, name)

@@ -10,10 +10,11 @@ from msgspec import Struct, structs
 
 from worldsize.adopting.model import Flag, Role
 from worldsize.adopting.options.declared import Declared, Options, read_options
-from worldsize.adopting.source.reading import list_modules_beside, read_beside
+from worldsize.adopting.source.reading import list_direct
 from worldsize.adopting.source.script import Script
-from worldsize.adopting.source.tracing import find_initializer
-from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.bindings import is_method, is_parameter, list_parameters
+from worldsize.scripts.definitions import Place
+from worldsize.scripts.values import find_values, follow_name
 
 _READERS = {"hydra", "absl", "docopt", "tyro", "simple_parsing", "jsonargparse", "optparse", "getopt"}
 _DEPTH = 8
@@ -80,18 +81,14 @@ def find_parser(script: Script) -> Parser:
 def _is_spread(script: Script, parser: Parser) -> bool:
     """Whether a function or class of the script gets each option by its name, and takes no others."""
     spread = {f"vars({parser.name})", f"{parser.name}.__dict__", parser.name}
-    functions: dict[str, Function] = {
-        node.name: node for node in script.module.tree.body if isinstance(node, ast.FunctionDef)
-    }
-    classes = {class_.name: class_ for class_ in script.nodes(ast.ClassDef)}
     for call in script.nodes(ast.Call):
-        name = getattr(call.func, "id", "")
         if not any(keyword.arg is None and ast.unparse(keyword.value) in spread for keyword in call.keywords):
             continue
-        taker = functions.get(name) or (find_initializer(classes[name]) if name in classes else None)
+        taker = script.function(call)
         if taker is not None:
             return taker.args.kwarg is None
-        decorators = classes[name].decorator_list if name in classes else []
+        class_ = script.classes.get(getattr(call.func, "id", ""))
+        decorators = class_.decorator_list if class_ is not None else []
         replaces = script.module.name_of(call.func) == "dataclasses.replace"
         if replaces or any("dataclass" in ast.unparse(decorator) for decorator in decorators):
             return True
@@ -108,10 +105,7 @@ def _reads_itself(script: Script) -> bool:
 
 def _reads_beside(script: Script) -> bool:
     """Whether a module beside the script parses: as it is imported, or in a function that is called."""
-    for _, _, path in list_modules_beside(script.module):
-        module = read_beside(path)
-        if module is None:
-            continue
+    for module in list_direct(script.module):
         for call in module.called("parse_args", "parse_known_args"):
             tops = [
                 above for above, _ in module.ancestors(call) if isinstance(above, ast.FunctionDef | ast.If)
@@ -194,15 +188,11 @@ def _find_user(script: Script, node: ast.AST) -> ast.Call | None:
 
 def _find_taker(script: Script, call: ast.Call, position: int) -> tuple[ast.FunctionDef, str] | None:
     """The function, or the initializer, that a call reaches, with its parameter at a position."""
-    name = getattr(call.func, "id", "")
-    for node in script.nodes(ast.FunctionDef):
-        above = script.module.parents[node]
-        made = isinstance(above, ast.ClassDef)
-        called = above.name if isinstance(above, ast.ClassDef) and node.name == "__init__" else node.name
-        if name == called:
-            names = [parameter.arg for parameter in node.args.args][made:]
-            return (node, names[position]) if position < len(names) else None
-    return None
+    function = script.function(call) if isinstance(call.func, ast.Name) else None
+    if not isinstance(function, ast.FunctionDef):
+        return None
+    names = [parameter.arg for parameter in function.args.args][is_method(script.module, function) :]
+    return (function, names[position]) if position < len(names) else None
 
 
 def _find_command(script: Script, options: Options) -> ast.FunctionDef | None:
@@ -252,9 +242,8 @@ def find_place(script: Script, parser: Parser, node: ast.AST) -> str | None:
     scope = script.scope(node)
     if isinstance(scope, ast.Module) or parser.is_closed or not (parser.name or parser.function):
         return None
-    line = getattr(node, "lineno", 0)
-    for holder, is_mapping in _Holders(script, parser).list_held(scope, line):
-        return f'{holder}["{{}}"]' if is_mapping else f"{holder}.{{}}"
+    if (place := _find_holder(script, parser, node)) is not None:
+        return place
     if isinstance(script.module.parents[scope], ast.ClassDef):
         return None
     outer = find_place(script, parser, scope)  # of the function around this one
@@ -268,103 +257,51 @@ def find_read(script: Script, parser: Parser, node: ast.AST, name: str) -> str |
     opened = structs.replace(parser, is_closed=False)
     place = find_place(script, opened, node)
     if place is None and parser.options.library == "argparse":
-        holders = _Holders(script, opened, field=name)
-        line = getattr(node, "lineno", 0)
-        held = next(holders.list_held(script.scope(node), line), None)
-        place = held and (f'{held[0]}["{{}}"]' if held[1] else f"{held[0]}.{{}}")
+        place = _find_holder(script, opened, node, field=name)
     return place.format(name) if place else None
 
 
-class _Holders:
-    """What holds the options beside the variable that is assigned what is parsed.
+def _find_holder(script: Script, parser: Parser, node: ast.AST, *, field: str = "") -> str | None:
+    """How options are read at a node from another variable than the one that is assigned what is parsed.
 
-    With a ``field`` also what a dataclass of the script makes of them: ``Settings(**vars(args))``.
+    With a ``field`` also from what a dataclass of the script makes of them: ``Settings(**vars(args))``.
     """
+    for name, values in _list_variables(script, node, of_file=bool(field)):
+        kinds = {_judge(script, parser, value, field) for _, value in values}
+        if len(kinds) == 1 and (is_mapping := kinds.pop()) is not None:
+            return f'{name}["{{}}"]' if is_mapping else f"{name}.{{}}"
+    return None
 
-    def __init__(self, script: Script, parser: Parser, *, field: str = "") -> None:
-        self._script, self._parser, self._field = script, parser, field
 
-    def list_held(self, scope: Scope, line: int) -> Iterator[tuple[str, bool]]:
-        """The holders that a function knows at a line, and whether each is a mapping."""
-        if isinstance(scope, ast.Module):
-            yield from self._list_of_file(line)
-            return
-        names = {parameter.arg: 0 for parameter in (*scope.args.args, *scope.args.kwonlyargs)}
-        names |= self._script.list_bound(scope)
-        for name, bound in names.items():
-            is_mapping = self._judge_name(name, scope, _DEPTH) if bound < line else None
-            if is_mapping is not None:
-                yield name, is_mapping
+def _list_variables(script: Script, node: ast.AST, *, of_file: bool) -> Iterator[tuple[str, list[Place]]]:
+    """The variables that are set before a node, and what ``__init__`` sets, with their values."""
+    scope, module, line = script.scope(node), script.module, getattr(node, "lineno", 0)
+    names: dict[str, int] = {}
+    if not isinstance(scope, ast.Module):
+        names = {parameter.arg: 0 for parameter, _ in list_parameters(scope)} | script.list_bound(scope)
+        for name in (name for name, bound in names.items() if bound < line):
+            yield name, follow_name(script.code, module, scope, name)
         gets_self = scope.args.args[:1] and scope.args.args[0].arg == "self" and scope.name != "__init__"
-        for name in self._script.attributes(self._script.module.parents[scope]) if gets_self else ():
-            is_mapping = self._judge_attribute(name, scope, _DEPTH)
-            if is_mapping is not None:
-                yield f"self.{name}", is_mapping
-        hidden = names.keys()
-        yield from (holder for holder in self._list_of_file(None) if holder[0] not in hidden)
+        for name, assigned in script.attributes(module.parents[scope]).items() if gets_self else ():
+            if [getattr(script.scope(statement), "name", "") for statement, _ in assigned] == ["__init__"]:
+                yield f"self.{name}", [(module, value) for _, value in assigned]
+    for name, bound in script.list_bound(module.tree).items() if of_file else ():
+        if name not in names and (bound < line or scope is not module.tree):
+            yield name, follow_name(script.code, module, module.tree, name)
 
-    def _list_of_file(self, line: int | None) -> Iterator[tuple[str, bool]]:
-        """Those that the file has at a line, or that its functions know."""
-        file = self._script.module.tree
-        for name, bound in self._script.list_bound(file).items() if self._field else ():
-            is_mapping = self._judge_name(name, file, _DEPTH) if line is None or bound < line else None
-            if is_mapping is not None:
-                yield name, is_mapping
 
-    def _judge(self, node: ast.expr, depth: int) -> bool | None:
-        """Whether an expression is a mapping of the options; None if it is something else than these."""
-        if isinstance(node, ast.Call):
-            return self._judge_call(node, depth)
-        if isinstance(node, ast.Name):
-            if node.id == self._parser.name and is_visible(self._script, self._parser, node):
-                return self._parser.is_mapping
-            return self._judge_name(node.id, self._script.scope(node), depth)
-        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") == "self":
-            return self._judge_attribute(node.attr, self._script.scope(node), depth)
-        passed = self._script.step(node) if isinstance(node, ast.Subscript) else None
-        return self._judge(passed, depth - 1) if passed is not None else None
-
-    def _judge_call(self, call: ast.Call, depth: int) -> bool | None:
-        if getattr(call.func, "id", "") == "vars" and len(call.args) == 1:
-            return True if self._judge(call.args[0], depth) is False else None
-        return False if self._parses(call) or (self._field and self._fills(call, depth)) else None
-
-    def _fills(self, call: ast.Call, depth: int) -> bool:
-        """Whether a call makes settings of all options, of which one is asked for."""
-        class_ = self._script.classes.get(getattr(call.func, "id", ""))
-        spread = [keyword.value for keyword in call.keywords if keyword.arg is None]
-        if class_ is None or depth == 0 or not self._script.bindings(self._field, class_):
-            return False
-        return any(self._judge(settings, depth - 1) is True for settings in spread)
-
-    def _judge_name(self, name: str, scope: Scope, depth: int) -> bool | None:
-        bound = self._script.bindings(name, scope)
-        if depth == 0 or (isinstance(scope, ast.Module) and not self._field) or len(bound) > 1:
-            return None
-        if bound:
-            _, value, position = bound[0]
-            return self._judge(value, depth - 1) if position is None else None
-        if isinstance(scope, ast.Module) or not is_parameter(scope, name):
-            return None
-        kinds = set()
-        for call in self._script.calls(scope):
-            passed = self._script.argument(call, scope, name)
-            kinds.add(None if passed is None else self._judge(passed, depth - 1))
-        return kinds.pop() if len(kinds) == 1 else None
-
-    def _judge_attribute(self, name: str, scope: Scope, depth: int) -> bool | None:
-        bound = self._script.attributes(self._script.module.parents.get(scope)).get(name, [])
-        if depth == 0 or len(bound) != 1:
-            return None
-        statement, value = bound[0]
-        where = self._script.scope(statement)
-        return self._judge(value, depth - 1) if getattr(where, "name", "") == "__init__" else None
-
-    def _parses(self, call: ast.Call) -> bool:
-        """Whether a call gives what is parsed: `parser.parse_args()`, or a function that returns it."""
-        function = self._script.function(call)
-        values: list[ast.expr] = [call] if function is None else self._script.returns(function)
-        calls = [value for value in values if isinstance(value, ast.Call)]
-        parses = [self._script.module.name_of(call.func).endswith("parse_args") for call in calls]
-        is_readable = self._parser.statement is not None or bool(self._field)
-        return is_readable and parses == [True] * max(1, len(values))
+def _judge(script: Script, parser: Parser, node: ast.AST, field: str, depth: int = _DEPTH) -> bool | None:
+    """Whether an expression is a mapping of the options; None if it is something else than these."""
+    name = script.called_name(node)
+    if isinstance(node, ast.Call) and name == "vars" and len(node.args) == 1:
+        return True if _judge(script, parser, node.args[0], field, depth) is False else None
+    if name.endswith("parse_args") and (parser.statement is not None or field):
+        return False
+    class_ = script.classes.get(name)
+    if isinstance(node, ast.Call) and class_ is not None and field and script.bindings(field, class_):
+        spread = [keyword.value for keyword in node.keywords if keyword.arg is None]
+        fills = depth and any(_judge(script, parser, part, field, depth - 1) for part in spread)
+        return False if fills else None
+    values = find_values(script.code, script.module, node) if depth else []
+    kinds = {_judge(script, parser, value, field, depth - 1) for _, value in values}
+    return kinds.pop() if len(kinds) == 1 else None

@@ -28,7 +28,7 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
 from worldsize.documents import yaml
-from worldsize.documents.yaml import nodes
+from worldsize.documents.yaml.nodes import Node, Scalar, find_node, list_items
 from worldsize.scripts.module import parse_text
 
 CODE = "src"  # the folder of the script in a folder of its own
@@ -262,17 +262,15 @@ def add_packages(content: bytes, lines: Iterable[str]) -> bytes | None:
     return "".join(before).encode()
 
 
-def _list_lines(root: nodes.Node | None) -> tuple[list[nodes.Scalar], list[nodes.Scalar]]:
+def _list_lines(root: Node | None) -> tuple[list[Scalar], list[Scalar]]:
     """The packages of conda in a conda file, and those of pip."""
-    listed = root.get("dependencies") if isinstance(root, nodes.Mapping) else None
-    items = listed.items if isinstance(listed, nodes.Sequence) else []
-    inner = [entry.get("pip") for entry in items if isinstance(entry, nodes.Mapping)]
-    lines = [line for entry in inner if isinstance(entry, nodes.Sequence) for line in entry.items]
-    scalars = [[line for line in part if isinstance(line, nodes.Scalar)] for part in (items, lines)]
+    items = list_items(find_node(root, "dependencies"))
+    lines = [line for item in items for line in list_items(find_node(item, "pip"))]
+    scalars = [[line for line in part if isinstance(line, Scalar)] for part in (items, lines)]
     return scalars[0], scalars[1]
 
 
-def _list_packages(root: nodes.Node | None) -> dict[str, str]:
+def _list_packages(root: Node | None) -> dict[str, str]:
     """The packages of a conda file by their names in one spelling."""
     packages = {}
     for line in chain(*_list_lines(root)):

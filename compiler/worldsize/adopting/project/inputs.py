@@ -15,7 +15,7 @@ from worldsize.adopting.options.arguments import find_given, read_arguments
 from worldsize.adopting.source.reading import MOST_BYTES
 from worldsize.adopting.source.script import Script
 from worldsize.documents import yaml
-from worldsize.documents.yaml import nodes
+from worldsize.documents.yaml.nodes import list_scalars
 from worldsize.scripts.module import constant_value, parse_text
 
 _SETTINGS = (".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf")
@@ -154,17 +154,8 @@ def _list_configured(script: Script, folder: Path) -> Iterator[tuple[ast.Constan
             continue
         path = folder / name
         if _exists(path) and path.is_file() and goes_with_code(path, folder):
-            texts = dict.fromkeys(scalar.text for scalar in _list_scalars(yaml.load(str(path)).root))
+            texts = dict.fromkeys(scalar.text for scalar in list_scalars(yaml.load(str(path)).root))
             yield from ((node, name, text) for text in texts if _NAME.fullmatch(text))
-
-
-def _list_scalars(node: nodes.Node | None) -> Iterator[nodes.Scalar]:
-    if isinstance(node, nodes.Scalar):
-        yield node
-    elif node is not None:
-        inner = node.items if isinstance(node, nodes.Sequence) else [value for _, value in node.items()]
-        for part in inner:
-            yield from _list_scalars(part)
 
 
 def goes_with_code(path: Path, source: Path) -> bool:

@@ -180,7 +180,7 @@ def _is_filled_up(together: Sequence[int], length: int) -> bool:
 
 
 def _repeats_order(epochs: Mapping[int, list[int]]) -> bool:
-    """Whether an epoch has the order of the one before; a look at the first batch is none."""
+    """Whether an epoch has the order of the one before; looking at the first batch does not count."""
     longest = max(map(len, epochs.values()), default=0)
     return any(
         len(order) == longest > 1 and _starts_alike(order, epochs[number + 1])

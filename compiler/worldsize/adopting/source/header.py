@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from msgspec import Struct
 
-from worldsize.adopting.source.reading import list_modules_beside
+from worldsize.adopting.source.reading import read_beside
 from worldsize.adopting.source.script import Script
 from worldsize.scripts.module import parse_text
 
@@ -180,7 +180,7 @@ def first_statement(script: Script) -> ast.stmt:
 def sort_in(script: Script, lines: list[str], last: ast.stmt) -> None:
     """Write imports into the sections of the file up to its last: the standard library, then packages."""
     imports = []
-    beside = {name.partition(".")[0] for name, _, _ in list_modules_beside(script.module)}
+    beside = read_beside(script.module).beside
     for statement in script.module.tree.body:
         if isinstance(statement, ast.Import | ast.ImportFrom) and script.has_own_line(statement):
             imports.append((_find_key(statement, beside), statement))

@@ -6,18 +6,20 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from worldsize.adopting.model import AdoptError
+from worldsize.azureml.tree import Tree
 from worldsize.base import untrusted
 from worldsize.base.problem import Finding
 from worldsize.base.source import Source
 from worldsize.base.span import Span
 from worldsize.base.wording import describe_os_error
-from worldsize.scripts.module import Module, parse_module, parse_text
+from worldsize.scripts.module import Module, keep, parse_module, parse_text
+from worldsize.scripts.program import Imported, find_imported, read_imported, read_module
 
 MOST_BYTES = 1_000_000
+_MOST_MODULES = 200  # more are not the author's own code
 _LONGEST_LINE = 20_000
 
 
@@ -83,7 +85,7 @@ def _refuse_notebook(path: str) -> AdoptError:
 
 
 def _describe_encoding(path: str, data: bytes, error: Exception) -> AdoptError:
-    """Why the bytes of a script are no text."""
+    """Why the bytes of a script are not text."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return _refuse(path, "the script is UTF-16, which Python does not read", "save it as UTF-8")
     help_ = "save it as UTF-8, or name its encoding in a first line `# -*- coding: … -*-`"
@@ -98,100 +100,29 @@ def _refuse(path: str, message: str, help_: str | None) -> AdoptError:
     return AdoptError(Finding(Span(path, 1, 1, 1, 1), message, help_), Source(path, ""))
 
 
-def list_modules_beside(module: Module) -> Iterator[tuple[str, ast.stmt, Path]]:
-    """The imports of modules in the script's folder, or in its package: name, statement, file."""
-    folders = _list_folders(Path(module.source.path))
-    for full, _, statement in module.imports:
-        for name in (full, full.rpartition(".")[0]):  # `from name import function`
-            below = [folder / name.replace(".", "/") for folder in folders] if name else []
-            files = [path for base in below for path in (Path(f"{base}.py"), base / "__init__.py")]
-            path = next((file for file in files if file.is_file()), None)
-            if path is not None:
-                yield name, statement, path
-                break
-
-
-def read_beside(path: Path) -> Module | None:
-    """The parsed module; None if it is no Python."""
-    with untrusted.passed_over():
-        return parse_module(Source(str(path), untrusted.read_text(path)))
-    return None
-
-
-def find_function_beside(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
-    """The function of a module beside the script, by its full name in the script."""
-    for name, _, path in list_modules_beside(module):
-        if called.rpartition(".")[0] != name:
-            continue
-        beside = read_beside(path)
-        for node in beside.kinds.get(ast.FunctionDef, ()) if beside is not None else ():
-            if beside is not None and node.name == called.rpartition(".")[2]:
-                return beside, node
-    return None
-
-
-def find_loader_function(module: Module, called: str) -> tuple[Module, ast.FunctionDef] | None:
-    """The function beside the script that makes a `DataLoader`, by its full name in the script."""
-    beside = find_function_beside(module, called)
-    inner = {id(node) for node in ast.walk(beside[1])} if beside is not None else set()
-    makes = beside is not None and any(id(call) in inner for call in beside[0].called("DataLoader"))
-    return beside if makes else None
-
-
-def list_classes_beside(module: Module) -> Iterator[tuple[str, ast.ClassDef]]:
-    """The classes of modules beside the script that it imports by name, with that name."""
-    for _, statement, path in list_modules_beside(module):
-        beside = read_beside(path) if isinstance(statement, ast.ImportFrom) else None
-        names = {alias.name: alias.asname or alias.name for alias in getattr(statement, "names", ())}
-        for node in beside.kinds.get(ast.ClassDef, ()) if beside is not None else ():
-            if isinstance(node, ast.ClassDef) and node.name in names:
-                yield names[node.name], node
-
-
-_MOST = 200  # more are not the author's own code
-
-
-def list_imported_beside(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:
-    """Each of these modules, parsed, with the import of the script that leads to it."""
-    return module.once(_follow)
-
-
-def read_with_beside(module: Module) -> tuple[Module, ...]:
-    """The script and these modules."""
-    return (module, *(beside for beside, _ in list_imported_beside(module)))
-
-
-def _follow(module: Module) -> tuple[tuple[Module, ast.stmt], ...]:
+@keep
+def _open_beside(module: Module) -> tuple[Tree, Path, tuple[Path, ...]]:
+    """What files are read with, the script, and its folder with those around its package."""
     script = Path(module.source.path)
-    folders = _list_folders(script)
-    seen = {script}
-    modules: list[tuple[Module, ast.stmt]] = []
-    waiting = list(_list_files(module, folders))
-    while waiting and len(modules) < _MOST:
-        path, statement = waiting.pop(0)
-        read = read_beside(path) if path not in seen else None
-        seen.add(path)
-        if read is not None:
-            modules.append((read, statement))
-            waiting += [(inner, statement) for inner, _ in _list_files(read, folders)]
-    return tuple(modules)
-
-
-def _list_folders(script: Path) -> list[Path]:
-    """The folder of the script, and those around its package."""
     folders = [script.parent]
     while (folders[-1] / "__init__.py").is_file() and folders[-1].name:
         folders.append(folders[-1].parent)
-    return folders
+    return Tree(Path(script.absolute().anchor)), script, tuple(folders)
 
 
-def _list_files(module: Module, folders: Sequence[Path]) -> Iterator[tuple[Path, ast.stmt]]:
-    """The files that the imports of a module run: the module itself, and its packages before it."""
-    script = Path(module.source.path)
-    for full, level, statement in module.imports:
-        parts = full.split(".")
-        for folder in folders if not level else script.parents[level - 1 : level]:
-            for length in range(1, len(parts) + 1):
-                below = folder.joinpath(*parts[:length])
-                files = (below / "__init__.py", below.with_name(f"{below.name}.py"))
-                yield from ((path, statement) for path in files if path.is_file())
+@keep
+def read_beside(module: Module) -> Imported:
+    """A script with the modules beside it that it imports."""
+    tree, script, folders = _open_beside(module)
+    return read_imported(tree, module, script, folders, _MOST_MODULES)
+
+
+def list_direct(module: Module) -> dict[Module, ast.stmt]:
+    """The modules beside a script that it imports itself, each with the import."""
+    tree, script, folders = _open_beside(module)
+    direct: dict[Module, ast.stmt] = {}
+    for name, level, statement in module.imports:
+        for path in find_imported(tree, script, folders, name, level):
+            if (other := read_module(tree, path)) is not None:
+                direct.setdefault(other, statement)
+    return direct

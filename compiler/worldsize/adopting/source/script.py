@@ -15,7 +15,7 @@ from worldsize.adopting.model import AdoptError, Change, Obstacle
 from worldsize.adopting.source.tracing import Tracer
 from worldsize.base.problem import Finding
 from worldsize.scripts.bindings import Function
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, keep, list_block
 
 # At one place: the end of what stands before it comes first, and a condition right before its statements.
 _AFTER, _BEFORE, _HEAD, _INDENT, _INSIDE = 0, 1, 2, 3, 4
@@ -68,12 +68,10 @@ class Script(Tracer):
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements among which one stands."""
-        above = self.module.parents[statement]
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(above, name, None)
-            if isinstance(block, list) and statement in block:
-                return block
-        raise self.refuse(statement, "this kind of block is not edited", None)
+        block = list_block(self.module.parents[statement], statement)
+        if not block:
+            raise self.refuse(statement, "this kind of block is not edited", None)
+        return block
 
     def new_name(self, wanted: str) -> str:
         """A name that the script does not use yet."""
@@ -84,8 +82,7 @@ class Script(Tracer):
 
     def indent(self, statement: ast.stmt) -> str:
         """The white space before a statement."""
-        begin = self._line_start(statement)
-        return self.text[begin : len(self.text)][: self._column(statement)]
+        return self.text[self._line_start(statement) : self._first_offset(statement)]
 
     # What cannot be done ------------------------------------------------------------------------
 
@@ -216,7 +213,7 @@ class Script(Tracer):
         stop = self.end(statements[-1])
         self._enclosed.append((begin, stop, len(self._edits)))
         self._add(begin, begin, f"{indent}{head}{self.newline}", _HEAD)
-        inside = self._string_lines()
+        inside = _list_string_lines(self.module)
         at = begin
         while at < stop:
             line = self.module.source.position(at)[0]
@@ -323,21 +320,15 @@ class Script(Tracer):
     def _line_start(self, statement: ast.stmt) -> int:
         return self.module.source.offset(self._first_line(statement), 1)
 
-    def _column(self, statement: ast.stmt) -> int:
-        return self._first_offset(statement) - self._line_start(statement)
-
     def _line_end(self, offset: int) -> int:
         """Where the next line starts."""
         source = self.module.source
         return source.offset(source.position(offset)[0] + 1, 1)
 
-    def _string_lines(self) -> set[int]:
-        """The lines that start inside of a string."""
-        lines: set[int] = self.module.once(_list_string_lines)
-        return lines
 
-
+@keep
 def _list_string_lines(module: Module) -> set[int]:
+    """The lines that start inside of a string."""
     lines: set[int] = set()
     for kind in (ast.Constant, ast.JoinedStr):
         for node in module.kinds.get(kind, ()):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import TypeVar
 
+from worldsize.adopting.source.reading import read_beside
 from worldsize.scripts.bindings import (
     FUNCTIONS,
     Binding,
@@ -17,7 +19,7 @@ from worldsize.scripts.bindings import (
     is_parameter,
     read_bindings,
 )
-from worldsize.scripts.definitions import Definitions
+from worldsize.scripts.definitions import Definitions, find_class_named, find_stem
 from worldsize.scripts.module import Module
 from worldsize.scripts.values import find_values, list_calls
 
@@ -42,6 +44,11 @@ class Tracer:
         self.code = Definitions((module,))
         self.classes = {node.name: node for node in self.nodes(ast.ClassDef)}
         self._bindings = read_bindings(self.module)
+
+    @cached_property
+    def around(self) -> Definitions:
+        """The functions and classes of the script and of the modules beside it."""
+        return Definitions(read_beside(self.module).modules)
 
     def scope(self, node: ast.AST) -> Scope:
         """The function around a node, or the file."""
@@ -121,6 +128,20 @@ class Tracer:
             for name in ("parameters", "state_dict", "load_state_dict")
             for _, call in self.module.callers.get(name, ())
         )
+
+    def find_beside(self, call: ast.Call) -> tuple[Module, Function] | None:
+        """The function of a module beside the script that a call reaches."""
+        home, _, name = self.module.name_of(call.func).rpartition(".")
+        stem = home.rpartition(".")[2]
+        for module, function in self.around.functions.get(name, ()):
+            if module is not self.module and find_stem(module) == stem:
+                return module, function
+        return None
+
+    def find_class(self, name: str) -> ast.ClassDef | None:
+        """The class of a name, of the script or of a module beside it."""
+        place = find_class_named(self.around, self.module, ast.Name(name))
+        return place[1] if place is not None else None
 
     def choose(self, function: Function, call: ast.Call) -> None:
         """Follow the parameters of a function to one of its calls only."""

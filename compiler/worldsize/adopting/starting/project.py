@@ -164,7 +164,7 @@ def init(
 
 
 def _choose_source(source: str | os.PathLike[str] | None, ask: Ask) -> Path | None:
-    """What the project starts from, asked for until it is something; None is an example."""
+    """What the project starts from, asking until the answer can be used; None is an example."""
 
     def read(text: str) -> Path | None:
         path = None if text == "-" else Path(_unquote(text)).expanduser()
@@ -198,7 +198,7 @@ def _choose_sizes(clusters: Sequence[str], size: str | None, ask: Ask) -> dict[s
 
 
 def _choose_label(table: Table, name: str | None, ask: Ask) -> Label:
-    """The label, as given, by its name, or asked for."""
+    """The label: the given column, one with the name of a label, or the answer to a question."""
 
     def read(text: str) -> str:
         if text not in table.columns:

@@ -270,7 +270,7 @@ def judge_column(head: Head, name: str, called: str) -> Feature:
 
 
 def is_missing(value: Any, kind: str, *, cells: bool) -> bool:
-    """Whether a value stands for none in a column of a kind, as the step reads it."""
+    """Whether a value of a column counts as missing, as the step reads it."""
     return is_empty(value) or (cells and kind != CATEGORY and value in MISSING_NUMBERS)
 
 

@@ -9,10 +9,9 @@ from typing import Literal
 from msgspec import Struct
 
 from worldsize.adopting.model import find_role
-from worldsize.adopting.source.reading import find_loader_function
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
-from worldsize.adopting.training.evaluations import is_marked, without_gradient
+from worldsize.adopting.training.loops import is_marked, without_gradient
 from worldsize.adopting.training.refusals import refuse_graphs
 from worldsize.facts.library_calls import find_call
 from worldsize.scripts.bindings import Function
@@ -40,14 +39,19 @@ def find_beside(script: Script, _loop: Loop, node: ast.expr) -> Feed | None:
     if not isinstance(node, ast.Name):
         return None
     named = script.value(node)
-    for _, value, _ in script.list_bindings(named) if isinstance(named, ast.Name) else ():
-        if isinstance(value, ast.Call) and find_loader_function(
-            script.module, script.module.name_of(value.func)
-        ):
-            return Feed("beside", value, named)
-    if isinstance(named, ast.Call) and find_loader_function(script.module, script.module.name_of(named.func)):
-        return Feed("beside", named, node)
+    bound = script.list_bindings(named) if isinstance(named, ast.Name) else []
+    for value, name in (*((value, named) for _, value, _ in bound), (named, node)):
+        if isinstance(value, ast.Call) and find_maker(script, value) is not None:
+            return Feed("beside", value, name)
     return None
+
+
+def find_maker(script: Script, call: ast.Call) -> Function | None:
+    """The function beside the script that makes a `DataLoader`, if a call reaches one."""
+    module, function = script.find_beside(call) or (script.module, None)
+    loaders = module.called("DataLoader") if function is not None else ()
+    makes = any(above is function for loader in loaders for above, _ in module.ancestors(loader))
+    return function if makes else None
 
 
 def find_stream(script: Script, loop: Loop) -> Feed | None:
@@ -269,11 +273,8 @@ def _list_makers(script: Script, loop: Loop, node: ast.expr) -> Iterator[ast.Cal
 
 
 def _repeats(script: Script, call: ast.Call) -> bool:
-    return _is_cycle(script, call) or _find_generator(script, call) is not None
-
-
-def _is_cycle(script: Script, call: ast.Call) -> bool:
-    return script.module.name_of(call.func) == "itertools.cycle"
+    is_cycle = script.module.name_of(call.func) == "itertools.cycle"
+    return is_cycle or _find_generator(script, call) is not None
 
 
 def _find_generator(script: Script, call: ast.Call) -> tuple[Function, ast.stmt, ast.expr] | None:
@@ -297,7 +298,7 @@ def begin_anew(script: Script, feed: Feed, loop: Loop) -> None:
         AdoptError: The script's own generator serves other loaders too.
     """
     assert feed.maker is not None
-    if _is_cycle(script, feed.maker):
+    if script.module.name_of(feed.maker.func) == "itertools.cycle":
         help_ = "iterate over the loader again in a generator of your own, `while True: yield from loader`"
         message = "`itertools.cycle` repeats the batches of the first epoch, in their order"
         script.leave(feed.maker, message, help_)
@@ -309,8 +310,9 @@ def begin_anew(script: Script, feed: Feed, loop: Loop) -> None:
             raise script.refuse(calls[1], f"`{function.name}` repeats a second loader here", help_)
         _set_next_epoch(script, inner, loader)
     else:
-        for call in _list_rebound(script, feed.maker, loop):
-            _set_next_epoch(script, script.statement(call), call.args[0])
+        for node in ast.walk(loop):  # where the loop itself makes the iterator again, as at its end
+            if isinstance(node, ast.Call) and script.written(node) == script.written(feed.maker):
+                _set_next_epoch(script, script.statement(node), node.args[0])
 
 
 def _unwrap(node: ast.expr) -> ast.expr:
@@ -318,13 +320,6 @@ def _unwrap(node: ast.expr) -> ast.expr:
     while isinstance(node, ast.Call) and node.args:
         node = node.args[0]
     return node
-
-
-def _list_rebound(script: Script, maker: ast.Call, loop: Loop) -> Iterator[ast.Call]:
-    """``iter(loader)`` where the loop itself makes the iterator again, as at its end."""
-    for node in ast.walk(loop):
-        if isinstance(node, ast.Call) and script.written(node) == script.written(maker):
-            yield node
 
 
 def _set_next_epoch(script: Script, statement: ast.stmt, loader: ast.expr) -> None:

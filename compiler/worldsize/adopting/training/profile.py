@@ -10,11 +10,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from worldsize.adopting.distributing.written_files import read_opened
+from worldsize.adopting.distributing.files import read_opened
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
-from worldsize.adopting.source.reading import read_with_beside
+from worldsize.adopting.source.reading import read_beside
 from worldsize.facts.library_calls import find_call, list_last_names
-from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument
+from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, list_packages
 
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
 _NORM = re.compile(r"BatchNorm(?:1d|2d|3d|alization)?|resnet|vgg1[1369]_bn|mobilenet|efficientnet|densenet")
@@ -36,7 +36,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
 
     What a model or a dataset does is looked for in the modules beside the script too.
     """
-    modules = read_with_beside(module)
+    modules = read_beside(module).modules
     words = {word for beside in modules for word in find_mentions(beside.tree)}
     words |= {name.rpartition(".")[2] for beside in modules for name, _ in beside.calls}
     full_names = {full for beside in modules for full in beside.names.values()}
@@ -44,8 +44,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
     has_transformers = any(
         full.startswith("transformers.") and _TRANSFORMERS.search(full) for full in full_names
     )
-    imported = {name for beside in modules for name, level, _ in beside.imports if not level}
-    tops = {name.partition(".")[0] for name in imported}
+    tops = {name for beside in modules for name in list_packages(beside)}
     loaders = [call for beside in modules for call in beside.called("DataLoader")]
     return ScriptProfile(
         path=module.source.path,

@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable
-from worldsize.adopting.training.epoch_counter import find_counter
-from worldsize.adopting.training.evaluations import evaluates
 from worldsize.adopting.training.feeding import (
     Feed,
     find_beside,
@@ -22,11 +20,12 @@ from worldsize.adopting.training.feeding import (
     list_taken,
     unwrap_loader,
 )
+from worldsize.adopting.training.loops import evaluates, find_counter
 from worldsize.adopting.training.refusals import APART, refuse_graphs
 from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.bindings import Function, Scope, is_parameter
 from worldsize.scripts.loops import list_backward_calls
-from worldsize.scripts.module import last_name
+from worldsize.scripts.module import find_passed, last_name
 
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",
@@ -249,15 +248,12 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     scope = script.scope(optimizer)
     if find_call(script.called_name(optimizer), "optimizes_model") is not None and optimizer.args:
         return optimizer.args[0], scope
-    sources: list[ast.expr] = [
-        *optimizer.args[:1],
-        *(k.value for k in optimizer.keywords if k.arg == "params"),
-    ]
-    if sources and isinstance(sources[0], ast.Name):
-        sources[0] = script.value(sources[0])
-        scope = script.scope(sources[0])
+    parameters = find_passed(optimizer, 0, "params")
+    if isinstance(parameters, ast.Name):
+        parameters = script.value(parameters)
+        scope = script.scope(parameters)
     models: dict[str, ast.expr] = {}
-    for node in ast.walk(sources[0]) if sources else ():
+    for node in ast.walk(parameters) if parameters is not None else ():
         func = node.func if isinstance(node, ast.Call) else None
         if isinstance(func, ast.Attribute) and func.attr in ("parameters", "named_parameters"):
             base = _root(func.value)

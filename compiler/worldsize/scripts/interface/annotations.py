@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TypeAlias
 
 from msgspec import Struct
 
+from worldsize.scripts.definitions import find_class_named
 from worldsize.scripts.interface.model import Option
 from worldsize.scripts.module import Module, constant_value
 from worldsize.scripts.reached import Reached
@@ -15,7 +15,6 @@ from worldsize.scripts.values import evaluate
 _NUMBERS: dict[str, type[int | float]] = {"int": int, "float": float}
 _LISTS = frozenset({"list", "List", "Sequence", "Iterable", "set", "Set"})
 _ENUMS = frozenset({"Enum", "StrEnum", "IntEnum"})
-Class: TypeAlias = tuple[Module, ast.ClassDef]
 
 
 class Annotation(Struct):
@@ -45,7 +44,7 @@ def read_annotation(reached: Reached, module: Module, node: ast.AST | None, dept
     if isinstance(node, ast.Subscript) and depth:
         return _read_subscript(reached, module, node, depth)
     name = module.name_of(node).rpartition(".")[2] if isinstance(node, ast.Name | ast.Attribute) else ""
-    class_ = find_class(reached, module, node)
+    class_ = find_class_named(reached, module, node)
     if class_ is not None:
         return Annotation(choices=_list_members(*class_))
     return Annotation(_NUMBERS.get(name), boolean=name == "bool", many=name in _LISTS)
@@ -76,14 +75,6 @@ def _read_union(reached: Reached, module: Module, parts: list[ast.expr], depth: 
     inner = read_annotation(reached, module, types[0], depth - 1) if len(types) == 1 else Annotation()
     inner.optional |= len(types) < len(parts)
     return inner
-
-
-def find_class(reached: Reached, module: Module, node: ast.AST | None) -> Class | None:
-    """The only class of the script that a name can mean."""
-    if not isinstance(node, ast.Name | ast.Attribute):
-        return None
-    classes = reached.classes.get(module.name_of(node).rpartition(".")[2], [])
-    return classes[0] if len(classes) == 1 else None
 
 
 def _list_members(module: Module, node: ast.ClassDef) -> tuple[object, ...] | None:

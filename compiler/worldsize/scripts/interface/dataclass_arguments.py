@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.scripts.interface.annotations import Class, find_class, read_annotation
+from worldsize.scripts.definitions import ClassPlace, find_class_named
+from worldsize.scripts.interface.annotations import read_annotation
 from worldsize.scripts.interface.argparse import read_option
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import (
@@ -56,7 +57,7 @@ def _add_class(
     reached: Reached, interface: Interface, module: Module, node: ast.AST | None, depth: int = 7
 ) -> bool:
     """Add the fields of the class that a name means; False if not all are known."""
-    class_ = find_class(reached, module, node)
+    class_ = find_class_named(reached, module, node)
     if class_ is None and node is not None and module.name_of(node) in _CLASSES:
         interface.options += _list_training_arguments(module, node)
         interface.certain = False
@@ -79,7 +80,7 @@ def _add_others(reached: Reached, interface: Interface, module: Module, maker: a
             interface.closed = False
 
 
-def _add_fields(reached: Reached, interface: Interface, class_: Class, depth: int) -> bool:
+def _add_fields(reached: Reached, interface: Interface, class_: ClassPlace, depth: int) -> bool:
     """Add the fields of a dataclass and of its bases; False if not all are known."""
     module, node = class_
     decorators = [getattr(decorator, "func", decorator) for decorator in node.decorator_list]

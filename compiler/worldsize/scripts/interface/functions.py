@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from worldsize.scripts.bindings import FUNCTIONS, Function, list_parameters
-from worldsize.scripts.definitions import Definitions, Place
-from worldsize.scripts.interface.annotations import Annotation, find_class, read_annotation
+from worldsize.scripts.definitions import Definitions, Place, find_class_named
+from worldsize.scripts.interface.annotations import Annotation, read_annotation
 from worldsize.scripts.interface.model import Interface, Option
 from worldsize.scripts.module import (
     Module,
@@ -197,7 +197,7 @@ def _read_component(reached: Reached, module: Module, node: ast.expr) -> Interfa
                 return None
             commands[name] = _read_component(reached, module, value) or Interface(closed=False)
         return Interface(kind="fire", abbreviates=False, commands=commands)
-    class_ = find_class(reached, module, node)
+    class_ = find_class_named(reached, module, node)
     if class_ is not None:
         return _read_class(*class_)
     functions = reached.find(module, node) if isinstance(node, ast.Name) else []

@@ -15,15 +15,15 @@ import pytest
 # The most that there may be of each: numbers, written here. A bound falls with its measure, which it may
 # exceed by 1 %.
 BOUNDS = {
-    "files": 551,
-    "lines": 100_800,
-    "small modules": 17,
-    "edges between packages": 134,
+    "files": 547,
+    "lines": 99_130,
+    "small modules": 14,
+    "edges between packages": 130,
     "packages in knots": 0,
-    "edges in running": 29,
+    "edges in running": 27,
     "parts of running in knots": 0,
     "circles of modules": 0,
-    "imports inside functions": 196,
+    "imports inside functions": 192,
     "private modules of others": 0,
     "ast.parse outside scripts": 0,
     "back imports": 0,
@@ -32,8 +32,8 @@ BOUNDS = {
     "functions called of": 0,
     "noqa": 105,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1243,
-    "lines of golden files": 13_423,
+    "test files": 1247,
+    "lines of golden files": 13_430,
     "processor seconds of the fast tests": 130,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
@@ -43,6 +43,8 @@ RAISED: dict[bound_history.Raise, str] = {
     ("test files", 1269, 1273): "tests of hostile files, of full disks and of a step without waiting",
     ("lines", 107_627, 109_702): "foreign files, secrets, records and requests are refused when in doubt",
     ("lines of golden files", 13_592, 13_601): "plans say whether a step is compiled",
+    ("lines of golden files", 13_423, 13_430): "each step that shards carries the package `wsleaks`",
+    ("test files", 1243, 1247): "columns that tell the label, event files, clean projects",
 }
 ELSEWHERE = {"processor seconds of the fast tests"}  # tests/support/spent_time.py measures it
 MEASURED = sorted(BOUNDS.keys() - ELSEWHERE)

@@ -70,7 +70,7 @@ def write_spec(folder: Path, text: str = SPEC) -> Path:
 def predicted_inputs(spec: Path) -> dict[str, object]:
     """The inputs of step `train` that carry its predicted speed."""
     planned = check_spec(spec)
-    step = add_predictions(planned.planned, planned.plan)["train"]
+    step = add_predictions(planned.planned, planned.planned.complete_plan)["train"]
     found = {name: step.inputs[name].value for name in prediction.INPUTS if name in step.inputs}
     return {name: value.value for name, value in found.items() if isinstance(value, Literal)}
 

@@ -53,7 +53,7 @@ CASES: dict[str, tuple[dict[str, str | bytes], dict[str, Any], tuple[str, str] |
         None,
     ),
     "table of Latin-1 beside the columns": (
-        {"a.csv": b"x,note,label\n" + b"1,-,a\n2,-,b\n" * 1500 + b"3,\xe9,a\n"},
+        {"a.csv": b"x,note,label\n" + b"1,-,a\n2,-,b\n1,-,b\n2,-,a\n" * 750 + b"3,\xe9,a\n"},
         {"features": "x"},
         None,
     ),
@@ -337,7 +337,7 @@ def test_check_says_what_the_step_does(
 
 def test_a_fault_far_behind_is_left_to_the_run(tmp_path: Path, run_step: Callable[..., str]) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a.csv").write_text("x,label\n" + "1,a\n2,b\n" * 6000 + "3,\n")
+    (tmp_path / "data" / "a.csv").write_text("x,label\n" + "1,a\n2,b\n1,b\n2,a\n" * 3000 + "3,\n")
     (tmp_path / "spec.yml").write_text(SPEC.format("{data: ./data}"))
     assert not worldsize.check(str(tmp_path / "spec.yml")).diagnostics
     assert "line 12002 of `a.csv` has no label" in run_step(tmp_path, {})

@@ -101,7 +101,6 @@ class ScriptProfile(Struct, frozen=True):
     own_sampler: bool = False  # a sampler of the script chooses the rows
     compares_rows: bool = False  # the loss is of the rows of a batch together, as a contrastive one is
     prepared_scheduler: bool = False  # Accelerate steps its scheduler
-    saves: bool = False  # it saves weights or a model
     own_checkpoints: bool = False  # it reads the folder of its checkpoints from a variable of the job
     subcommand: str | None = None  # the one that trains
     module: str | None = None  # `package.train`, where only `python -m package.train` starts it

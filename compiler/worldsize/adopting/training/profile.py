@@ -13,7 +13,7 @@ from msgspec import structs
 from worldsize.adopting.distributing.files import read_opened
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.reading import read_beside
-from worldsize.facts.library_calls import find_call, list_last_names
+from worldsize.facts.library_calls import list_last_names
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, list_packages
 
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
@@ -69,7 +69,6 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
         prepared_scheduler=any(
             "sched" in ast.unparse(part).lower() for call in module.called("prepare") for part in call.args
         ),
-        saves=any(find_call(name, "writes") for name, _ in module.calls),
     )
 
 

@@ -121,12 +121,12 @@ def group_projects(paths: Iterable[str | os.PathLike[str]], exclude: Collection[
     """The files at and below the paths, by the tree and the ``worldsize.yml`` that they belong to."""
     find_tree_once = cache(find_tree)
     grouped: dict[tuple[str, str | None], list[CheckedFile]] = {}
-    find_settings_once = cache(find_settings)
+    settings_in = cache(_settings_in)  # folders of one tree share those above them
     real_paths = RealPaths()
     for file in list_files(paths, exclude):
         tree = find_tree_once(file.folder or file.path)
         folder = real_paths.resolve(os.path.dirname(file.path))
-        settings = find_settings_once(folder, tree)
+        settings = next(list_settings_above(folder, tree, settings_in), None)
         grouped.setdefault((tree, settings), []).append(file)
     return [Project(tree, settings, tuple(members)) for (tree, settings), members in grouped.items()]
 
@@ -198,10 +198,12 @@ def find_settings(folder: str, tree: str) -> str | None:
     return next(list_settings_above(folder, tree), None)
 
 
-def list_settings_above(start: str, tree: str) -> Iterator[str]:
+def list_settings_above(
+    start: str, tree: str, settings_in: Callable[[str], str | None] | None = None
+) -> Iterator[str]:
     """The ``worldsize.yml`` of a folder of a tree and of the folders above it, the nearest first."""
     for folder in _above(start):
-        path = _settings_in(folder)
+        path = (settings_in or _settings_in)(folder)
         if path is not None:
             yield path
         if folder == tree:

@@ -265,6 +265,24 @@ def test_a_job_takes_the_slots_of_all_processes_that_it_starts(
     assert min(16, count_processes(Tree(tmp_path), job)) == slots
 
 
+@pytest.mark.parametrize(
+    "counts",
+    [
+        "distribution: {type: mpi, process_count_per_instance: '${{parent.inputs.n}}'}",
+        "resources: {instance_count: '${{parent.inputs.n}}'}, distribution: {type: mpi}",
+    ],
+)
+def test_counts_of_a_step_that_the_pipeline_has_as_inputs_are_slots(tmp_path: Path, counts: str) -> None:
+    path = tmp_path / "pipeline.yml"
+    path.write_text(
+        "type: pipeline\ninputs: {n: 3}\njobs:\n"
+        f"  train: {{type: command, command: t, environment: 'azureml:e:1', compute: 'azureml:c', {counts}}}\n"
+    )
+    job, _ = read_job(path)
+    assert job is not None
+    assert count_processes(Tree(tmp_path), job) == 3
+
+
 def test_an_adopted_job_keeps_the_slots_that_it_was_lent(workspace: Workspace, tmp_path: Path) -> None:
     submit(workspace, "wide")
     submit(workspace, "next")

@@ -276,7 +276,7 @@ def test_counts_of_a_step_that_the_pipeline_has_as_inputs_are_slots(tmp_path: Pa
     path = tmp_path / "pipeline.yml"
     path.write_text(
         "type: pipeline\ninputs: {n: 3}\njobs:\n"
-        f"  train: {{type: command, command: t, environment: 'azureml:e:1', compute: 'azureml:c', {counts}}}\n"
+        f"  a: {{type: command, command: t, environment: 'azureml:e:1', compute: 'azureml:c', {counts}}}\n"
     )
     job, _ = read_job(path)
     assert job is not None

@@ -229,15 +229,17 @@ def make_client(names: WorkspaceNames, credential: TokenCredential) -> MLClient:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keep what the client prints from the terminal: notes on experimental classes, blank lines, logs."""
-    logger = logging.getLogger("azure")
-    level = logger.level
+    loggers = [logging.getLogger(name) for name in ("azure", "azure.ai.ml")]  # the client sets its own level
+    levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
         warnings.simplefilter("ignore")
-        logger.setLevel(logging.CRITICAL)
+        for logger in loggers:
+            logger.setLevel(logging.CRITICAL)
         try:
             yield
         finally:
-            logger.setLevel(level)
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
 
 
 def find_missing(rest: Rest, names: Sequence[str]) -> list[str]:

@@ -19,9 +19,7 @@ def call(folder: Path, *words: str) -> str:
 
 
 def test_a_table_with_an_id_and_empty_cells_runs(tmp_path: Path) -> None:
-    labels = [
-        ("no", "yes")[n % 9 > 4 or n % 7 == 0] for n in range(80)
-    ]  # to be learned
+    labels = [("no", "yes")[n % 9 > 4 or n % 7 == 0] for n in range(80)]  # to be learned
     rows = "".join(f"c{n},{n % 9},{'' if n % 5 else n},{label}\n" for n, label in enumerate(labels))
     (tmp_path / "customers.csv").write_text("id,visits,income,bought\n" + rows, encoding="utf-8")
 

@@ -32,10 +32,10 @@ from urllib.parse import urlsplit
 
 import psutil
 
-SUPPORT = Path(__file__).resolve().parents[1] / "support"
-sys.path.insert(0, str(SUPPORT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import timed_loop
 from plain_client import PlainClient
 from serve_attacks import Attack, Attacker
 from serve_requests import API, WORKSPACE
@@ -368,7 +368,7 @@ def main() -> int:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, most))  # which the server inherits
         notes = folder.with_name(f"{folder.name}-loop.txt")
-        program = [sys.executable, str(SUPPORT / "timed_loop.py"), "serve"]
+        program = [sys.executable, timed_loop.__file__, "serve"]
         environment = {**os.environ, "TIMED_LOOP": str(notes)}
         with serving(folder / "work", environment=environment, program=program) as served:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(4 * FILES, most), most))

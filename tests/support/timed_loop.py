@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import time
+from pathlib import Path
 
 MOST_SECONDS = 0.05
 
@@ -24,7 +25,7 @@ def _describe(handle: asyncio.Handle) -> str:
 
 def main() -> None:
     """Watch every callback, and run the command line."""
-    notes = open(os.environ.pop("TIMED_LOOP"), "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - until the end
+    notes = Path(os.environ.pop("TIMED_LOOP")).open("a", buffering=1, encoding="utf-8")
     run = asyncio.events.Handle._run
 
     def timed(handle: asyncio.Handle) -> None:

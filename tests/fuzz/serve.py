@@ -373,6 +373,7 @@ def main() -> int:
         with serving(folder / "work", environment=environment, program=program) as served:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(4 * FILES, most), most))
             result = fuzz(served, folder, chosen.requests, chosen.seed)
+        notes.touch()
         busy = sorted(notes.read_text(encoding="utf-8").splitlines(), reverse=True)
         notes.unlink()
         result.faults += [

@@ -25,7 +25,7 @@ def _describe(handle: asyncio.Handle) -> str:
 
 def main() -> None:
     """Watch every callback, and run the command line."""
-    notes = Path(os.environ.pop("TIMED_LOOP")).open("a", buffering=1, encoding="utf-8")
+    notes = Path(os.environ.pop("TIMED_LOOP"))
     run = asyncio.events.Handle._run
 
     def timed(handle: asyncio.Handle) -> None:
@@ -34,7 +34,8 @@ def main() -> None:
         run(handle)
         took = time.thread_time() - begin
         if took > MOST_SECONDS:
-            notes.write(f"{took:.3f} s: {owner}"[:400].replace("\n", " ") + "\n")
+            with notes.open("a", encoding="utf-8") as file:
+                file.write(f"{took:.3f} s: {owner}"[:400].replace("\n", " ") + "\n")
 
     asyncio.events.Handle._run = timed  # type: ignore[method-assign]
     asyncio.tasks.Task = asyncio.tasks._PyTask  # type: ignore[attr-defined,misc] # says whose step a callback is

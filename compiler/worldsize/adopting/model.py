@@ -41,6 +41,7 @@ class Change(Struct, frozen=True):
     line: int
     rule: str | None  # such as `WS902`; None where good practice asks, but no rule
     reason: str  # one sentence
+    inserted: str = ""  # the first line that it inserts; nothing if it replaces or deletes
 
 
 class Obstacle(Struct, frozen=True):

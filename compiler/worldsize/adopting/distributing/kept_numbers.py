@@ -118,7 +118,7 @@ def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[s
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = {name for target in targets for name in _list_stored(target)} & compared
             started |= {name for name in names if _starts(script, loop, node, name)}
-            lost |= {name: node for name in names if name not in lost}
+            lost |= {name: node for name in sorted(names) if name not in lost}
     lost = {name: place for name, place in lost.items() if name not in started}
     for change in list_kept_changes(script, loop):
         if isinstance(change, ast.AugAssign):

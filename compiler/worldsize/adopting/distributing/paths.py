@@ -214,7 +214,7 @@ def _write_to_output(
 def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
     """Paths that are put together, in each place that does it alike: written, and read again."""
     texts = {script.written(node) for node in made}
-    kinds = {type(node) for node in made}
+    kinds = dict.fromkeys(map(type, made))
     alike = [
         node
         for kind in kinds

@@ -159,7 +159,8 @@ def test_a_meter_that_is_read_behind_the_loop_is_of_all_rows() -> None:
 
 
 def test_a_best_result_that_is_global_is_resumed() -> None:
-    assert '        best_acc1 = state_["best_acc1"]\n' in adopt_text(read("meters")).text
+    text = "\n".join(line for line in read("meters").splitlines() if "optimizer.load_state_dict" not in line)
+    assert '        best_acc1 = state_["best_acc1"]\n' in adopt_text(text).text
 
 
 @pytest.mark.parametrize("folder", ["models", "./models", "models/"])

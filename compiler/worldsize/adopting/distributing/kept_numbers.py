@@ -208,6 +208,8 @@ class WholeNumbers:
             return self._has_variable(node, seen)
         if isinstance(node, ast.UnaryOp):
             return self.has(node.operand, seen)
+        if isinstance(node, ast.IfExp):
+            return self.has(node.body, seen) and self.has(node.orelse, seen)
         if isinstance(node, ast.BinOp):
             return isinstance(node.op, _SUMS) and self.has(node.left, seen) and self.has(node.right, seen)
         if isinstance(node, ast.Call):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from worldsize.adopting.distributing.files import read_path, saves_beside
+from worldsize.adopting.distributing.files import read_opened, read_path, saves_beside
 from worldsize.adopting.distributing.kept_numbers import (
     is_number,
     list_collections,
@@ -35,6 +35,7 @@ from worldsize.adopting.training.loops import EpochLoop, list_assigned, name_epo
 from worldsize.adopting.training.search import Training, is_optimizer
 from worldsize.scripts.bindings import Function, is_parameter
 from worldsize.scripts.definitions import find_class_around
+from worldsize.scripts.loops import counts_passes
 from worldsize.scripts.module import constant_value, last_name, list_earlier
 from worldsize.scripts.values import find_values
 
@@ -52,20 +53,23 @@ class _Own(Struct, frozen=True, eq=False):
     """How a script saves the state of its training, and loads it again."""
 
     restores: ast.Call  # that loads the state, here or in a module beside
-    path: ast.expr | None = None  # where it saves; None if a module beside does
-    saves: tuple[ast.Call, ...] = ()
-    is_whole: bool = False  # the script itself renames a file that it wrote beside
+    saves: tuple[ast.Call, ...] = ()  # the one that saves each time first; none if a module beside does
+    paths: tuple[ast.expr, ...] = ()  # where it saves, in the same order
+    is_its_own: bool = False  # the script itself opens the file, or renames one that it wrote beside
 
 
 def _find_own(script: Script, training: Training) -> _Own | None:
     """The checkpoints of the script itself: it loads the state of its optimizer, or its epoch."""
     restoring = [call for call in script.module.called("load_state_dict") if _is_of_optimizer(script, call)]
     restoring += _list_starts(script, training)
-    saves = [call for call in script.module.called("torch.save") if len(call.args) > 1]
-    saves = [call for call in saves if _saves_optimizer(script, call)] or (saves if len(saves) == 1 else [])
+    saves = [call for call in script.module.called("torch.save") if _saves_state(script, call, restoring)]
+    saves.sort(key=lambda call: _count_conditions(script, call))
+    renamed = [_find_renamed(script, call) for call in saves]
     if restoring and saves:
-        path = _find_renamed(script, saves[0])
-        return _Own(restoring[0], path or saves[0].args[1], tuple(saves), path is not None)
+        opened = [read_opened(script.value(call.args[1])).path for call in saves]
+        targets = [first or second for first, second in zip(renamed, opened, strict=True)]
+        paths = tuple(path or call.args[1] for path, call in zip(targets, saves, strict=True))
+        return _Own(restoring[0], tuple(saves), paths, any(targets))
     for _, call in script.module.calls if not restoring else ():
         beside = script.find_beside(call)
         loads = (node for node in ast.walk(beside[1]) if isinstance(node, ast.Call)) if beside else ()
@@ -95,12 +99,23 @@ def _list_starts(script: Script, training: Training) -> list[ast.Call]:
         else []
     )
     values = (script.value(node) for node in parts if isinstance(node, ast.Name))
-    return [value for value in values if script.called_name(value) == "torch.load"]
+    calls = (value for value in values if isinstance(value, ast.Call))
+    return [call for call in calls if script.called_name(call) == "torch.load"]
 
 
-def _saves_optimizer(script: Script, call: ast.Call) -> bool:
-    calls = (node for node in ast.walk(_find_state(script, call)) if isinstance(node, ast.Call))
-    return any(last_name(node) == "state_dict" and _is_of_optimizer(script, node) for node in calls)
+def _saves_state(script: Script, call: ast.Call, restoring: Sequence[ast.Call]) -> bool:
+    """Whether a call saves to a path what the script loads into its optimizer, as far as that can be seen."""
+    state = _find_state(script, call) if len(call.args) > 1 else None
+    loaded = {constant_value(getattr(one.args[0], "slice", None)) for one in restoring if one.args} - {None}
+    if isinstance(state, ast.Dict):
+        return loaded <= set(map(constant_value, state.keys))
+    return state is not None and (_is_mapping(script, state) or not isinstance(state, ast.Call))
+
+
+def _count_conditions(script: Script, call: ast.Call) -> int:
+    """The conditions for a call to be made, without those of every n-th pass."""
+    above = (above for above, _ in script.module.ancestors(call) if isinstance(above, ast.If))
+    return sum(not counts_passes(script.module, condition.test) for condition in above)
 
 
 def _find_state(script: Script, save: ast.Call) -> ast.expr:
@@ -119,12 +134,11 @@ def _find_renamed(script: Script, save: ast.Call) -> ast.expr | None:
     """What the file is called in the end, where the script itself writes it beside first."""
     written = script.written(save.args[1])
     for call in script.module.called("replace", "rename", "move"):
-        if (
-            script.scope(call) is script.scope(save)
-            and len(call.args) > 1
-            and script.written(call.args[0]) == written
-        ):
-            return call.args[1]
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else call
+        moved = [*call.args, owner] if len(call.args) > 1 else [owner, *call.args]
+        is_here = script.scope(call) is script.scope(save) and len(moved) > 1
+        if is_here and script.written(moved[0]) == written:
+            return moved[1]
     return None
 
 
@@ -139,7 +153,7 @@ def extend_own_checkpoints(
     own, optional = _find_own(script, training), _Optional(script, parser)
     waits = own is not None and optional.waits(own.restores)
     gate = optional.find_gate(own.restores) if own is not None and own.saves and waits else None
-    if training.epoch_loop is None or own is None or (waits and gate is None):
+    if own is None or (waits and gate is None):
         return False
     if not _keep_folder(script, parser, own):
         message = "no checkpoints: the script loads its own here, which a job that resumes does not find"
@@ -150,7 +164,7 @@ def extend_own_checkpoints(
         option = ast.unparse(gate[0])
         message = f"no checkpoints: the script loads its own only by `{option}`, which a job does not set"
         script.leave(gate[0], message, "load the last one where its file exists, also without the option")
-    if own.saves and not own.is_whole and not script.module.called(*_LISTS):
+    if own.saves and not own.is_its_own and not script.module.called(*_LISTS):
         name = script.new_name("save_whole")
         for call in own.saves:
             script.replace(call.func, name, None, "a job that ends while it saves keeps the file before")
@@ -166,16 +180,16 @@ def _keep_folder(script: Script, parser: Parser, own: _Own) -> bool:
     folders = {
         flag.option: flag.role for flag in list_flags(parser) if flag.role in ("output", "checkpoints")
     }
-    for path in beside if own.path is None else [own.path]:
+    for path in own.paths or beside:
         node: ast.expr | None = path
         while node is not None:
             declared = find_option(parser, node)
-            if declared is not None and (own.path is not None or declared.flag.option in folders):
+            if declared is not None and (own.paths or declared.flag.option in folders):
                 parser.roles[declared.flag.option] = "checkpoints"
                 return True
             start = node
             node = find_start(script, node) or script.step(node)
-        if own.path is not None and read_path(start) is not None and "--output" in folders:
+        if own.paths and read_path(start) is not None and "--output" in folders:
             parser.added[:] = [
                 structs.replace(flag, role="checkpoints") if flag.role == "output" else flag
                 for flag in parser.added
@@ -191,8 +205,8 @@ def _open_gate(script: Script, parser: Parser, header: Header, own: _Own, gate: 
     while isinstance(above := script.module.parents[statement], ast.If) and statement in above.orelse:
         statement = above
     is_bound = not isinstance(setting, ast.Name) or bool(script.bindings(setting.id, script.scope(setting)))
-    last = _name_at(script, parser, own.path, statement) if own.path is not None and is_bound else None
-    if last is None or not script.has_own_line(statement):
+    named = (_name_at(script, parser, path, statement) for path in own.paths if is_bound)
+    if (last := next(filter(None, named), None)) is None or not script.has_own_line(statement):
         return False
     folder = name_by_variable(script, header)
     test = f"if {folder} and os.path.exists({last}):  # the run before this one was interrupted"
@@ -210,20 +224,21 @@ def _name_at(
         is_placed = folder is not None and any(flag.option == "--output" for flag in parser.added)
         return f"os.path.join({folder.format('output')}, {text})" if folder and is_placed else text
     if isinstance(node, ast.Name | ast.Attribute):
-        if (option := find_option(parser, node)) is not None:
-            return find_read(script, parser, place, option.name)
         value = script.step(node)
+        option = find_option(parser, node) if value is None or isinstance(node, ast.Attribute) else None
+        if option is not None:
+            return find_read(script, parser, place, option.name)
         if value is None or (isinstance(node, ast.Name) and _is_set(script, value, place)):
             return None if value is None else script.written(node)
         return _name_at(script, parser, value, place, starts=starts)
     parts = [node.left, node.right] if isinstance(node, ast.BinOp) else getattr(node, "args", [])
     texts = [_name_at(script, parser, part, place, starts=starts and part is parts[0]) for part in parts]
-    text = None
+    joined: str | None = None
     if isinstance(node, ast.BinOp):
-        text = f"{texts[0]} {_SIGNS.get(type(node.op))} {texts[1]}"
+        joined = f"{texts[0]} {_SIGNS.get(type(node.op))} {texts[1]}"
     elif isinstance(node, ast.Call) and script.module.name_of(node.func) in PATHS and not node.keywords:
-        text = f"{script.written(node.func)}({', '.join(map(str, texts))})"
-    return None if None in texts else text
+        joined = f"{script.written(node.func)}({', '.join(map(str, texts))})"
+    return None if None in texts else joined
 
 
 def _is_set(script: Script, value: ast.expr, place: ast.stmt) -> bool:
@@ -236,7 +251,8 @@ def _is_set(script: Script, value: ast.expr, place: ast.stmt) -> bool:
 def _keep_all(script: Script, training: Training, own: _Own, wrapped: Wrapped) -> None:
     """Add to the checkpoints of the script what the loop keeps and they lack; report what cannot be added."""
     loop = training.epoch_loop
-    assert loop is not None
+    if loop is None:
+        return
     states = [_find_state(script, call) for call in own.saves]
     if states and not _is_mapping(script, states[0]):
         return  # what it saves is not known

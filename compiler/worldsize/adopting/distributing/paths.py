@@ -215,7 +215,7 @@ def _write_to_output(
 def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
     """Paths that are put together, in each place that does it alike: written, and read again."""
     texts = {script.written(node) for node in made}
-    kinds = dict.fromkeys(map(type, made))
+    kinds: dict[type[ast.expr], None] = dict.fromkeys(map(type, made))
     alike = [
         node
         for kind in kinds

@@ -194,12 +194,13 @@ def run_killed(folder: Path, text: str, epochs: int | None) -> str:
     (folder / "train.py").write_text(text)
     world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
     world["AZURE_ML_OUTPUT_checkpoints"] = str(folder / "out")
+    logs = [(folder / f"{rank}.log").open("w") for rank in range(2)]
     ranks = [
         subprocess.Popen(
             [sys.executable, "train.py", "--out", str(folder / "out")],
             cwd=folder,
             env={**os.environ, **world, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=(folder / f"{rank}.log").open("w"),
+            stdout=logs[rank],
         )
         for rank in range(2)
     ]
@@ -214,6 +215,8 @@ def run_killed(folder: Path, text: str, epochs: int | None) -> str:
         for rank in ranks:
             rank.kill()
             rank.wait()
+        for log in logs:
+            log.close()
     return (folder / "0.log").read_text()
 
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import os
+import subprocess
+import sys
 import sysconfig
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from worldsize.adopting.options.arguments import write_arguments
 from worldsize.adopting.project.files import make_project
 from worldsize.adopting.project.spec import ProjectRequest
 from worldsize.adopting.source.reading import MOST_BYTES, parse_bytes
+from worldsize.cli.adopt import describe_adoption, render_diff
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted((HERE / "scripts").glob("*.py"))
@@ -376,3 +381,92 @@ def test_an_optimizer_that_is_made_on_demand_is_in_no_checkpoint() -> None:
     adoption = adopt_text(text)
     assert "latest" not in adoption.text
     assert any("no checkpoints" in each.message for each in adoption.obstacles)
+
+
+# Objects of other sizes come first, so that those of the script lie, and hash, elsewhere.
+PROGRAM = """
+import json
+import sys
+from pathlib import Path
+
+from worldsize.adopting.adopt import adopt_script
+from worldsize.adopting.project.files import make_project
+from worldsize.adopting.project.spec import ProjectRequest
+from worldsize.cli.adopt import describe_adoption, render_diff
+
+held = [bytes(size % 509) for size in range(int(sys.argv[1]) * 997)]
+del held[:: int(sys.argv[1]) + 2]
+for path in map(Path, sys.argv[2:]):
+    adoption = adopt_script(path)
+    print(json.dumps(describe_adoption(adoption)), render_diff(adoption, colour=False))
+    project = make_project(ProjectRequest(adoption, path), path.parent, beside=True)
+    print(project.spec, project.files, sep="\\n")
+"""
+
+LOST = """\
+    if total < low or total > high or epoch > last:
+        low, high, last = sort(low, high, last, total)
+"""
+
+
+def test_the_output_is_the_same_for_each_seed(tmp_path: Path) -> None:
+    lost = tmp_path / "lost.py"  # three names that one statement sets are reported
+    lines = PLAIN.decode().splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if line.startswith("for epoch"))
+    lost.write_text(
+        "".join(
+            [*lines[:at], "low = high = last = 0\n", lines[at], "    total = 0.0\n", LOST, *lines[at + 1 :]]
+        )
+    )
+    paths = [str(lost), *sorted(map(str, (*HERE.glob("scripts/*.py"), *HERE.glob("more/*.py"))))]
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM, seed, *paths],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            timeout=120,
+        ).stdout.replace(str(tmp_path).encode(), b"")
+        for seed in ("1", "2", "3", "4")
+    }
+    assert len(outputs) == 1
+    assert all(
+        f"`{name}` starts anew".encode() in output for output in outputs for name in ("low", "high", "last")
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "line"),
+    [
+        ("WS902: the rows come in a new order each epoch", "+            self.train_loader.sampler.set_"),
+        ("a job that is interrupted goes on from its last epoch", "-        for epoch in range("),
+        ("a job that is interrupted goes on from its last epoch", "+            if RANK == 0 and latest:"),
+        ("WS901: each process knows which one it is, and what is set by flags", "+# One process per GPU: "),
+        ("WS915: the gradients of all processes are averaged", "+        self.ddp_model = Distributed"),
+        ("the metric is of the rows of all processes", "+        running = average(running)"),
+        ("WS904: one process writes the file", "+        if RANK == 0:"),
+        ("the processes end together, and the group with them", "+    dist.barrier()"),
+    ],
+)  # fmt: skip
+def test_a_reason_stands_above_its_line(reason: str, line: str) -> None:
+    lines = render_diff(adopt_script(HERE / "scripts/trainer_class.py"), colour=False).splitlines()
+    below = [after for before, after in pairwise(lines) if before.startswith(f"# {reason}")]
+    assert any(after.startswith(line) for after in below)
+
+
+@BY_NAME
+def test_each_change_has_its_reason_above_a_line_that_changes(path: Path) -> None:
+    adoption = adopt_script(path)
+    shown = render_diff(adoption, colour=False).splitlines()
+    for change in adoption.changes:
+        assert any(line.startswith("# ") and line.endswith(change.reason) for line in shown)
+    for before, after in pairwise(shown):
+        assert not before.startswith("# ") or after[0] in "#+-"
+
+
+def test_the_diff_for_programs_can_be_applied() -> None:
+    adoption = adopt_script(HERE / "scripts/trainer_class.py")
+    lines = describe_adoption(adoption)["diff"].splitlines()
+    assert {line[0] for line in lines} <= set(" +-@")
+    plain = [line for line in render_diff(adoption, colour=False).splitlines() if line[:1] != "#"]
+    assert lines == plain

@@ -1,4 +1,4 @@
-"""Loops that no `for` over a loader counts, such as `while`, and what loops collect."""
+"""Loops that no `for` over a loader counts, what loops collect and report, and their schedules."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ def test_a_meter_that_is_read_behind_the_loop_is_of_all_rows() -> None:
 
 
 def test_a_best_result_that_is_global_is_resumed() -> None:
-    assert '        best_acc1 = state_["best_acc1"]\n' in adopt_text(read("meters")).text
+    text = "\n".join(line for line in read("meters").splitlines() if "optimizer.load_state_dict" not in line)
+    assert '        best_acc1 = state_["best_acc1"]\n' in adopt_text(text).text
 
 
 @pytest.mark.parametrize("folder", ["models", "./models", "models/"])
@@ -294,3 +295,96 @@ def test_names_that_only_the_loop_sets_are_told_where_they_are_read_behind_it() 
     ]
     before = text.replace("for epoch in", "total, epoch = 0.0, 0\nfor epoch in", 1)
     assert not [each for each in adopt_text(before).obstacles if "only the loop" in each.message]
+
+
+RATE = """\
+import time
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+dataset = TensorDataset(torch.randn(64, 4))
+loader = DataLoader(dataset, batch_size=8, shuffle=True)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    start = time.perf_counter()
+    seen, total = 0, 0.0
+    for (x,) in loader:
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        seen += x.size(0)
+        total += loss.item()
+        INSIDE
+    elapsed = time.perf_counter() - start
+    rate = BEHIND
+    print(rate)
+"""
+
+
+def adopt_rate(behind: str, inside: str = "pass") -> str:
+    return adopt_text(RATE.replace("BEHIND", behind).replace("INSIDE", inside)).text
+
+
+@pytest.mark.parametrize(
+    ("written", "adopted"),
+    [
+        ("seen / elapsed", "seen * WORLD_SIZE / elapsed"),
+        ("seen / (time.perf_counter() - start)", "seen * WORLD_SIZE / (time.perf_counter() - start)"),
+        ("seen / max(elapsed, 1e-9)", "seen * WORLD_SIZE / max(elapsed, 1e-9)"),
+        ("seen * 4 / elapsed", "seen * 4 * WORLD_SIZE / elapsed"),
+        ("len(dataset) / elapsed", "len(dataset) / elapsed"),  # all rows already
+        ("len(loader) / elapsed", "len(loader) / elapsed"),  # steps, which all take together
+        ("total / len(loader)", "total / len(loader)"),
+        ("total / seen", "total / seen"),
+    ],
+)
+def test_rows_behind_the_loop(written: str, adopted: str) -> None:
+    assert f"    rate = {adopted}\n" in adopt_rate(written)
+
+
+@pytest.mark.parametrize("rows", ["x.size(0)", "x.shape[0]", "len(x)", "seen"])
+def test_rows_inside_the_loop(rows: str) -> None:
+    text = adopt_rate("0", f"print({rows} / (time.perf_counter() - start))")
+    assert f"print({rows} * WORLD_SIZE / (time.perf_counter() - start))" in text
+
+
+def test_a_sum_over_all_processes_is_not_multiplied_again() -> None:
+    text = adopt_rate("seen / elapsed; share = seen / len(dataset)")
+    assert "seen = add_up(seen)" in text
+    assert "rate = seen / elapsed;" in text
+
+
+def test_a_rate_that_cannot_be_edited_is_reported() -> None:
+    adoption = adopt_text(RATE.replace("BEHIND", "(seen + 1) / elapsed").replace("INSIDE", "pass"))
+    assert "this rate is of the rows of one process" in [left.message for left in adoption.obstacles]
+
+
+LAMBDA = "LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 100))"
+SEQUENCE = "SequentialLR(optimizer, [LinearLR(optimizer, 0.1), CosineAnnealingLR(optimizer, 9)], [1])"
+
+
+@pytest.mark.parametrize(
+    ("line", "warms_up"),
+    [
+        ("pass", False),
+        ("schedule = lr_scheduler.StepLR(optimizer, 2)", False),
+        ("schedule = lr_scheduler.CosineAnnealingLR(optimizer, 9)", False),
+        ("pass  # without a warm-up, warmup", False),
+        ("schedule = lr_scheduler.OneCycleLR(optimizer, 0.1, 100)", True),
+        ("schedule = lr_scheduler.LinearLR(optimizer, 0.1)", True),
+        (f"schedule = lr_scheduler.{SEQUENCE}".replace("[Lin", "[lr_scheduler.Lin"), True),
+        ("schedule = get_cosine_schedule_with_warmup(optimizer, 10, 100)", True),
+        ("schedule = get_scheduler('cosine', optimizer, num_warmup_steps=10)", True),
+        ("schedule = get_scheduler('cosine', optimizer)", None),
+        (f"schedule = lr_scheduler.{LAMBDA}", None),
+        ("optimizer.param_groups[0]['lr'] = 0.1 * min(1, 3 / 4)", None),
+        ("schedule = CosineLRScheduler(optimizer, 9)", None),
+    ],
+)
+def test_a_warm_up_is_denied_only_where_no_schedule_may_have_one(line: str, warms_up: bool | None) -> None:
+    text = "from torch.optim import lr_scheduler\n" + PLAIN.decode()
+    at = text.index("for epoch")
+    assert adopt_text(f"{text[:at]}{line}\n{text[at:]}").profile.warms_up is warms_up

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import structs
 
-from worldsize.adopting.distributing.passing import VARIABLE
 from worldsize.adopting.distributing.plain_loop import adopt_plain
+from worldsize.adopting.distributing.resuming import VARIABLE
 from worldsize.adopting.libraries.keras import adopt_keras
 from worldsize.adopting.libraries.notebooks import drop_magics, print_displays, refuse_magics
 from worldsize.adopting.libraries.torch_libraries import adopt_accelerate, adopt_lightning, adopt_transformers

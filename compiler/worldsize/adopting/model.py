@@ -41,6 +41,7 @@ class Change(Struct, frozen=True):
     line: int
     rule: str | None  # such as `WS902`; None where good practice asks, but no rule
     reason: str  # one sentence
+    inserted: str = ""  # the first line that it inserts; nothing if it replaces or deletes
 
 
 class Obstacle(Struct, frozen=True):
@@ -90,7 +91,7 @@ class ScriptProfile(Struct, frozen=True):
     batch_size: int | None = None  # those of the original, which worked on one GPU
     learning_rate: float | None = None
     epochs: int | None = None
-    warms_up: bool = False  # the learning rate, by its own code
+    warms_up: bool | None = False  # the learning rate, by its own code; None if a schedule may do so
     has_attention: bool = False  # its speed is not that of a convolutional network
     has_batch_norm: bool = False
     has_dropout: bool = False

@@ -217,28 +217,39 @@ _RESET = "\x1b[0m"
 _ROWS = 11
 
 
-def render_diff(adoption: Adoption, *, colour: bool) -> str:
-    """The unified diff; above each hunk the rules that ask for it, and why."""
+def render_diff(adoption: Adoption, *, colour: bool, explains: bool = True) -> str:
+    """The unified diff; if it ``explains``, with the rule that asks for a change and why above its line."""
     name = show_path(adoption.profile.path)
-    lines = [
-        *difflib.unified_diff(
-            adoption.source.splitlines(keepends=True),
-            adoption.text.splitlines(keepends=True),
-            f"a/{name}",
-            f"b/{name}",
-            n=_CONTEXT,
+    before, after = (text.splitlines(keepends=True) for text in (adoption.source, adoption.text))
+    lines = [*difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", n=_CONTEXT)]
+    places = _list_places(lines)
+    reasons: dict[int, dict[str, None]] = {}
+    for change in adoption.changes if places and explains else ():
+        wanted = f"+{change.inserted}" if change.inserted else "-"
+        index = min(
+            places, key=lambda at: (not places[at][1].startswith(wanted), abs(places[at][0] - change.line))
         )
-    ]
-    hunks = {index: int(match[1]) for index, line in enumerate(lines) if (match := _HUNK.match(line))}
-    reasons: dict[int, dict[str, None]] = {index: {} for index in hunks}
-    for change in adoption.changes if hunks else ():
-        index = max((at for at, first in hunks.items() if first <= change.line), default=min(hunks))
-        reasons[index][f"{change.rule}: {change.reason}" if change.rule else change.reason] = None
+        reason = f"{change.rule}: {change.reason}" if change.rule else change.reason
+        reasons.setdefault(index, {})[reason] = None
     shown: list[str] = []
     for index, line in enumerate(lines):
         shown += [f"# {reason}" for reason in reasons.get(index, ())]
         shown.append(mark_controls(line.rstrip("\r\n")))
     return "".join(f"{_paint(line, colour=colour)}\n" for line in shown)
+
+
+def _list_places(lines: Sequence[str]) -> dict[int, tuple[int, str]]:
+    """The changed lines of a diff by their index: the line of the original, and the text unindented."""
+    places: dict[int, tuple[int, str]] = {}
+    number = 0
+    for index, line in enumerate(lines[2:], 2):
+        if match := _HUNK.match(line):
+            number = int(match[1])
+        else:
+            if line[0] in "+-":
+                places[index] = number, line[0] + line[1:].strip()
+            number += line[0] != "+"
+    return places
 
 
 def _paint(line: str, *, colour: bool) -> str:
@@ -329,7 +340,7 @@ def describe_adoption(adoption: Adoption) -> dict[str, Any]:
     return {
         "script": adoption.profile.path,
         "framework": adoption.profile.framework,
-        "diff": render_diff(adoption, colour=False),
+        "diff": render_diff(adoption, colour=False, explains=False),  # `changes` has the reasons
         "changes": [common.describe(change, "line", "rule", "reason") for change in adoption.changes],
         "obstacles": [
             {

@@ -56,9 +56,10 @@ def act_on_first_rank(script: Script, header: Header, together: Together = ()) -
             chosen[statement] = what
     inside = {s for s in chosen if any(up in chosen for up, _ in script.module.ancestors(s))}
     blocks: dict[int, list[ast.stmt]] = {}
-    for statement in chosen.keys() - inside:
-        block = script.block(statement)
-        blocks[id(block)] = block
+    for statement in chosen:
+        if statement not in inside:
+            block = script.block(statement)
+            blocks[id(block)] = block
     for block in blocks.values():
         _spare_shared_lines(script, block, chosen)
         _guard_block(script, block, chosen, test, apart)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import find_initializer
@@ -29,7 +32,7 @@ def list_kept(script: Script, loop: EpochLoop) -> dict[str, str]:
             for target, value in list_assigned(node):
                 if _is_variable(target):
                     name = ast.unparse(target)
-                    is_plain = _is_number(value) or whole.has(value)
+                    is_plain = is_number(value) or whole.has(value)
                     changed[name] = changed.get(name, True) and is_plain
     return {
         name: name if is_plain else f"float({name})"
@@ -66,7 +69,7 @@ def _list_numbers(statements: Sequence[ast.stmt]) -> set[str]:
         ast.unparse(target)
         for statement in statements
         for target, value in list_assigned(statement)
-        if _is_variable(target) and _is_number(value)
+        if _is_variable(target) and is_number(value)
     }
 
 
@@ -118,7 +121,7 @@ def list_lost(script: Script, loop: EpochLoop, saved: Collection[str]) -> dict[s
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = {name for target in targets for name in _list_stored(target)} & compared
             started |= {name for name in names if _starts(script, loop, node, name)}
-            lost |= {name: node for name in names if name not in lost}
+            lost |= {name: node for name in sorted(names) if name not in lost}
     lost = {name: place for name, place in lost.items() if name not in started}
     for change in list_kept_changes(script, loop):
         if isinstance(change, ast.AugAssign):
@@ -155,7 +158,8 @@ def _count(trees: Sequence[ast.AST], name: str) -> int:
     return sum(isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) == name for node in nodes)
 
 
-def _is_number(node: ast.expr) -> bool:
+def is_number(node: ast.expr) -> bool:
+    """Whether an expression is a number that is written out, or infinity."""
     if isinstance(node, ast.UnaryOp):
         node = node.operand
     text = ast.unparse(node).lower()
@@ -204,6 +208,8 @@ class WholeNumbers:
             return self._has_variable(node, seen)
         if isinstance(node, ast.UnaryOp):
             return self.has(node.operand, seen)
+        if isinstance(node, ast.IfExp):
+            return self.has(node.body, seen) and self.has(node.orelse, seen)
         if isinstance(node, ast.BinOp):
             return isinstance(node.op, _SUMS) and self.has(node.left, seen) and self.has(node.right, seen)
         if isinstance(node, ast.Call):
@@ -308,3 +314,111 @@ def _list_anew(body: list[ast.stmt]) -> set[str]:
         for name, value in ((ast.unparse(target), value) for target, value in list_assigned(statement))
         if name not in map(ast.unparse, ast.walk(value))
     }
+
+
+_HEAVY = re.compile(r"model|net\b|weight|state|optim|loader|data|shadow|param", re.IGNORECASE)
+_PLAIN_CALLS = ("float", "int", "min", "max", "abs", "round", "len")
+_CHANGES = ("append", "extend", "update", "pop", "insert", "clear", "add")
+_PARTS = (ast.UnaryOp, ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.List, ast.Tuple, ast.Dict)
+
+
+class Kept(Struct, frozen=True):
+    """An object, as the loop names it."""
+
+    name: str
+    is_plain: bool  # its attributes are numbers and texts, which a checkpoint can have
+
+
+def list_objects(script: Script, loop: EpochLoop) -> list[Kept]:
+    """The objects that have a state of their own, and that the loop, or the class around it, calls."""
+    around = find_class_around(script.module, loop)
+    calls = [
+        node.func
+        for top in (loop, around)
+        for node in (ast.walk(top) if top is not None else ())
+        if isinstance(node, ast.Call)
+    ]
+    called = {ast.unparse(call) for call in calls}
+    called |= {ast.unparse(call.value) for call in calls if isinstance(call, ast.Attribute)}
+    objects: dict[str, Kept] = {}
+    for statement in (*list_before(script, loop), *list_made(script, loop)):
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if not isinstance(statement, ast.Assign) or not isinstance(value, ast.Call):
+            continue
+        class_ = script.find_class(getattr(value.func, "id", ""))
+        stored = _list_attributes(class_) if class_ is not None and not class_.bases else ()
+        if class_ is not None and any(method != "__init__" for method, _ in stored):
+            targets = called.intersection(map(ast.unparse, statement.targets))
+            objects |= {target: Kept(target, _is_plain(class_, value)) for target in targets}
+    return sorted(objects.values(), key=lambda kept: kept.name)
+
+
+def list_collections(script: Script, loop: EpochLoop) -> list[str]:
+    """The lists, and mappings of lists, to which the loop appends numbers of each epoch."""
+    empty = {
+        ast.unparse(target)
+        for statement in (*list_before(script, loop), *list_made(script, loop))
+        for target, value in list_assigned(statement)
+        if _is_empty(value)
+    }
+    stored = {
+        ast.unparse(target)
+        for node in ast.walk(loop)
+        if isinstance(node, ast.stmt)
+        for target, _ in list_assigned(node)
+    }
+    appended: dict[str, list[ast.expr]] = {}
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "append":
+            assert isinstance(node.func, ast.Attribute)
+            base = node.func.value
+            name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+            appended.setdefault(name, []).extend(node.args)
+    return sorted(
+        name for name, values in appended.items()
+        if name in empty - stored and not any(_HEAVY.search(ast.unparse(value)) for value in values)
+    )  # fmt: skip
+
+
+def _is_empty(node: ast.expr) -> bool:
+    """Whether an expression is ``[]``, or ``{"loss": [], …}``."""
+    if isinstance(node, ast.Dict):
+        return bool(node.values) and all(map(_is_empty, node.values))
+    return isinstance(node, ast.List) and not node.elts
+
+
+def _list_attributes(class_: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
+    """What methods set attributes to or put into them, with the name of the method."""
+    for method in class_.body:
+        for node in ast.walk(method) if isinstance(method, ast.FunctionDef) else ():
+            assert isinstance(method, ast.FunctionDef)
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any("self." in ast.unparse(target) for target in targets):
+                    yield method.name, node.value
+            elif getattr(getattr(node, "func", None), "attr", "") in _CHANGES:
+                assert isinstance(node, ast.Call)
+                if ast.unparse(node.func).startswith("self."):
+                    yield from ((method.name, argument) for argument in node.args or (None,))
+
+
+def _is_plain(class_: ast.ClassDef, made: ast.Call) -> bool:
+    """Whether all that an object keeps, also what it is made with, are numbers and texts."""
+    arguments = [*made.args, *(keyword.value for keyword in made.keywords)]
+    if (start := find_initializer(class_)) is not None:
+        defaults = (*start.args.defaults, *start.args.kw_defaults)
+        arguments += [one for one in defaults if one is not None and ast.unparse(one) != "print"]
+    return all(map(_is_plain_value, arguments)) and all(
+        value is None or _is_plain_value(value) for _, value in _list_attributes(class_)
+    )
+
+
+def _is_plain_value(node: ast.expr) -> bool:
+    if isinstance(node, ast.Constant | ast.operator | ast.unaryop | ast.boolop | ast.cmpop):
+        return True
+    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        return not _HEAVY.search(ast.unparse(node))
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") in _PLAIN_CALLS:
+        return True
+    parts = [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr_context)]
+    return isinstance(node, _PARTS) and all(_is_plain_value(part) for part in parts)  # type: ignore[arg-type]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from worldsize.adopting.distributing.wrapping import list_evaluations
+from worldsize.adopting.model import find_role
 from worldsize.adopting.source.header import Header
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.source.tracing import Loop, read_iterable, walk_outside
 from worldsize.adopting.training.feeding import name_phase
 from worldsize.adopting.training.search import Training
+from worldsize.facts.library_calls import find_call
 from worldsize.scripts.bindings import Scope
+from worldsize.scripts.module import last_name
 
 _HELPER = '''def {name}(value):
     """{what} over all processes."""
@@ -49,7 +52,71 @@ def reduce_metrics(script: Script, training: Training, header: Header) -> None:
         used.add("average")
         reason = "all processes decide by the same number when training ends"
         script.insert_after(statement, [f"{name} = {names['average']}({name})"], "WS954", reason)
+    _sum_rates(script, training, header, nodes)
     _write_helpers(header, names, used)
+
+
+_RATE = "the rows of all processes are in the rate"
+
+
+def _sum_rates(script: Script, training: Training, header: Header, nodes: Nodes) -> None:
+    """Multiply rows by the number of processes where a time divides them: ``seen / (end - start)``."""
+    loop, world_size = training.batch_loop, header.names.world_size
+    scopes = {frame.scope for frame in training.frames}
+    evaluations = list_evaluations(script, training, loop)
+    target = loop.target if isinstance(loop, ast.For) else loop
+    batch = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
+    counted = [
+        ast.unparse(node.target)
+        for node in nodes
+        if isinstance(node, ast.AugAssign) and _counts_rows(script, node.value, batch, ())
+    ]
+    summed = _list_added_up(script, training, nodes)
+    for node in script.nodes(ast.BinOp):
+        is_rate = isinstance(node.op, ast.Div) and _is_elapsed(script, node.right)
+        if not is_rate or script.scope(node) not in scopes:
+            continue
+        names = [name for name in counted if script.is_under(node, loop) or name not in summed]
+        is_apart = any(script.is_under(node, evaluation) for evaluation in evaluations)
+        if is_apart or not _counts_rows(script, node.left, batch, names):
+            continue
+        behind = script.text[script.end(node.left) :].lstrip()
+        if script.written(node.left) != ast.unparse(node.left) or not behind.startswith("/"):
+            script.leave(node, "this rate is of the rows of one process", f"multiply it by `{world_size}`")
+            continue
+        script.insert_behind(node.left, f" * {world_size}", None, _RATE)
+
+
+def _list_added_up(script: Script, training: Training, nodes: Nodes) -> list[str]:
+    """The sums of the loop over batches that are of all processes behind it."""
+    scope = training.frames[training.batch_frame].scope
+    return [name for name in list_sums(nodes) if _is_per_row(script, scope, name, training)]
+
+
+def _is_elapsed(script: Script, node: ast.expr) -> bool:
+    """Whether an expression is the time since another: ``time.time() - start``, also by a name."""
+    times = [inner for tree in _list_values(script, node) for inner in ast.walk(tree)]
+    passed = (inner.left for inner in times if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Sub))
+    return any(find_call(script.called_name(script.value(end)), "tells_time") for end in passed)
+
+
+def _list_values(script: Script, node: ast.expr) -> list[ast.expr]:
+    """An expression, and what its variables stand for."""
+    return [node, *(script.value(part) for part in ast.walk(node) if isinstance(part, ast.Name))]
+
+
+def _counts_rows(script: Script, node: ast.expr, batch: Collection[str], names: Collection[str]) -> bool:
+    """Whether an expression has the rows of one process: those of a batch, its size, or what counts them."""
+    for inner in (inner for tree in _list_values(script, node) for inner in ast.walk(tree)):
+        is_name = isinstance(inner, ast.Name | ast.Attribute)
+        if is_name and (ast.unparse(inner) in names or find_role(last_name(inner)) == "batch_size"):
+            return True
+        sized = inner.args[:1] if isinstance(inner, ast.Call) and last_name(inner) == "len" else []
+        if isinstance(inner, ast.Attribute) and inner.attr in ("size", "shape", "numel"):
+            sized = [inner.value]
+        if any(isinstance(part, ast.Name) and part.id in batch for part in sized):
+            return True
+    return False
 
 
 def _is_read_after(script: Script, loop: Loop, name: str) -> bool:

@@ -49,6 +49,7 @@ _MAKERS = {
     "SummaryWriter",
     *(ending for _, ending in _FOLDERS),
 }
+PATHS = ("os.path.join", "pathlib.Path", "Path", "str")  # what puts a path together
 _REASON = "a job keeps only what is written into its outputs"
 
 
@@ -134,7 +135,7 @@ def _set_folder_of_file(script: Script, parser: Parser) -> None:
     for node in _list_targets(script):
         value = script.value(node)
         is_folder = False
-        while (inner := _find_start(script, value)) is not None:
+        while (inner := find_start(script, value)) is not None:
             is_folder = True
             value = script.value(inner)
         if is_folder and set_in_file(script, parser, "output", value):
@@ -145,7 +146,7 @@ def _collect(script: Script, node: ast.expr, paths: dict[str, ast.expr]) -> None
     value = script.value(node)
     whole: ast.expr | None = None  # `"epoch" + str(n)`, whose constant is not a path
     seen: set[ast.expr] = set()  # `path = path + name`
-    while (inner := _find_start(script, value)) is not None:
+    while (inner := find_start(script, value)) is not None:
         if value in seen:
             return
         seen.add(value)
@@ -159,11 +160,11 @@ def _collect(script: Script, node: ast.expr, paths: dict[str, ast.expr]) -> None
         paths.setdefault(path if isinstance(value, ast.Constant) else script.written(value), value)
 
 
-def _find_start(script: Script, value: ast.expr) -> ast.expr | None:
+def find_start(script: Script, value: ast.expr) -> ast.expr | None:
     """What a path starts with: `folder` of ``os.path.join(folder, name)`` or ``Path(folder) / name``."""
     if isinstance(value, ast.Call) and value.args:
         name = script.module.name_of(value.func)
-        return value.args[0] if name in ("os.path.join", "pathlib.Path", "Path", "str") else None
+        return value.args[0] if name in PATHS else None
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Div):
         return value.left
     if isinstance(value, ast.JoinedStr) and value.values and isinstance(value.values[0], ast.FormattedValue):
@@ -214,7 +215,7 @@ def _write_to_output(
 def _list_same(script: Script, made: list[ast.expr]) -> list[ast.expr]:
     """Paths that are put together, in each place that does it alike: written, and read again."""
     texts = {script.written(node) for node in made}
-    kinds = {type(node) for node in made}
+    kinds: dict[type[ast.expr], None] = dict.fromkeys(map(type, made))
     alike = [
         node
         for kind in kinds

@@ -11,6 +11,7 @@ from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import join_group
 from worldsize.adopting.distributing.metrics import reduce_metrics
 from worldsize.adopting.distributing.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
+from worldsize.adopting.distributing.own_checkpoints import extend_own_checkpoints
 from worldsize.adopting.distributing.paths import place_files
 from worldsize.adopting.distributing.randomness import (
     agree_on_random_numbers,
@@ -68,7 +69,8 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     leave_paths_beside(script)
     reduce_metrics(script, training, header)
     add_up_sums(script, training, header)
-    resume_from_checkpoints(script, training, wrapped, parser=parser, header=header)
+    if not extend_own_checkpoints(script, training, wrapped, parser=parser, header=header):
+        resume_from_checkpoints(script, training, wrapped, parser=parser, header=header)
     write_wrap(script, wrapped)
     agree_on_random_numbers(script, header, by_place=training.feed.kind in ("ranges", "columns"))
     if training.feed.kind == "draws":

@@ -38,18 +38,19 @@ def agree_on_random_numbers(
     ]
     if not loose:
         return
+    seeds = []
     if of_torch:
         header.imports |= {"import torch": None}
-        header.constants += ["torch.manual_seed(0)"]
-    reason = "every process has to draw the same split of the rows"
-    script.note(loose[0].lineno, None, reason)
+        seeds = ["torch.manual_seed(0)"]
     if any(script.module.name_of(call.func).endswith(_OF_NUMPY) for call in loose):
         header.imports |= {} if "numpy" in script.module.names.values() else {"import numpy as np": None}
     for module, call in (("numpy", "random.seed(0)"), ("random", "seed(0)")):
         alias = find_alias(script.module, module)
         alias = alias or ("np" if module == "numpy" and "import numpy as np" in header.imports else None)
         if alias is not None:
-            header.constants.append(f"{alias}.{call}")
+            seeds.append(f"{alias}.{call}")
+    header.constants += seeds
+    script.note(loose[0].lineno, None, "every process has to draw the same split of the rows", seeds)
 
 
 def draw_apart(script: Script, header: Header, wrapped: Wrapped, parser: Parser, *, random: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.distributing.passing import name_epoch_inside
 from worldsize.adopting.distributing.randomness import find_seed
+from worldsize.adopting.distributing.resuming import name_epoch_inside
 from worldsize.adopting.options.flags import add_flag
 from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from worldsize.adopting.distributing.passing import name_by_variable
+from worldsize.adopting.distributing.resuming import name_by_variable
 from worldsize.adopting.options.flags import add_flag
 from worldsize.adopting.options.parsers import Parser, is_visible
 from worldsize.adopting.source.header import Header

@@ -178,8 +178,8 @@ def _command(request: SpecRequest) -> Iterator[str]:
     is_planned = find_reference(profile, arguments) is not None
     values: dict[str, tuple[Flag | None, str]] = {
         "data": (profile.flag("data") if request.data is not None else None, "${{inputs.data}}"),
-        "output": (output := profile.flag("output"), _output_path(output)),
-        "checkpoints": (profile.flag("checkpoints"), "${{outputs.checkpoints}}"),
+        "output": (flag := profile.flag("output"), _output_path(flag, "model")),
+        "checkpoints": (flag := profile.flag("checkpoints"), _output_path(flag, "checkpoints")),
         "batch_size": (profile.flag("batch_size") if is_planned else None, "${{plan.batch_size_per_device}}"),
         "learning_rate": (profile.flag("learning_rate") if is_planned else None, "${{plan.learning_rate}}"),
         "accumulation": (profile.flag("accumulation") if is_planned else None, _ACCUMULATION),
@@ -191,10 +191,10 @@ def _command(request: SpecRequest) -> Iterator[str]:
     yield from write_arguments(profile, arguments, ours)
 
 
-def _output_path(flag: Flag | None) -> str:
+def _output_path(flag: Flag | None, output: str) -> str:
     """The output folder; a file in it where the script's own default is a file."""
     name = PurePosixPath(str(flag.default)).name if flag is not None and flag.default else ""
-    return "${{outputs.model}}/" + name if "." in name.strip(".") else "${{outputs.model}}"
+    return f"${{{{outputs.{output}}}}}" + f"/{name}" * ("." in name.strip("."))
 
 
 def _epochs(profile: ScriptProfile, arguments: Sequence[str]) -> float | None:
@@ -203,6 +203,13 @@ def _epochs(profile: ScriptProfile, arguments: Sequence[str]) -> float | None:
         return None
     epochs = _value(profile, "epochs", profile.epochs, arguments)
     return epochs if epochs and epochs > 0 else None
+
+
+_WARM_UPS = {
+    True: "of the plan; the script has its own",
+    False: "the script has none",
+    None: "of the plan; the script has a schedule of its own",
+}
 
 
 def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
@@ -228,8 +235,7 @@ def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
     if epochs := _epochs(profile, arguments):
         scale["epochs"] = drop_fraction(epochs)
     if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
-        warm_up = "of the plan; the script has its own" if profile.warms_up else "the script has none"
-        scale["warmup_epochs"] = Field(0, comment=warm_up)
+        scale["warmup_epochs"] = Field(0, comment=_WARM_UPS[profile.warms_up])
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows

@@ -7,7 +7,7 @@ import io
 import itertools
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
@@ -97,9 +97,10 @@ class Script(Tracer):
 
     # Edits --------------------------------------------------------------------------------------
 
-    def note(self, line: int, rule: str | None, reason: str) -> None:
-        """Record why a line changes."""
-        self._changes.setdefault((line, reason), Change(line, rule, reason))
+    def note(self, line: int, rule: str | None, reason: str, lines: Iterable[str] = ()) -> None:
+        """Record why a line changes, or ``lines`` are inserted there."""
+        inserted = next((text for text in map(str.strip, lines) if text), "")
+        self._changes.setdefault((line, reason), Change(line, rule, reason, inserted))
 
     def replace(self, node: ast.AST, text: str, rule: str | None, reason: str) -> None:
         """Write something else in place of a node."""
@@ -124,7 +125,7 @@ class Script(Tracer):
             self._need_own_line(statement)
         begin = self._line_start(statement)
         self._add(begin, begin, self._join(lines, self.indent(statement)), _BEFORE)
-        self.note(self._first_line(statement), rule, reason)
+        self.note(self._first_line(statement), rule, reason, lines)
 
     def insert_after(self, statement: ast.stmt, lines: list[str], rule: str | None, reason: str) -> None:
         """Write lines after a statement, as deep as it is."""
@@ -134,7 +135,7 @@ class Script(Tracer):
         if at == len(self.text) and not self.text.endswith("\n"):
             text = self.newline + text.removesuffix(self.newline)
         self._add(at, at, text, _AFTER)
-        self.note((statement.end_lineno or 1) + 1, rule, reason)
+        self.note((statement.end_lineno or 1) + 1, rule, reason, lines)
 
     def set_keyword(self, call: ast.Call, name: str, text: str, rule: str | None, reason: str) -> None:
         """Give a keyword argument of a call this value, also where it has another."""
@@ -188,7 +189,7 @@ class Script(Tracer):
         begin = self.module.source.offset(function.lineno, 1)
         indent = re.match(r"[ \t]*", self.text[begin:])
         self._add(begin, begin, self._join([line], indent[0] if indent else ""), _BEFORE)
-        self.note(function.lineno, rule, reason)
+        self.note(function.lineno, rule, reason, [line])
 
     def delete(self, statement: ast.stmt, rule: str | None, reason: str) -> None:
         """Take a statement out with its lines; `pass` remains of the only one of a block."""
@@ -220,7 +221,7 @@ class Script(Tracer):
             if line not in inside and self.module.source.line(line).strip():
                 self._add(at, at, self.unit, _INDENT)
             at = self._line_end(at)
-        self.note(first.lineno, rule, reason)
+        self.note(first.lineno, rule, reason, [head])
 
     def is_guarded(self, node: ast.AST) -> bool:
         """Whether an edit puts a node under a condition."""

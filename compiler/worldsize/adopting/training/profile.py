@@ -13,7 +13,7 @@ from msgspec import structs
 from worldsize.adopting.distributing.files import read_opened
 from worldsize.adopting.model import Flag, Framework, ScriptProfile
 from worldsize.adopting.source.reading import read_beside
-from worldsize.facts.library_calls import list_last_names
+from worldsize.facts.library_calls import find_call, list_last_names
 from worldsize.scripts.module import Module, constant_value, find_mentions, keyword_argument, list_packages
 
 _READS = ("read_csv", "read_parquet", "load", "open", "ImageFolder", "loadtxt", "imread", "load_from_disk")
@@ -28,6 +28,8 @@ _AUGMENTATION = re.compile(
 _CONTRASTS = re.compile(r"nt_?xent|info_?nce|contrastive|simclr|triplet", re.IGNORECASE)
 _NOISE = ("torch.randn_like", "torch.rand_like", "torch.bernoulli", "torch.normal", "rsample", "normal_")
 _TRANSFORMERS = re.compile(r"AutoModel|For[A-Z]|Config$|Model$")
+_WARM_UP = re.compile(r"warm_?up", re.IGNORECASE)
+_SCHEDULE = re.compile(r"(?:lr|rate)_?sched|Scheduler$|\bget_\w{0,60}schedule|LR$", re.IGNORECASE)
 _SAMPLER = ("sampler", "batch_sampler")
 
 
@@ -54,7 +56,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, list_last_names("writes"), "w"),
         optimizer=find_optimizer_name(module),
-        warms_up=re.search(r"warm_?up", module.text, re.IGNORECASE) is not None,
+        warms_up=_warms_up(modules, words),
         has_attention=_says(words, _ATTENTION) or has_transformers,
         has_batch_norm=_says(words, _NORM),
         has_dropout=_says(words, _DROPOUT) or has_transformers,
@@ -70,6 +72,23 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
             "sched" in ast.unparse(part).lower() for call in module.called("prepare") for part in call.args
         ),
     )
+
+
+def _warms_up(modules: Sequence[Module], words: Collection[str]) -> bool | None:
+    """Whether the learning rate begins low by the script's own code; None if its schedule may do so."""
+    names = [name for module in modules for name, _ in module.calls]
+    keywords = [keyword for module in modules for keyword in module.kinds.get(ast.keyword, ())]
+    passed = (keyword.arg for keyword in keywords if keyword.arg and constant_value(keyword.value) != 0)
+    is_named = any(_WARM_UP.search(word) for word in (*words, *passed) if " " not in word)
+    if is_named or any(find_call(name, "warms_up") for name in names):
+        return True
+    sets_rate = any(
+        isinstance(node.ctx, ast.Store) and constant_value(node.slice) == "lr"
+        for module in modules
+        for node in module.kinds.get(ast.Subscript, ())
+    )
+    schedules = (name for name in names if _SCHEDULE.search(name) and not find_call(name, "lowers_rate"))
+    return None if sets_rate or any(schedules) else False
 
 
 def add_options(

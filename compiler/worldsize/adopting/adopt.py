@@ -24,7 +24,7 @@ from worldsize.adopting.source.header import MARK
 from worldsize.adopting.source.reading import list_direct, read_script
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import add_options, describe_script
-from worldsize.adopting.training.refusals import list_fits, list_trainers, refuse_games
+from worldsize.adopting.training.refusals import list_fits, list_trainers, refuse_games, refuse_processes
 from worldsize.scripts.module import Module, list_packages
 
 
@@ -187,5 +187,4 @@ def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
     for word in _DISTRIBUTED:
         for call in module.called(word):
             raise script.refuse(call, f"this script is distributed already: it uses `{word}`", help_)
-    for call in module.called("mp.spawn", "multiprocessing.spawn"):
-        raise script.refuse(call, "this script starts processes itself", "train in one process first")
+    refuse_processes(script)

@@ -266,7 +266,8 @@ def wait_for_downloads(script: Script, header: Header) -> list[ast.stmt]:
         plain = isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and script.has_own_line(
             statement
         )
-        if plain and above_tests(script, statement) is statement:
+        alike = above_tests(script, statement) is statement and script.scope(call) not in script.sampling
+        if plain and alike:
             statements.append(statement)
         else:
             script.leave(

@@ -70,6 +70,9 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
     profile = add_options(profile, flags, {**defaults, **parser.numbers})
     profile = structs.replace(profile, subcommand=parser.options.subcommand, own_checkpoints=VARIABLE in text)
+    if "import mlflow" in text and "mlflow" not in profile.imports:
+        needs = tuple(sorted({*profile.needs, ("azureml-mlflow",)}))
+        profile = structs.replace(profile, imports=tuple(sorted({*profile.imports, "mlflow"})), needs=needs)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+from worldsize.adopting.distributing.curves import log_curves
 from worldsize.adopting.distributing.files import above_tests, leave_paths_beside, load_everywhere
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import join_group
@@ -67,6 +68,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     place_files(script, parser, header)
     leave_paths_beside(script)
     reduce_metrics(script, training, header)
+    log_curves(script, training, header)
     add_up_sums(script, training, header)
     resume_from_checkpoints(script, training, wrapped, parser=parser, header=header)
     write_wrap(script, wrapped)

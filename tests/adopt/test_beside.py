@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,10 @@ from worldsize.adopting.project.environment import pin_environment
 from worldsize.adopting.project.files import make_project
 from worldsize.adopting.project.spec import ProjectRequest
 from worldsize.adopting.proving.prove import Measured
+from worldsize.azureml.environment import Installed
+from worldsize.azureml.gpu_support import judge_build
 from worldsize.azureml.tree import Tree
+from worldsize.facts import cuda, vm_sizes
 from worldsize.scripts.program import read_imported, read_module
 
 SCRIPT = (Path(__file__).with_name("scripts") / "argparse_digits.py").read_text(encoding="utf-8")
@@ -129,3 +133,29 @@ def test_an_import_runs_the_packages_around_its_module(tmp_path: Path, line: str
     names = [Path(one.source.path).name for one in read_imported(tree, module, script, (tmp_path,)).modules]
     assert names[1:] == ["__init__.py", "inner.py"][: 1 + ("inner" in line)]
     assert "shapely" in adopt_script(script).profile.imports
+
+
+@pytest.mark.parametrize("version", ["2.1.0", "2.4.1", "2.6.0", "2.7.1", "2.9.0", "2.13.0", "2.14.0"])
+def test_torch_fits_the_gpus_of_every_size(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+    profile = ScriptProfile("train.py", "torch")
+    judged = 0
+    for size in filter(None, map(vm_sizes.lookup, vm_sizes.names())):
+        gpu = cuda.find_gpu(size.gpu_model)
+        fits = [build for build in cuda.find_builds("torch", version) if gpu and _runs(build, gpu)]
+        newest = cuda.newest_running("torch", gpu.capability) if gpu and gpu.capability else None
+        if gpu is None or not (fits or newest):
+            continue  # of AMD, and a K80 with a torch that dropped it: the checker asks for another size
+        line = next(
+            line
+            for line in pin_environment("train", profile, (), size.name).conda["dependencies"][-1]["pip"]
+            if line.startswith("torch==")
+        )
+        pinned, _, tag = line.partition("==")[2].partition("+")
+        assert judge_build(Installed("torch", pinned, tag or None, line, None), size) is None, size.name
+        judged += 1
+    assert judged > 40
+
+
+def _runs(build: cuda.Build, gpu: cuda.Gpu) -> bool:
+    return gpu.capability is not None and build.may_run_on(gpu.capability)

@@ -24,7 +24,7 @@ from worldsize.adopting.source.header import MARK
 from worldsize.adopting.source.reading import list_direct, read_script
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.profile import add_options, describe_script
-from worldsize.adopting.training.refusals import list_fits, list_trainers, refuse_games
+from worldsize.adopting.training.refusals import list_fits, list_trainers, refuse_games, refuse_processes
 from worldsize.scripts.module import Module, list_packages
 
 
@@ -70,6 +70,9 @@ def adopt_module(module: Module, encoding: str = "utf-8", arguments: Sequence[st
     defaults = {str(flag.role): flag.default for flag in flags if isinstance(flag.default, int | float)}
     profile = add_options(profile, flags, {**defaults, **parser.numbers})
     profile = structs.replace(profile, subcommand=parser.options.subcommand, own_checkpoints=VARIABLE in text)
+    if "import mlflow" in text and "mlflow" not in profile.imports:
+        needs = tuple(sorted({*profile.needs, ("azureml-mlflow",)}))
+        profile = structs.replace(profile, imports=tuple(sorted({*profile.imports, "mlflow"})), needs=needs)
     return Adoption(profile, module.text, text, changes, tuple(script.obstacles), encoding)
 
 
@@ -187,5 +190,4 @@ def _refuse_whole(script: Script, tops: dict[str, ast.stmt]) -> None:
     for word in _DISTRIBUTED:
         for call in module.called(word):
             raise script.refuse(call, f"this script is distributed already: it uses `{word}`", help_)
-    for call in module.called("mp.spawn", "multiprocessing.spawn"):
-        raise script.refuse(call, "this script starts processes itself", "train in one process first")
+    refuse_processes(script)

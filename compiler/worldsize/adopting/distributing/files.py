@@ -253,7 +253,7 @@ def load_everywhere(script: Script, header: Header | None = None) -> None:
             script.set_keyword(call, "map_location", place, "WS908", reason)
         if header is None and saves and min(saves) < call.lineno:
             statement = script.statement(call)
-            if script.is_guarded(statement):
+            if script.is_guarded(statement) or script.scope(call) in script.sampling:
                 continue
             script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, _WAITS)
     if header is None:
@@ -321,7 +321,8 @@ def _wait_for_files(script: Script) -> None:
             path = call.args[0]
         first = written.get((script.written(path), script.scope(call))) if path is not None else None
         statement = script.statement(call)
-        if first is not None and first < call.lineno and not script.is_guarded(statement):
+        waits = not script.is_guarded(statement) and script.scope(call) not in script.sampling
+        if first is not None and first < call.lineno and waits:
             script.insert_before(above_tests(script, statement), ["dist.barrier()"], None, _WAITS)
 
 

@@ -120,7 +120,12 @@ def _list_shared(script: Script, together: Together) -> list[ast.With]:
 def _classify(script: Script, statement: ast.stmt, writers: set[ast.Call], quiet: bool) -> str | None:
     """`print` or `write`, where a statement does only this."""
     if isinstance(statement, ast.With):
-        return "write" if any(opens_to_write(item.context_expr) for item in statement.items) else None
+        own = script.scope(statement) in script.sampling_only
+        return (
+            "write"
+            if not own and any(opens_to_write(item.context_expr) for item in statement.items)
+            else None
+        )
     call = getattr(statement, "value", None)
     if not isinstance(call, ast.Call):
         return None
@@ -136,7 +141,9 @@ def _classify(script: Script, statement: ast.stmt, writers: set[ast.Call], quiet
         return None if of_all else "print"
     if last in _LEVELS and "log" in base.lower() and not quiet:
         return "print"
-    return "write" if _writes_file(script, call, name) or saves_beside(script, call) else None
+    # Where workers make samples, each process has rows of its own.
+    shared = script.scope(call) not in script.sampling_only
+    return "write" if shared and (_writes_file(script, call, name) or saves_beside(script, call)) else None
 
 
 def _writes_file(script: Script, call: ast.Call, name: str) -> bool:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import ast
+from pathlib import Path
 
 from worldsize.adopting.model import find_role
 from worldsize.adopting.options.flags import set_by_flag
-from worldsize.adopting.options.parsers import Parser
+from worldsize.adopting.options.parsers import Parser, find_option
 from worldsize.adopting.source.script import Script
 from worldsize.adopting.training.feeding import find_batch_size, find_maker, lays_out_columns
 from worldsize.adopting.training.loops import find_counter, find_range_call
-from worldsize.adopting.training.search import Training, is_optimizer
-from worldsize.scripts.bindings import find_entry
+from worldsize.adopting.training.search import (
+    Maker,
+    Training,
+    find_optimizer_maker,
+    is_optimizer,
+    makes_optimizer,
+)
+from worldsize.scripts.bindings import find_argument, find_entry, is_parameter
 from worldsize.scripts.module import constant_value, find_passed, keyword_argument, last_name
 
 
@@ -96,14 +103,58 @@ def find_named(script: Script, call: ast.Call, role: str) -> ast.expr | None:
 
 def set_optimizer(script: Script, parser: Parser, optimizer: ast.Call, position: int = 1) -> None:
     """The learning rate of an optimizer."""
+    maker = find_optimizer_maker(script, optimizer)
     rate = find_passed(optimizer, position, "lr") or keyword_argument(optimizer, "learning_rate")
     highest = _find_highest_rate(script)
+    if maker is not None and highest is None:
+        _set_rate_beside(script, parser, optimizer, maker)
+        return
     if highest is not None:  # this scheduler sets the rate of the optimizer
         set_by_flag(script, parser, "learning_rate", highest)
     elif rate is None:
         script.leave(optimizer, "no option sets the learning rate here", "give the rate to the optimizer")
     else:
         set_by_flag(script, parser, "learning_rate", rate)
+
+
+def _set_rate_beside(script: Script, parser: Parser, call: ast.Call, maker: Maker) -> None:
+    """The rate of an optimizer that a module beside the script makes: what the script passes for it.
+
+    Raises:
+        AdoptError: The rate does not come from the script.
+    """
+    made = {
+        last_name(node)
+        for node in ast.walk(maker.function)
+        if isinstance(node, ast.Call) and makes_optimizer(maker.module, node)
+    }
+    if len(made) > 1:
+        message = (
+            f"`{maker.function.name}` chooses between optimizers, and the rate is scaled for one of them"
+        )
+        script.leave(call, message, "name the one that is made in the spec: `optimizer:` under `scale:`")
+    rate = find_passed(maker.optimizer, 1, "lr")
+    root = rate.value if isinstance(rate, ast.Attribute) else rate
+    passed = find_argument(maker.module, call, maker.function, last_name(root))
+    option = (
+        find_option(parser, rate) if passed is not None and rate is not root and rate is not None else None
+    )
+    if option is not None and passed is not None and parser.place == f"{script.written(passed)}.{{}}":
+        parser.roles[option.flag.option] = "learning_rate"
+        default = option.flag.default
+        parser.numbers["learning_rate"] = default if isinstance(default, int | float) else None
+    elif passed is not None and rate is root:
+        set_by_flag(script, parser, "learning_rate", passed)
+    else:
+        where = f"`{Path(maker.module.source.path).name}`, line {maker.optimizer.lineno}"
+        takes = is_parameter(maker.function, last_name(root)) and rate is root
+        how = (
+            f"pass it for `{last_name(root)}`"
+            if takes
+            else f"let `{maker.function.name}` take it as a parameter"
+        )
+        help_ = f"declare an option such as `--lr` in this script, and {how}"
+        raise script.refuse(call, f"no option of this script sets the learning rate in {where}", help_)
 
 
 def set_accumulation(script: Script, parser: Parser, steps: ast.expr | None) -> None:

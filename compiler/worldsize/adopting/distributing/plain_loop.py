@@ -6,6 +6,7 @@ import ast
 import re
 from pathlib import Path
 
+from worldsize.adopting.distributing.curves import log_curves
 from worldsize.adopting.distributing.files import above_tests, leave_paths_beside, load_everywhere
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import join_group
@@ -68,6 +69,7 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
     place_files(script, parser, header)
     leave_paths_beside(script)
     reduce_metrics(script, training, header)
+    log_curves(script, training, header)
     add_up_sums(script, training, header)
     if not extend_own_checkpoints(script, training, wrapped, parser=parser, header=header):
         resume_from_checkpoints(script, training, wrapped, parser=parser, header=header)
@@ -268,7 +270,8 @@ def wait_for_downloads(script: Script, header: Header) -> list[ast.stmt]:
         plain = isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr) and script.has_own_line(
             statement
         )
-        if plain and above_tests(script, statement) is statement:
+        alike = above_tests(script, statement) is statement and script.scope(call) not in script.sampling
+        if plain and alike:
             statements.append(statement)
         else:
             script.leave(

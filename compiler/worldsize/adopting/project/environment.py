@@ -16,6 +16,7 @@ from worldsize.adopting.model import Framework, ScriptProfile
 from worldsize.azureml.environment import Installed
 from worldsize.azureml.gpu_support import INDEX, judge_build
 from worldsize.facts import cuda, vm_sizes
+from worldsize.facts.vm_sizes import VmSize
 
 # The images of our own components: CUDA's driver libraries and Open MPI, with conda.
 IMAGES: dict[Framework, str] = dict.fromkeys(
@@ -125,10 +126,25 @@ def _choose_build(pins: dict[str, str], instance_type: str) -> list[str]:
 
     builds = cuda.find_builds("torch", version)
     tag = next((build.tag for build in reversed(builds) if build.tag and works(build.tag)), None)
-    if works(None) or tag is None:
+    if works(None):
+        return []
+    if tag is None:
+        _choose_version(pins, size)
         return []
     pins["torch"] = f"torch=={version}+{tag}"
     return [f"--extra-index-url {INDEX}{tag}"]
+
+
+def _choose_version(pins: dict[str, str], size: VmSize) -> None:
+    """Pin another version of torch, where no build of the installed one runs on the GPUs of a size."""
+    gpu = cuda.find_gpu(size.gpu_model)
+    build = cuda.newest_running("torch", gpu.capability) if gpu is not None and gpu.capability else None
+    if build is None:
+        return  # the checker says that the size is to be another
+    pins["torch"] = f"torch=={build.version}.0"
+    for package in pins.keys() - {"torch"}:  # such as torchvision, of which each version wants one of torch
+        needs = metadata.requires(package) or ()
+        pins[package] = package if any(re.match(r"torch\s*==", need) for need in needs) else pins[package]
 
 
 def normalise(name: str) -> str:

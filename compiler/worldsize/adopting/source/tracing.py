@@ -20,7 +20,8 @@ from worldsize.scripts.bindings import (
     read_bindings,
 )
 from worldsize.scripts.definitions import Definitions, find_class_named, find_stem
-from worldsize.scripts.module import Module
+from worldsize.scripts.module import Module, keyword_argument, last_name
+from worldsize.scripts.reached import follow
 from worldsize.scripts.values import find_values, list_calls
 
 _DEPTH = 12
@@ -146,6 +147,59 @@ class Tracer:
     def choose(self, function: Function, call: ast.Call) -> None:
         """Follow the parameters of a function to one of its calls only."""
         self.code = Definitions((self.module,), chosen={**self.code.chosen, function: (self.module, call)})
+
+    def reach(self, starts: Iterable[ast.AST], passed: Collection[ast.AST] = ()) -> set[ast.AST]:
+        """The functions that run because others do, these among them; what is only ``passed`` does not."""
+        edges = self.module.once(follow, (self.module,)).edges
+        reached: set[ast.AST] = set()
+        waiting = list(starts)
+        while waiting:
+            scope = waiting.pop()
+            if scope not in reached:
+                reached.add(scope)
+                for (_, name), function, calls in edges.get(scope, ()):
+                    if function not in passed or (calls and not self._is_delayed(name)):
+                        waiting.append(function)
+        return reached
+
+    def _is_delayed(self, node: ast.AST) -> bool:
+        """Whether a node stands in a `lambda`, which is only made where it stands."""
+        return any(isinstance(above, ast.Lambda) for above, _ in self.module.ancestors(node))
+
+    @cached_property
+    def sampling(self) -> set[ast.AST]:
+        """The functions that workers of a loader may call: they make samples, and batches of them."""
+        return self.reach(self._workers)
+
+    @cached_property
+    def sampling_only(self) -> set[ast.AST]:
+        """Those of them that nothing else calls."""
+        return self.sampling - self.reach([self.module.tree], self._workers)
+
+    @cached_property
+    def _workers(self) -> set[ast.AST]:
+        """The functions that a loader itself calls in its workers."""
+        read = {name for name in ("__getitem__", "__getitems__") if name in self.code.functions}
+        methods = {method for name in read for _, method in self.code.functions[name]}
+        methods |= {
+            method
+            for class_ in self.classes.values()
+            if any(last_name(base) == "IterableDataset" for base in class_.bases)
+            for method in class_.body
+            if isinstance(method, FUNCTIONS) and method.name == "__iter__"
+        }
+        passed = [
+            self.value(value)
+            for call in self.module.called("DataLoader")
+            for name in ("collate_fn", "worker_init_fn")
+            if (value := keyword_argument(call, name)) is not None
+        ]
+        for node in (inner for value in passed for inner in ast.walk(value)):
+            class_ = self.classes.get(getattr(node, "id", ""))
+            called = class_.body if class_ is not None else [f for _, f in self.code.find(self.module, node)]
+            named = {getattr(one, "name", ""): one for one in called}
+            methods |= {one for name, one in named.items() if class_ is None or name == "__call__"}
+        return methods
 
     def calls(self, function: Function) -> list[ast.Call]:
         """Where a function is called by its name."""

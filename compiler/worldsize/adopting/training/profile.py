@@ -55,7 +55,7 @@ def describe_script(module: Module, framework: Framework) -> ScriptProfile:
         needs=tuple(sorted({need for beside in modules for need in list_needs(beside)})),
         reads=_list_paths(module, _READS, "r"),
         writes=_list_paths(module, list_last_names("writes"), "w"),
-        optimizer=find_optimizer_name(module),
+        optimizer=next(filter(None, map(find_optimizer_name, modules)), None),
         warms_up=_warms_up(modules, words),
         has_attention=_says(words, _ATTENTION) or has_transformers,
         has_batch_norm=_says(words, _NORM),

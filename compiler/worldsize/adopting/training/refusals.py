@@ -30,6 +30,36 @@ def refuse_games(script: Script, tops: Mapping[str, ast.stmt]) -> None:
             raise script.refuse(tops[name], message, help_)
 
 
+_STARTERS = ("Process", "Thread", "spawn", "start_processes", "submit", "map", "starmap", "apply_async")
+
+
+def refuse_processes(script: Script) -> None:
+    """Refuse a training in processes that the script starts itself, as Hogwild! does.
+
+    Raises:
+        AdoptError: The script starts them.
+    """
+    module = script.module
+    shares = module.called("share_memory", "share_memory_")
+    trains = {script.scope(call) for call in module.called("backward")} - {module.tree}
+    for call in module.called(*_STARTERS):
+        target = (
+            keyword_argument(call, "target") or keyword_argument(call, "fn") or next(iter(call.args), None)
+        )
+        functions = (
+            [function for _, function in script.code.find(module, target)] if target is not None else []
+        )
+        if not trains.isdisjoint(script.reach(functions)):
+            name = script.written(target) if target is not None else ""
+            what = f"`{name}` trains in processes that the script starts itself"
+            shared = ", which all change one shared model (Hogwild)" if shares else ""
+            help_ = f"call `{name}` once, in the script's own process: then the launcher starts the others"
+            more = ", and their gradients are averaged" if shares else ""
+            raise script.refuse(call, what + shared, help_ + more)
+    for call in module.called("mp.spawn", "multiprocessing.spawn"):
+        raise script.refuse(call, "this script starts processes itself", "train in one process first")
+
+
 def refuse_sparse(script: Script) -> None:
     """Refuse sparse gradients, which the processes on GPUs cannot add up.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -20,12 +21,19 @@ from worldsize.adopting.training.feeding import (
     list_taken,
     unwrap_loader,
 )
-from worldsize.adopting.training.loops import evaluates, find_counter
+from worldsize.adopting.training.loops import evaluates, find_counter, is_without_gradient
 from worldsize.adopting.training.refusals import APART, refuse_graphs
 from worldsize.facts.library_calls import find_call, list_last_names
-from worldsize.scripts.bindings import Function, Scope, is_parameter
+from worldsize.scripts.bindings import (
+    Function,
+    Scope,
+    find_argument,
+    is_method,
+    is_parameter,
+    list_parameters,
+)
 from worldsize.scripts.loops import list_backward_calls
-from worldsize.scripts.module import find_passed, last_name
+from worldsize.scripts.module import Module, find_passed, last_name
 
 _CLOSURE = (
     "this optimizer runs the model inside of `step`, as L-BFGS does",
@@ -105,6 +113,7 @@ def find_training(script: Script) -> Training:
     model = _find_held(script, frames, model) or model
     if not isinstance(model, ast.Attribute):
         model_frame, model = _place_model(script, frames, model, scope)
+        model = _choose_called(script, frames[min(model_frame, len(frames) - 1)], model)
     return Training(
         frames, batch_frame, batch_loop, epoch_frame, epoch_loop, feed,
         optimizer, find_owner(step), model_frame, model, backward,
@@ -226,6 +235,8 @@ def refuse_second_call(script: Script, call: ast.Call, frames: list[Frame]) -> E
 
 def _find_optimizer(script: Script, step: ast.Call) -> ast.Call:
     value = script.value(find_owner(step))
+    if isinstance(value, ast.Name):  # one of several values
+        value = next((bound for _, bound, _ in script.list_bindings(value)), value)
     if isinstance(value, ast.Call) and is_optimizer(script, value):
         return value
     made = [call for _, call in script.module.calls if is_optimizer(script, call)]
@@ -236,8 +247,47 @@ def _find_optimizer(script: Script, step: ast.Call) -> ast.Call:
 
 
 def is_optimizer(script: Script, call: ast.Call) -> bool:
-    """Whether a call makes an optimizer."""
-    name = script.module.name_of(call.func)
+    """Whether a call makes an optimizer, itself or in a module beside the script."""
+    return makes_optimizer(script.module, call) or find_optimizer_maker(script, call) is not None
+
+
+class Maker(Struct, frozen=True, eq=False):
+    """A function of a module beside the script that returns an optimizer, and the call that it makes."""
+
+    module: Module
+    function: Function
+    optimizer: ast.Call
+
+
+def find_optimizer_maker(script: Script, call: ast.Call) -> Maker | None:
+    """The function beside the script that a call reaches, if it returns an optimizer."""
+    places = [
+        place for place in script.around.find(script.module, call.func) if place[0] is not script.module
+    ]
+    if len(places) != 1:
+        return None
+    module, function = places[0]
+    nodes = list(ast.walk(function))
+    made = [node for node in nodes if isinstance(node, ast.Call) and makes_optimizer(module, node)]
+    names = {
+        getattr(target, "id", "")
+        for node in nodes
+        if isinstance(node, ast.Assign) and node.value in made
+        for target in node.targets
+    }
+    returned = [
+        inner
+        for node in nodes
+        if isinstance(node, ast.Return) and node.value is not None
+        for inner in ast.walk(node.value)
+    ]
+    returns = any(inner in made or getattr(inner, "id", None) in names for inner in returned)
+    return Maker(module, function, made[0]) if returns else None
+
+
+def makes_optimizer(module: Module, call: ast.Call) -> bool:
+    """Whether a call is of the class of an optimizer."""
+    name = module.name_of(call.func)
     before, _, last = name.rpartition(".")
     named = last in list_last_names("optimizes") or find_call(name, "optimizes_model") is not None
     return named or (before.endswith("optim") and last[:1].isupper())
@@ -246,6 +296,8 @@ def is_optimizer(script: Script, call: ast.Call) -> bool:
 def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     """The name of the model whose parameters the optimizer gets, and the scope of that name."""
     scope = script.scope(optimizer)
+    if (maker := find_optimizer_maker(script, optimizer)) is not None:
+        return _find_passed_model(script, optimizer, maker), scope
     if find_call(script.called_name(optimizer), "optimizes_model") is not None and optimizer.args:
         return optimizer.args[0], scope
     parameters = find_passed(optimizer, 0, "params")
@@ -266,6 +318,35 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
         help_ = "put them into one `nn.Module` whose `forward` gives the loss"
         raise script.refuse(optimizer, f"this optimizer trains several models: {names}", help_)
     return next(iter(models.values())), scope
+
+
+def _find_passed_model(script: Script, call: ast.Call, maker: Maker) -> ast.expr:
+    """The model that a call gives to the function which makes its optimizer."""
+    names = {
+        last_name(node.value)
+        for node in ast.walk(maker.function)
+        if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters")
+    }
+    taken = [parameter.arg for parameter, _ in list_parameters(maker.function)]
+    if (
+        taken
+        and taken[0] in names
+        and isinstance(call.func, ast.Attribute)
+        and is_method(maker.module, maker.function)
+    ):
+        return call.func.value  # a method of the model
+    passed = [find_argument(maker.module, call, maker.function, name) for name in taken if name in names]
+    given = [value for value in passed if value is not None]
+    if not names:  # `make(model.parameters(), …)`
+        calls = [
+            node for node in ast.walk(call) if isinstance(node, ast.Call) and last_name(node) == "parameters"
+        ]
+        given = [_root(node.func.value) for node in calls if isinstance(node.func, ast.Attribute)]
+    if len(given) != 1:
+        where = f"`{Path(maker.module.source.path).name}`, line {maker.function.lineno}"
+        message = f"{where}, makes an optimizer of a model that this call does not pass"
+        raise script.refuse(call, message, f"pass the model to `{maker.function.name}` as a parameter")
+    return given[0]
 
 
 def _find_held(script: Script, frames: list[Frame], model: ast.expr) -> ast.expr | None:
@@ -332,6 +413,44 @@ def _place_model(script: Script, frames: list[Frame], model: ast.expr, scope: Sc
     raise script.refuse(
         model, "where this model is made cannot be told", "make it in the function that trains"
     )
+
+
+def _choose_called(script: Script, frame: Frame, model: ast.expr) -> ast.expr:
+    """The name by which training calls or passes on the model: a compiled one has its own."""
+    if not isinstance(model, ast.Name):
+        return model
+    bound = {
+        name: script.bindings(name, scope)
+        for scope in (script.scope(model),)
+        for name in script.list_bound(scope)
+    }
+    group = {model.id}
+    for _ in bound:
+        for name, values in bound.items():
+            others = {other for _, value, _ in values for other in _list_renamed(value)}
+            if others and not group.isdisjoint({name, *others}):
+                group |= {name, *others}
+    calls = [
+        node
+        for node in ast.walk(frame.scope)
+        if isinstance(node, ast.Call) and not is_without_gradient(script, node)
+    ]
+    used = [
+        node for call in calls for node in ((call.func, *call.args) if call is frame.call else (call.func,))
+    ]
+    names = {node.id: node for node in used if isinstance(node, ast.Name) and node.id in group}
+    return model if model.id in names or len(names) != 1 else next(iter(names.values()))
+
+
+def _list_renamed(value: ast.expr) -> set[str]:
+    """The variables whose model an expression gives, as it is, compiled, or taken out of a wrapper."""
+    if isinstance(value, ast.IfExp):
+        return _list_renamed(value.body) | _list_renamed(value.orelse)
+    if isinstance(value, ast.Call) and last_name(value) in ("compile", "getattr") and value.args:
+        return _list_renamed(value.args[0])
+    if isinstance(value, ast.Attribute) and value.attr in ("module", "_orig_mod"):
+        return _list_renamed(value.value)
+    return {value.id} if isinstance(value, ast.Name) else set()
 
 
 def _find_returned(script: Script, function: Function, model: ast.Name) -> tuple[ast.expr, Scope] | None:

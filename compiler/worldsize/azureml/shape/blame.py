@@ -44,6 +44,7 @@ _TIME_SPAN = re.compile(r"(\d{1,9})\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _PATTERN_ADVICE = {
+    "idle_time_before_shutdown": "write for example `PT30M`; `idle_time_before_shutdown_minutes` is a number",
     "mini_batch_size": 'write a count of files, "10", or a size such as "64kb" or "1mb"',
     "image": "write `HOST/NAME:TAG` in small letters, without `https://` and without blanks",
     "expression": "write five fields, minute hour day month weekday",
@@ -148,7 +149,7 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
     if is_text and (problem := _text(node, name, alternatives, scalars)) is not None:
         return problem
     message = f"{_read_as(node)}, but `{name}` takes {_expected(plain)}"
-    advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
+    advice = _number_advice(node, scalars) or _PATTERN_ADVICE.get(name) or f"write {_expected(scalars)}"
     kinds = [part["x-kind"] for part in scalars if part.get("x-kind") in ("integer", "number")]
     if kinds and advice == f"write {_expected(scalars)}":
         advice += f", such as `{name}: {_EXAMPLES[kinds[0]]}`"

@@ -17,6 +17,7 @@ from worldsize.documents.yaml.load import Comment
 _MARK = re.compile(r"#\s*worldsize\s*:(?P<rest>.*)")
 _IGNORE = re.compile(r"\s*ignore\s*\[(?P<codes>[^\]]*)\]")
 _WORD = re.compile(r"[^\s,]+")
+_EXAMPLE = "# worldsize: ignore[WS203] reason"
 UNSUPPRESSABLE = frozenset({"WS000", "internal-error"})
 
 
@@ -49,7 +50,7 @@ def parse_suppressions(
             message = "this comment suppresses nothing: it names no code"
             problems.append(
                 Problem(
-                    "suppression-unknown", comment.span, message, "write `# worldsize: ignore[WS203] reason`"
+                    "suppression-unknown", comment.span, message, f"name the code of a rule: `{_EXAMPLE}`"
                 )
             )
             continue
@@ -97,7 +98,7 @@ def report_unused(suppressions: Iterable[Suppression], judged: Callable[[str], b
             "suppression-unused",
             suppression.span,
             f"`{suppression.name}` suppresses nothing here",
-            "remove it, or move it to the line of the diagnostic",
+            "remove the comment, or move it to the line of the diagnostic",
         )
         for suppression in suppressions
         if not suppression.used and judged(suppression.name)

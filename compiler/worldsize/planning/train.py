@@ -461,12 +461,7 @@ class Steps(Struct, frozen=True):
 
 
 def count_steps(
-    rows: int | None,
-    global_batch: int,
-    epochs: float | None,
-    warmup_epochs: float,
-    *,
-    drop_last: bool = True,
+    rows: int | None, global_batch: int, epochs: float | None, warmup_epochs: float, *, drop_last: bool = True
 ) -> Steps:
     """Count the steps per epoch, in total, and of the warm-up; what is None is unknown before the run."""
     if rows is None:

@@ -207,13 +207,13 @@ def _of_other_kind(key: Scalar, tree: MappingContext) -> Problem | None:
     """A key that is right in another kind of file, and so is not misspelt."""
     if tree.parent is not None or key.text in _COMMON or tree.shape.get("additionalProperties") is True:
         return None
-    kinds = ((kind, load_catalog(kind)) for kind in sorted(CHECKED))
     owners = [
         kind.replace("-", " ")
-        for kind, other in kinds
-        if any(key.text in shape.get("properties", {}) for shape in other.list_mappings(other.root))
+        for kind in sorted(CHECKED)
+        for shape in load_catalog(kind).list_mappings(load_catalog(kind).root)
+        if key.text in shape.get("properties", {})
     ]
-    listed = _listing(owners, "and")
+    listed = _listing(dict.fromkeys(owners), "and")
     return _unknown(key, tree, f"remove it: files of other kinds have it: {listed}") if listed else None
 
 
@@ -433,7 +433,4 @@ PREVIEW = {
     "vm_priority": "tier",
 }
 # Keys whose value is another one under the key that is meant.
-OTHER_UNITS = {
-    "process_count": "the processes of one instance",
-    "timeout_minutes": "in seconds",
-}
+OTHER_UNITS = {"process_count": "the processes of one instance", "timeout_minutes": "in seconds"}

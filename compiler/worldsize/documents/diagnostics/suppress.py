@@ -17,7 +17,6 @@ from worldsize.documents.yaml.load import Comment
 _MARK = re.compile(r"#\s*worldsize\s*:(?P<rest>.*)")
 _IGNORE = re.compile(r"\s*ignore\s*\[(?P<codes>[^\]]*)\]")
 _WORD = re.compile(r"[^\s,]+")
-_EXAMPLE = "# worldsize: ignore[WS203] reason"
 UNSUPPRESSABLE = frozenset({"WS000", "internal-error"})
 
 
@@ -48,11 +47,8 @@ def parse_suppressions(
         words = list(_WORD.finditer(ignore["codes"])) if ignore else []
         if ignore is None or not words:
             message = "this comment suppresses nothing: it names no code"
-            problems.append(
-                Problem(
-                    "suppression-unknown", comment.span, message, f"name the code of a rule: `{_EXAMPLE}`"
-                )
-            )
+            help_ = "name the code of a rule: `# worldsize: ignore[WS203] reason`"
+            problems.append(Problem("suppression-unknown", comment.span, message, help_))
             continue
         line = below.get(comment.span.line, comment.span.line)
         offset = mark.start("rest") + ignore.start("codes")

@@ -106,6 +106,12 @@ def _anonymous_environment(shape: Shape) -> Shape:
     return amended
 
 
+def _compute_instance(shape: Shape) -> Shape:
+    """ComputeInstance._to_rest_object sends the text as it is, and the service takes an ISO 8601 duration."""
+    shape["properties"]["idle_time_before_shutdown"]["pattern"] = r"^P(\d+D)?(T(\d+H)?(\d+M)?(\d+S)?)?$"
+    return shape
+
+
 def _output(shape: Shape) -> Shape:
     """Output.__init__ refuses a version without a name."""
     return {**shape, "dependentRequired": {"version": ["name"]}}
@@ -166,6 +172,7 @@ def _settings(shape: Shape) -> Shape:
 
 
 _AMENDMENTS = {
+    "ComputeInstanceSchema": _compute_instance,
     "InputPortSchema": _port,
     "AnonymousEnvironmentSchema": _anonymous_environment,
     "EnvironmentSchema": _environment,

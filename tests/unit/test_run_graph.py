@@ -354,6 +354,10 @@ WRONG = {
         PIPELINE + "  s: {type: command, component: ./broken.yml}\n",
         ["pipeline.yml:3: step `s` is of type `command`, but its component is of type `pipeline`"],
     ),
+    "a sweep over a pipeline": (
+        PIPELINE + "  s: {type: sweep, trial: ./broken.yml}\n",
+        ["pipeline.yml:3: step `s` is of type `sweep`, but its component is of type `pipeline`"],
+    ),
     "a circle through components": (
         PIPELINE
         + "  s: {type: pipeline, component: ./through.yml, inputs: {d: '${{parent.jobs.t.outputs.o}}'}}\n"

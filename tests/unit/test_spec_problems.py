@@ -273,7 +273,7 @@ CASES: list[tuple[str, str, str, int, int, str, str]] = [
         3,
         24,
         "`min_instances` is 5 but `max_instances` is 4",
-        "raise `max_instances` to at least 5",
+        "`max_instances: 5`",
     ),
 ]
 

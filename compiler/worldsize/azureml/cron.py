@@ -96,7 +96,7 @@ def _check_field(part: re.Match[str], field: CronField) -> Iterator[CronFault]:
             part.start(),
             part.end(),
             f"the {field.name} `{part.group()}` is ignored: Azure ML reads it as `*`",
-            "write `*` there, or use `recurrence` with `frequency: month`",
+            "write `*` there, or use a `recurrence` with `frequency: month`",
             ignored=True,
         )
 

@@ -26,8 +26,9 @@ class Keys(Struct, frozen=True):
 
     inputs: str = "inputs"  # that a step gives to its component
     bindings: tuple[str, ...] = ("parent.jobs.STEP.outputs.NAME", "parent.inputs.NAME")  # of inputs of steps
-    default_compute: str = "set `default_compute` under `settings:`"  # what saves a step its `compute`
+    default_compute: str = "write `default_compute:` under `settings:`"  # what saves a step its `compute`
     timeout: str = "`limits: {timeout: 43200}`"  # the time limit of a step
+    instances: str = "`resources: {{instance_count: {}}}`"  # of a step that sets none
     in_command: frozenset[str] = frozenset({"inputs", "outputs", "search_space"})  # scopes of expressions
     in_variable: frozenset[str] | None = None  # in environment variables; Azure ML does not document them
 
@@ -42,6 +43,7 @@ SPEC = Keys(
     bindings=("parent.jobs.STEP.outputs.NAME", "plan.NAME", "parent.inputs.NAME"),
     default_compute="keep one profile under `compute:`",
     timeout="`timeout: 43200`",
+    instances="`instance_count: {}`",
     in_command=frozenset({"inputs", "outputs", "plan", "parent.inputs"}),
     in_variable=frozenset({"plan", "parent.inputs"}),
 )

@@ -139,7 +139,7 @@ def describe_missing(what: str, text: str, path: Path, span: Span) -> Finding:
     """Describe a missing file or folder, with the most similar path of its kind that exists."""
     if "\n" in text.strip():
         message = f"{what} is a text of several lines, and Azure ML takes a text as the name of a file"
-        return Finding(span, message, "remove `|` or `>` after the key, so that its content is a mapping")
+        return Finding(span, message, "remove the `|` or `>` after the key, so that its content is a mapping")
     fault = untrusted.find_fault(path, folder=True)
     if fault is not None:
         return Finding(span, f"{what} names `{shorten(text)}`, but {fault}", "name a file or a folder")

@@ -30,12 +30,12 @@ def check_unused_days(recurrence: Node | None) -> Iterator[Problem]:
     for name, frequencies in _DAYS_FOR.items():
         key = pattern.key(name)
         if key is not None and frequency.text.lower() not in frequencies:
-            needed = " or ".join(f"`{word}`" for word in frequencies)
+            needed = " or ".join(f"`frequency: {word}`" for word in frequencies)
             yield Problem(
                 "schedule-days-unused",
                 key.span,
                 f"`{name}` has no meaning when the frequency is `{frequency.text}`",
-                f"set `frequency` to {needed}, or remove `{name}`",
+                f"write {needed}, or remove `{name}`",
                 (Related(frequency.span, "the frequency"),),
             )
 

@@ -92,12 +92,7 @@ def component_document(component: Component) -> Document:
 
 
 def schedule(
-    name: str,
-    trigger: Mapping[str, Any],
-    job: str,
-    *,
-    display_name: str | None,
-    inputs: Mapping[str, Any],
+    name: str, trigger: Mapping[str, Any], job: str, *, display_name: str | None, inputs: Mapping[str, Any]
 ) -> str:
     """A job schedule that submits a pipeline file, whose path is relative to the schedule's file.
 

@@ -169,12 +169,10 @@ def _training_options(settings: Settings) -> None:
         settings.refuse("optimizer", message, "write `strategy: ddp`, or another `optimizer`")
     if str(settings.read("compile")).lower() == "true" and strategy in _MODEL_PARALLEL:
         message = f"`compile` is not supported with `strategy: {strategy}`, which runs the layers itself"
-        settings.refuse("compile", message, "write `strategy: ddp` or `fsdp`, or remove `compile`")
+        settings.refuse("compile", message, "remove `compile`, or choose `ddp` or `fsdp`")
     if strategy == _SERVER and literals.parse_number(settings.read("ema_decay")):
         message = f"`ema_decay` is not supported with `strategy: {_SERVER}`, where workers step on their own"
-        settings.refuse(
-            "ema_decay", message, "write `strategy: multi_worker_mirrored`, or remove `ema_decay`"
-        )
+        settings.refuse("ema_decay", message, "remove `ema_decay`, or choose `multi_worker_mirrored`")
 
 
 _OFFLOADS = ("offload_optimizer", "offload_parameters")

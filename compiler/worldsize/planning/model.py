@@ -190,12 +190,7 @@ class Notes(Struct):
         self.derivations.append(Derivation(quantity, value, formula, source))
 
     def report(
-        self,
-        slug: str,
-        span: Span,
-        message: str,
-        help_: str | None = None,
-        *related: Related,
+        self, slug: str, span: Span, message: str, help_: str | None = None, *related: Related
     ) -> None:
         """Add a problem, or the consequence of a count that a rule reports."""
         follows = self.wrong_counts and slug in _FOLLOW_FROM_COUNTS

@@ -326,7 +326,9 @@ def _heads(settings: Settings, mesh: Degrees) -> None:
     fits = degrees.largest_common_divisor(mesh.tensor, mesh.world_size // mesh.pipeline, *sizes.values())
     size = f"the {value} attention heads" if name == "gpt_heads" else f"the width {value}"
     message = f"the tensor degree {mesh.tensor} does not divide {size} of `gpt`"
-    help_ = _help_misfit("tensor", fits, name, mesh.tensor)
+    # Where the heads divide and the width does not, no degree helps: each head takes an even share of it.
+    least = mesh.tensor if name == "gpt_heads" else 2 * sizes.get("gpt_heads", mesh.tensor)
+    help_ = _help_misfit("tensor", fits if name == "gpt_heads" else 0, name, least)
     span, related = settings.degree_span("tensor"), settings.relate(name)
     settings.notes.report("tensor-degree-does-not-divide-model", span, message, help_, *related)
 

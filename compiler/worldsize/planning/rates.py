@@ -82,13 +82,13 @@ def _rule(settings: Settings, name: str | None, optimizer: Optimizer | None, kap
     if name is None or setting is None:
         span = said.span if said else settings.scale.span
         message = f"step `{settings.step.name}` does not name its optimizer, so `rule: auto` cannot choose"
-        help_ = "add `optimizer:` under `scale:`, or `rule: linear`, `sqrt` or `none`"
+        help_ = "add `optimizer:` under `scale:`, or write one of `rule: linear`, `rule: sqrt`, `rule: none`"
         settings.notes.report("optimizer-unknown", span, message, help_)
         return None
     message = f"no scaling rule is known for optimizer `{name}`"
     near = did_you_mean(name, optimizers.names())
     meant = f"{near} else " if near and near.startswith("did") else ""
-    help_ = f"{meant}say `rule: linear`, `sqrt` or `none` under `scale:`"
+    help_ = f"{meant}write one of `rule: linear`, `rule: sqrt`, `rule: none` under `scale:`"
     settings.notes.report("optimizer-unknown", setting.span, message, help_)
     return None
 

@@ -8,11 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from worldsize.azureml import binding, command_launchers, literals
-from worldsize.azureml.command_launchers import (
-    PER_INSTANCE,
-    InnerLauncher,
-    find_launcher_call,
-)
+from worldsize.azureml.command_launchers import PER_INSTANCE, InnerLauncher, find_launcher_call
 from worldsize.azureml.launch import STARTS_PROCESSES
 from worldsize.base.wording import plural, show_number
 from worldsize.facts import vm_sizes

@@ -263,9 +263,8 @@ def _starves(settings: Settings, stages: int, batches: Batches) -> bool:
         f"schedule `1f1b` needs a micro-batch for each of {stages} pipeline stages,"
         f" but `gradient_accumulation_steps` is {batches.accumulation}"
     )
-    help_ = f"{_remedy(stages, batches)}, or `pipeline_schedule: gpipe`"
     span = setting.span if setting is not None else settings.degree_span("pipeline")
-    settings.notes.report("strategy-option-refused", span, message, help_)
+    settings.notes.report("strategy-option-refused", span, message, _remedy(stages, batches))
     return True
 
 
@@ -274,10 +273,10 @@ def _remedy(stages: int, batches: Batches) -> str:
     wanted = degrees.count_micro_batches(stages)
     share = batches.per_device * batches.accumulation
     micro = degrees.divisor_near(share, wanted, 1) or wanted
-    written = f"write `gradient_accumulation_steps: {micro}`"
+    written, same = f"write `gradient_accumulation_steps: {micro}`", ""
     if micro <= share and share % micro == 0:
-        written += f" and `batch_size_per_device: {share // micro}`, the same global batch,"
-    return f"{written} to idle {_percent(stages, micro)}"
+        written, same = f"{written} and `batch_size_per_device: {share // micro}`", ", the same global batch,"
+    return f"{written} under `scale:`{same} to idle {_percent(stages, micro)}"
 
 
 def _percent(stages: int, micro: int) -> str:
@@ -462,12 +461,7 @@ class Steps(Struct, frozen=True):
 
 
 def count_steps(
-    rows: int | None,
-    global_batch: int,
-    epochs: float | None,
-    warmup_epochs: float,
-    *,
-    drop_last: bool = True,
+    rows: int | None, global_batch: int, epochs: float | None, warmup_epochs: float, *, drop_last: bool = True
 ) -> Steps:
     """Count the steps per epoch, in total, and of the warm-up; what is None is unknown before the run."""
     if rows is None:

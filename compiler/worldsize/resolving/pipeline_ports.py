@@ -112,7 +112,7 @@ def _leave_out(state: ResolveState, step: str, name: str, argument: Field[Argume
     message = f"`{source.name}` is optional and has no value, but input `{name}` of step `{step}` is required"
     help_ = f"give `{source.name}` a value"
     if component is not None and component.inline:
-        help_ += f", or write `$[[--{name} ${{{{inputs.{name}}}}}]]` in the command"
+        help_ += ", or put it and its option into `$[[ ]]` in the command"
     state.unwired.setdefault(step, set()).add(name)
     related = Related(source.span, "declared optional here")
     state.report("optional-feeds-required", argument.span or source.span, message, help_, related)

@@ -153,7 +153,7 @@ def _check_instance_bounds(profile: ComputeProfile) -> Iterator[Problem]:
             "compute-min-above-max",
             low.span,
             f"`min_instances` is {low.value} but `max_instances` is {high.value}",
-            f"write `min_instances: 0`, or raise `max_instances` to at least {low.value}",
+            f"write `min_instances: 0`, or `max_instances: {low.value}`",
             (Related(high.span, "the maximum"),),
         )
 

@@ -56,7 +56,7 @@ def check_inputs(spec: Spec) -> Iterator[Problem]:
                 message = (
                     f"input `{declared.name}` has no `{key}`, and Azure ML starts no pipeline without it"
                 )
-                help_ = f"add `{key}:`, which a run may override, or `optional: true`"
+                help_ = f"add `{key}:`, which a run may override; `optional: true` is for what no step needs"
                 yield Problem("pipeline-input-without-value", declared.span, message, help_)
             continue
         other = declared.value_key

@@ -116,7 +116,7 @@ def _check_algorithm(sweep: Sweep) -> Iterator[Problem]:
             message = f"bayesian sampling does not support `{kind}`, the distribution of `{name}`"
             node = located.node.get("type") if isinstance(located.node, MappingNode) else None
             span = node.span if node is not None else located.key_span
-            help_ = f"write one of {quoted_list(BAYESIAN)}, or `sampling_algorithm: random`"
+            help_ = f"write `sampling_algorithm: random`, or choose one of {quoted_list(BAYESIAN)}"
             yield Problem("sampling-needs-other-distribution", span, message, help_)
     algorithm = sweep.node.get("sampling_algorithm")
     if isinstance(algorithm, MappingNode) and sweep.algorithm != "random":

@@ -312,7 +312,8 @@ def _none_of(where: NodeLocation, error: Violation, meant: set[str]) -> Iterator
     )
     written = " or ".join(f"`{_written(error, choice)}`" for choice in choices)
     names = " nor ".join(f"`{choice}`" for choice in choices)
-    yield Problem(slug, where.name_span, f"{_subject(where)} has neither {names}", f"add {written}")
+    help_ = f"add {written}{' with `environment:`' * ('command' in choices)}"
+    yield Problem(slug, where.name_span, f"{_subject(where)} has neither {names}", help_)
 
 
 def _both_of(where: NodeLocation, error: Violation) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
+from collections.abc import Iterable
 
 from worldsize.azureml.shape.catalog import MappingContext, fits_shape
 from worldsize.base.problem import Fix, Problem
@@ -44,6 +45,7 @@ _TIME_SPAN = re.compile(r"(\d{1,9})\s*([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 _PATTERN_ADVICE = {
+    "idle_time_before_shutdown": "write for example `PT30M`; `idle_time_before_shutdown_minutes` is a number",
     "mini_batch_size": 'write a count of files, "10", or a size such as "64kb" or "1mb"',
     "image": "write `HOST/NAME:TAG` in small letters, without `https://` and without blanks",
     "expression": "write five fields, minute hour day month weekday",
@@ -76,9 +78,14 @@ def report_bad_uri(node: Scalar) -> Problem | None:
 def report_name_not_text(key: Scalar) -> Problem:
     """Report a name that YAML reads as a number or a boolean, such as ``on``."""
     read = "nothing" if key.value is None else f"{key.value!s}".lower()
-    quoted = f'"{key.text}"'
     message = f"the name `{key.text}` is read as {read}, but names are text"
-    return Problem("aml-name-not-text", key.span, message, f"quote it: {quoted}", fix=Fix(key.span, quoted))
+    return report_unquoted("aml-name-not-text", key, message)
+
+
+def report_unquoted(slug: str, node: Scalar, message: str) -> Problem:
+    """Report a text that YAML reads as something else, because it is not in quotes."""
+    quoted = f'"{node.text}"'
+    return Problem(slug, node.span, message, f"quote it: {shorten(quoted, 60)}", fix=Fix(node.span, quoted))
 
 
 def report_wrong_value(node: Node, name: str, alternatives: list[Shape]) -> Problem:
@@ -148,7 +155,7 @@ def _scalar(node: Scalar, name: str, alternatives: list[Shape]) -> Problem:
     if is_text and (problem := _text(node, name, alternatives, scalars)) is not None:
         return problem
     message = f"{_read_as(node)}, but `{name}` takes {_expected(plain)}"
-    advice = _number_advice(node, scalars) or f"write {_expected(scalars)}"
+    advice = _number_advice(node, scalars) or _PATTERN_ADVICE.get(name) or f"write {_expected(scalars)}"
     kinds = [part["x-kind"] for part in scalars if part.get("x-kind") in ("integer", "number")]
     if kinds and advice == f"write {_expected(scalars)}":
         advice += f", such as `{name}: {_EXAMPLES[kinds[0]]}`"
@@ -162,7 +169,7 @@ def _text(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shap
     enums = [part for part in scalars if "enum" in part and part.get("x-kind") is None]
     if enums:
         words = [word for part in enums for word in part["enum"] if isinstance(word, str)]
-        return report_not_allowed(node, name, words, prefixed=_prefix(node, scalars))
+        return report_not_allowed(node, name, words, scalars)
     return _bad_form(node, name, scalars) if any(_has_form(part) for part in scalars) else None
 
 
@@ -178,14 +185,10 @@ def _is_side_door(part: Shape) -> bool:
 
 
 def _unquoted(node: Scalar, name: str) -> Problem:
-    value = node.value
-    quoted = f'"{node.text}"'
-    fix = Fix(node.span, quoted)
-    if isinstance(value, dt.date):
+    if isinstance(node.value, dt.date):
         message = f"`{shorten(node.text, 60)}` is read as a date, but `{name}` takes text"
-        return Problem("aml-unquoted-date", node.span, message, f"quote it: {quoted}", fix=fix)
-    message = f"{_read_as(node)}, but `{name}` takes text"
-    return Problem("aml-wrong-type", node.span, message, f"quote it: {shorten(quoted, 60)}", fix=fix)
+        return report_unquoted("aml-unquoted-date", node, message)
+    return report_unquoted("aml-wrong-type", node, f"{_read_as(node)}, but `{name}` takes text")
 
 
 def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[Shape]) -> Problem:
@@ -197,13 +200,11 @@ def _binding(node: Scalar, name: str, alternatives: list[Shape], scalars: list[S
     return Problem("aml-binding-not-allowed", node.span, message, advice)
 
 
-def report_not_allowed(node: Scalar, name: str, words: list[str], prefixed: str | None = None) -> Problem:
+def report_not_allowed(node: Scalar, name: str, words: list[str], scalars: Iterable[Shape] = ()) -> Problem:
     """Report a word that is not among the ``words`` that ``name`` takes."""
     message = f"`{shorten(node.text, 60)}` is not a value of `{name}`"
-    if prefixed is not None:
-        return Problem(
-            "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
-        )
+    if (problem := _without_prefix(node, message, scalars)) is not None:
+        return problem
     if node.text in _PRIVATE_TYPES:
         message = f"`{node.text}` is a private preview, so this step is not checked"
         advice = "Azure ML takes it only with `AZURE_ML_CLI_PRIVATE_FEATURES_ENABLED=True`"
@@ -254,11 +255,8 @@ def _has_form(part: Shape) -> bool:
 
 def _bad_form(node: Scalar, name: str, scalars: list[Shape]) -> Problem:
     message = f"`{shorten(node.text, 60)}` is not a valid `{name}`"
-    prefixed = _prefix(node, scalars)
-    if prefixed is not None:
-        return Problem(
-            "aml-bad-form", node.span, message, f"write `{prefixed}`", fix=Fix(node.span, prefixed)
-        )
+    if (problem := _without_prefix(node, message, scalars)) is not None:
+        return problem
     advice = _PATTERN_ADVICE.get(name)
     if any(part.get("format") == "date-time" for part in scalars):
         advice = 'write date and time, for example "2030-01-31T08:00:00"'
@@ -267,17 +265,13 @@ def _bad_form(node: Scalar, name: str, scalars: list[Shape]) -> Problem:
     return Problem("aml-bad-form", node.span, message, advice)
 
 
-def _prefix(node: Scalar, scalars: list[Shape]) -> str | None:
-    """The name with the prefix of a reference, if only the prefix is missing."""
-    text = node.text.strip()
-    if not text or any(blank in text for blank in " <>{}/"):
+def _without_prefix(node: Scalar, message: str, scalars: Iterable[Shape]) -> Problem | None:
+    """The problem of a name that lacks only the prefix of a reference."""
+    wanted = f"azureml:{node.text.strip()}"
+    fits = any("azureml" in part.get("pattern", "") and fits_shape(wanted, part) for part in scalars)
+    if not fits or not node.text.strip() or set(node.text.strip()) & set(" <>{}/"):
         return None
-    wanted = f"azureml:{text}"
-    return (
-        wanted
-        if any("azureml" in part.get("pattern", "") and fits_shape(wanted, part) for part in scalars)
-        else None
-    )
+    return Problem("aml-bad-form", node.span, message, f"write `{wanted}`", fix=Fix(node.span, wanted))
 
 
 def _not_a_scalar(node: Scalar, name: str, plain: list[Shape]) -> Problem:

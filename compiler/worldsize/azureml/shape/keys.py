@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from worldsize.azureml.shape.catalog import MappingContext, fits_shape
+from worldsize.azureml.shape.catalog import MappingContext, fits_shape, load_catalog
+from worldsize.azureml.shape.recognise import CHECKED
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
 from worldsize.base.suggest import closest, edit_distance, fix_unambiguous
@@ -66,6 +67,7 @@ def _find(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem:
         or _of_other_type(key, tree)
         or _higher(key, tree)
         or _on_the_step(key, tree)
+        or _of_other_kind(key, tree)
         or _typo(key, tree)
     )
     if problem:
@@ -126,7 +128,9 @@ def _alias(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem | None
         meant, unit = "build", "whose `path` is the folder of the `Dockerfile`"
     if meant is None or meant in tree.node:
         return None
-    advice = f"write `{meant}`"
+    renamed = unit is None and isinstance(value, Scalar) and meant in tree.shape.get("properties", {})
+    # Another form of the value needs more than another key.
+    advice = f"write `{meant}`" if renamed else f"write `{meant}:`"
     container = None
     if meant not in tree.shape.get("properties", {}):
         container = _container_of(meant, tree, catalog)
@@ -137,8 +141,6 @@ def _alias(key: Scalar, tree: MappingContext, catalog: Schema) -> Problem | None
         advice += f", {unit}"
     if key.text in PREVIEW:
         advice += f"; `{key.text}` is a key of the 2021 preview"
-    # Another form of the value needs more than another key.
-    renamed = container is None and unit is None and isinstance(value, Scalar)
     return _unknown(key, tree, advice, Fix(key.span, meant, safe=False) if renamed else None)
 
 
@@ -199,6 +201,20 @@ def _on_the_step(key: Scalar, tree: MappingContext) -> Problem | None:
     if key.text not in _STEP_KEYS or "is_deterministic" not in component.shape.get("properties", {}):
         return None
     return _outside(key, tree, "set it on the step or job that uses the component")
+
+
+def _of_other_kind(key: Scalar, tree: MappingContext) -> Problem | None:
+    """A key that is right in another kind of file, and so is not misspelt."""
+    if tree.parent is not None or key.text in _COMMON or tree.shape.get("additionalProperties") is True:
+        return None
+    owners = [
+        kind.replace("-", " ")
+        for kind in sorted(CHECKED)
+        for shape in load_catalog(kind).list_mappings(load_catalog(kind).root)
+        if key.text in shape.get("properties", {})
+    ]
+    listed = _listing(dict.fromkeys(owners), "and")
+    return _unknown(key, tree, f"remove it: files of other kinds have it: {listed}") if listed else None
 
 
 def _slip(key: Scalar, tree: MappingContext) -> Problem | None:
@@ -417,7 +433,4 @@ PREVIEW = {
     "vm_priority": "tier",
 }
 # Keys whose value is another one under the key that is meant.
-OTHER_UNITS = {
-    "process_count": "the processes of one instance",
-    "timeout_minutes": "in seconds",
-}
+OTHER_UNITS = {"process_count": "the processes of one instance", "timeout_minutes": "in seconds"}

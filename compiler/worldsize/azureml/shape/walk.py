@@ -9,7 +9,7 @@ from __future__ import annotations
 from worldsize.azureml.shape import blame, keys
 from worldsize.azureml.shape.catalog import MappingContext, Sibling, fits_shape, load_catalog
 from worldsize.base import limits
-from worldsize.base.problem import Fix, Problem
+from worldsize.base.problem import Problem
 from worldsize.documents.shape import Schema, Shape, fold_case
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence
 
@@ -117,11 +117,8 @@ class _Walker:
         """Report a version that YAML reads differently than it is written."""
         if part.get("x-kind") != "version" or str(node.value) == node.text:
             return False
-        quoted = f'"{node.text}"'
         message = f"version `{node.text}` is read as `{node.value!s}`"
-        fix = Fix(node.span, quoted)
-        problem = Problem("aml-version-read-as-number", node.span, message, f"quote it: {quoted}", fix=fix)
-        self.problems.append(problem)
+        self.problems.append(blame.report_unquoted("aml-version-read-as-number", node, message))
         return True
 
     def _choose(self, node: Mapping, shape: Shape, key: Scalar | None, parent: MappingContext | None) -> None:

@@ -47,11 +47,8 @@ def parse_suppressions(
         words = list(_WORD.finditer(ignore["codes"])) if ignore else []
         if ignore is None or not words:
             message = "this comment suppresses nothing: it names no code"
-            problems.append(
-                Problem(
-                    "suppression-unknown", comment.span, message, "write `# worldsize: ignore[WS203] reason`"
-                )
-            )
+            help_ = "name the code of a rule: `# worldsize: ignore[WS203] reason`"
+            problems.append(Problem("suppression-unknown", comment.span, message, help_))
             continue
         line = below.get(comment.span.line, comment.span.line)
         offset = mark.start("rest") + ignore.start("codes")
@@ -97,7 +94,7 @@ def report_unused(suppressions: Iterable[Suppression], judged: Callable[[str], b
             "suppression-unused",
             suppression.span,
             f"`{suppression.name}` suppresses nothing here",
-            "remove it, or move it to the line of the diagnostic",
+            "remove the comment, or move it to the line of the diagnostic",
         )
         for suppression in suppressions
         if not suppression.used and judged(suppression.name)

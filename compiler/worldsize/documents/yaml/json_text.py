@@ -155,7 +155,7 @@ class _Reader:
         word = _WORD.match(self.text, self.at)
         start, end = (self.at, self.at + 1) if word is None else word.span()
         shown = self.text[start:end]
-        raise _Stop(start, end, f"`{shown}` is not a key: keys are in double quotes", 'write `"key": value`')
+        raise _Stop(start, end, f"`{shown}` is not a key: keys are in double quotes", 'write `"key": …`')
 
     def _string(self) -> Scalar:
         match = _STRING.match(self.text, self.at)

@@ -9,12 +9,7 @@ from msgspec import Struct
 from worldsize.facts import table
 
 # An architecture that no published speed was fitted on has the constants of a related one.
-RELATED = {
-    "kepler": "pascal",
-    "turing": "volta",
-    "blackwell": "hopper",
-    "cdna3": "hopper",
-}
+RELATED = {"kepler": "pascal", "turing": "volta", "blackwell": "hopper", "cdna3": "hopper"}
 
 
 class Constants(Struct, frozen=True):

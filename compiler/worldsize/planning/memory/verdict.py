@@ -175,10 +175,7 @@ def _sharding(network: Network, setup: Setup, knobs: Knobs) -> list[Change]:
     if whole and "fsdp" in knobs.strategies and network.has_blocks:
         return [
             ("`strategy: fsdp`", {"strategy": "fsdp"}),
-            (
-                "`strategy: fsdp` and `fsdp_reduce: micro_batch`",
-                {"strategy": "fsdp", "reduce_always": True},
-            ),
+            ("`strategy: fsdp` and `fsdp_reduce: micro_batch`", {"strategy": "fsdp", "reduce_always": True}),
         ]
     return []
 

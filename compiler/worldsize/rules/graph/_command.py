@@ -10,7 +10,7 @@ from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression, Template
 from worldsize.azureml.model import Component, Job
 from worldsize.azureml.tree import Tree
-from worldsize.base.problem import Finding, Problem
+from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node
 
@@ -55,6 +55,19 @@ def find_split_texts(raw: Node | None) -> Iterator[CommandText]:
         yield CommandText("input_data", node, binding.parse_template(node.value))
 
 
+def _make_section(text: str, expression: Expression) -> tuple[int, int, str]:
+    """Where an optional section goes, and its text: a value with its option, without other brackets."""
+    start, end = expression.start, expression.end
+    word = next(iter(text[:start].rsplit(maxsplit=1)[-1:]), "")
+    bare = word.lstrip("$[")
+    if set(word) & {'"', "'", "}"} or not (text[:start].endswith(word) or bare.startswith("-")):
+        return start, end, f"$[[{expression}]]"
+    if bare != word:
+        end += len(text[end:]) - len(text[end:].lstrip("]"))
+    start = text.rindex(word, 0, start)
+    return start, end, f"$[[{text[start + len(word) - len(bare) : expression.start]}{expression}]]"
+
+
 def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     for text in find_texts(context, component):
         inside = {expression.start for part in text.template.sections for expression in part.expressions}
@@ -71,9 +84,10 @@ def check_component(context: Tree, component: Component) -> Iterator[Problem]:
             elif port.optional and port.default is None and not text.template.unclosed:
                 # a section that is not closed may have been meant to hold it
                 message = f"`{port.name}` is optional and has no default, but is used outside `$[[ ]]`"
-                help_ = f"write `$[[--{port.name} {expression}]]`, which is omitted if there is no value"
-                span = text.span(expression.start, expression.end)
-                yield Problem("optional-input-unguarded", span, message, help_)
+                start, end, section = _make_section(text.node.text, expression)
+                help_ = f"write `{section}`, which is omitted if there is no value"
+                fix = Fix(span := text.span(start, end), section, safe=False)
+                yield Problem("optional-input-unguarded", span, message, help_, fix=fix)
 
 
 _BROKEN = re.compile(r"\\[ \t]*\r?\n")

@@ -57,7 +57,7 @@ def _name_other(context: Tree, step: Step, name: str, field: Field[Any], fault: 
     others = components.find_with_input(name, value)
     if not others or (fault.help or "").startswith("did"):
         return fault
-    return replace(fault, help=f"{fault.help}, or use `{others[0]}`, which has `{value}`")
+    return replace(fault, help=f"{fault.help}, or use the component `{others[0]}`, which has `{value}`")
 
 
 def _as_warning(fault: Problem) -> Problem:
@@ -113,7 +113,7 @@ def _judge_function(step: Step, component: Component) -> Iterator[Problem]:
     if ".py" not in text and "${{" not in text and text not in names and not hugging_face:
         near = closest(text, names)
         listed = ", ".join(f"`{choice}`" for choice in names)
-        help_ = f"did you mean `{near}`?" if near else f"write {listed} or `path/to/file.py:function`"
+        help_ = f"did you mean `{near}`?" if near else f"write one of {listed}, `path/to/file.py:function`"
         if text.startswith("hf:"):
             help_ = "only the PyTorch components train Hugging Face models: use `train_ddp`"
         message = f"`{text}` is neither a built-in `{name}` nor a function of a file"

@@ -38,7 +38,7 @@ def check_pipeline_input_empty(context: Tree, job: Job) -> Iterator[Finding]:
         name = wire.expression.port or ""
         if wire.expression.scope == "parent.inputs" and name in empty:
             message = f"`{name}` is empty, so Azure ML drops it, but step `{wire.step.name}` is bound to it"
-            help_ = "give it a value, or remove it with its bindings"
+            help_ = "give it a value, or remove the input and its bindings"
             yield Finding(span_of(empty.pop(name)), message, help_, (Related(wire.part(2), "bound here"),))
 
 
@@ -126,7 +126,7 @@ def _report_unwritten(job: Job) -> Iterator[Problem]:
     for name, span in spans.items() if job.type == "pipeline" else ():
         if name not in written:
             message = f"no step writes the output `{name}`"
-            help_ = f"write `${{{{parent.outputs.{name}}}}}` as the output of the step that produces it"
+            help_ = f"bind the output of the step that writes it: `OUTPUT: ${{{{parent.outputs.{name}}}}}`"
             yield Problem(slug, span or NOWHERE, message, help_)
 
 

@@ -42,7 +42,7 @@ def _check_all_names(component: Component) -> Iterator[Problem]:
                 message = f"`{name}` cannot be the name of an input or output"
                 better = _OTHER.sub("_", name)
                 better = better if not better[:1].isdigit() else f"_{better}"
-                yield Problem("name-invalid", span, message, f"write `{better}`")
+                yield Problem("name-invalid", span, message, f"rename it, for example to `{better}`")
             before = first.setdefault(name.lower(), name)
             if before != name:
                 related = relate(ports[before].span, f"`{before}` is declared here")
@@ -90,9 +90,7 @@ def _check_enum(port: Port) -> Iterator[Problem]:
         return
     if all(isinstance(item, str) for item in items):
         message = f"`enum` is for inputs of type `string`, but `{port.name}` is {literals.article(port.type)}"
-        help_ = (
-            "write `type: string`" if port.type == "boolean" else "write `min` and `max`, or `type: string`"
-        )
+        help_ = f"write {'' if port.type == 'boolean' else '`min:` and `max:`, or '}`type: string`"
         span = (port.enum.key_span if port.enum is not None else None) or span_of(port.enum)
         yield Problem("enum-on-number", span, message, help_)
 
@@ -112,9 +110,8 @@ def _check_text_default(port: Port) -> Iterator[Problem]:
         return
     text, value = default.node.text, default.value
     # The schema of azure-ai-ml tries numbers before texts.
-    read = (
-        str(value if isinstance(value, bool) else float(value)) if isinstance(value, (int, float)) else text
-    )
+    number = value if isinstance(value, bool) or not isinstance(value, int) else float(value)
+    read = str(number) if isinstance(value, (int, float)) else text
     if read != text:
         message = f"default `{text}` of the string `{port.name}` is not quoted, so it becomes `{read}`"
         # The script may rely on what it gets today.

@@ -42,7 +42,7 @@ def _check_keys(context: Tree, step: Step, keys: list[Scalar]) -> Iterator[Probl
         elif not is_declared and name not in used and not _reads_variables(context, component):
             expression, without = f"${{{{search_space.{name}}}}}", f"{{search_space.{name}}}"
             message = f"no trial gets `{name}`: the command does not have `{expression}`"
-            help_ = f"pass it, such as `--{name} {expression}`"
+            help_ = f"pass it: `--{name} {expression}`"
             if without in command:
                 help_ = f"write `{expression}` in place of `{without}`"
             yield Problem("search-space-key-unused", key.span, message, help_)

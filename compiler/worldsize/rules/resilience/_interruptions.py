@@ -151,7 +151,8 @@ def _judge_command(_context: Tree, node: Scalar) -> Iterator[Finding]:
         if match is None:
             continue
         message = f"checkpoints go to `{match['path']}`, which a restarted or resubmitted job does not see"
-        help_ = f"declare an output and write `{option} ${{{{outputs.checkpoints}}}}`"
+        help_ = "add `outputs: {checkpoints: {type: uri_folder}}`"
+        help_ += f", and write `{option} ${{{{outputs.checkpoints}}}}`"
         start, end = match.span("path")
         yield Finding(node.subspan(value.start + start, value.start + end), message, help_)
 

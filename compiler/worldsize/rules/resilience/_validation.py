@@ -73,7 +73,7 @@ def _check_metric(step: Step, metric: object, shards: Step | None) -> Iterator[P
         if literals["best_metric_goal"] == "auto":  # else it comes from `metrics` in the user's file
             message = f"`best_metric` is `{metric}`, which is not a metric of any task, and has no direction"
             near = closest(metric, metrics)
-            help_ = "for one of your own `metrics` write `best_metric_goal: maximize` or `minimize`"
+            help_ = "if it is your own, write `best_metric_goal: maximize` or `best_metric_goal: minimize`"
             help_ = f"did you mean `{near}`? {help_}" if near else help_
             yield Problem("best-metric-unknown", at, message, help_)
     elif metric not in metrics:

@@ -138,7 +138,7 @@ def check_schedule_reuses_everything(context: Tree, schedule: JobSchedule) -> It
         message = (
             "every step is deterministic and no input changes: runs after the first only reuse its outputs"
         )
-    help_ = "set `force_rerun: true` under `settings` of the pipeline"
+    help_ = "write `force_rerun: true` under `settings:` of the pipeline"
     yield Finding(reference.span, message, help_, confidence="possible" if unseen else None)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.azureml.binding import parse_template
 from worldsize.azureml.launch import Launch
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem, Related
@@ -36,6 +37,8 @@ def check_program(context: Tree, program: Program) -> Iterator[Problem]:
     for launch in program.launches[:_STEPS]:
         faults = match_arguments(interface, read_arguments(program, launch))
         for fault in faults:
+            if fault.argument is not None and _opens_section(launch, fault.argument.written):
+                continue  # an optional input in such brackets is reported as one
             problem = _report(program, launch, interface, fault, faults)
             if problem is not None and (problem.message, problem.span) not in said:
                 said.add((problem.message, problem.span))
@@ -100,7 +103,7 @@ def _report(
         quoted = ", ".join(f"`{name}`" for name in names)
         message = f"`{script}` needs {quoted}, which the command does not give"
         related = next((option.related for option in interface.options if option.label == names[0]), ())
-        help_ = f"add {quoted} with {'values' if len(names) > 1 else 'a value'} after `{script}`"
+        help_ = f"give {quoted} {'values' if len(names) > 1 else 'a value'} after `{script}`"
         return Problem("argument-missing", span, message, help_, related)
     span = fault.argument.span or span
     if span is None:
@@ -117,6 +120,15 @@ def _report(
     return Problem(
         "argument-invalid", span, fault.message, "change the value, or the declaration in the script", related
     )
+
+
+def _opens_section(launch: Launch, word: str) -> bool:
+    """Whether a word such as ``[--epochs`` was meant to begin the section of an optional input."""
+    component = launch.step.component
+    if component is None or component.command is None or not word.lstrip("$").startswith("["):
+        return False
+    after = parse_template(str(component.command.value).partition(word)[2]).expressions[:1]
+    return any(port.optional for name in after if (port := component.inputs.get(name.port or "")))
 
 
 def _describe_unknown(
@@ -140,7 +152,7 @@ def _describe_unknown(
     else:
         message = f"`{script}` takes no further argument, but the command gives `{flag}`"
         if "--" in words and words[words.index("--") + 1 :][:1] == [flag]:
-            help_ = f"write `--{flag}`, without a blank"
+            help_ = f"write `--{flag}` in place of `-- {flag}`"
     return message, help_ or f"remove `{flag}`, or declare it in the script"
 
 

@@ -150,13 +150,13 @@ def check_install_unpinned(context: Tree, component: Component) -> Iterator[Find
             continue
         name, start, text = packages[0]
         message = f"`pip install {name}` gets whatever version is the newest when the job starts"
-        help_ = f"put `{name}` into the environment, or write its version"
+        help_ = f"install `{name}` in the environment, or write its version"
         if len(packages) > 1:
             others = plural(len(packages) - 1, "other")
             message = (
                 f"`pip install {name}` and {others} get whatever versions are the newest when the job starts"
             )
-            help_ = "put them into the environment, or write their versions"
+            help_ = "install them in the environment, or write their versions"
         yield Finding(node.subspan(start, start + len(text)), message, help_)
 
 

@@ -89,7 +89,7 @@ def _read_config(_context: Tree, source: Source) -> tuple[Node | None, tuple[jso
     root, wrong = json_text.read_json(source)
     if root is not None and not isinstance(root, Mapping):
         message = "the configuration is not an object `{…}`"
-        wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": value}`')]
+        wrong = [json_text.Fault("syntax", root.start, root.end, message, 'write `{"key": …}`')]
     return root, tuple(wrong)
 
 

@@ -209,10 +209,9 @@ def check_parameter_servers_unused(context: Tree, launch: Launch) -> Iterator[Fi
         yield from _judge_scripts(context, launch)
     elif strategy != "parameter_server":
         message = f"`parameter_server_count` is {servers.value}, but strategy `{strategy}` uses none"
-        help_ = "write `strategy: parameter_server`, or remove `parameter_server_count`"
         setting = launch.step.inputs.get("strategy")
         related = (Related(setting.span, _WITHOUT),) if setting is not None and setting.span else ()
-        yield Finding(servers.span, message, help_, related)
+        yield Finding(servers.span, message, "remove `parameter_server_count`", related)
 
 
 def find_strategy(launch: Launch) -> str | None:

@@ -37,8 +37,9 @@ def check_launcher_inside_launcher(context: Tree, launch: Launch) -> Iterator[Fi
         processes = plural(inner.starts, "process") if inner.starts else "processes"
         total = f": {outer * inner.starts} per instance" if inner.starts and inner.starts > 1 else ""
         message = f"`{inner.name}` starts {processes} in each of the {outer} that Azure ML starts{total}"
-        python = f"write `python` instead of `{inner.name}` and its options"
-        help_ = f"{python}, or set `process_count_per_instance: 1`"
+        help_ = f"write `python` instead of `{inner.name}` and its options"
+        if launch.instances.value == 1:
+            help_ += ", or set `process_count_per_instance: 1`"
         yield Finding(span, message, help_, relate(launch.processes.span, "started by Azure ML"))
 
 

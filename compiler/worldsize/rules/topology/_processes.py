@@ -94,7 +94,7 @@ def _world(launch: Launch, count: int, devices: int) -> str:
 def _help(launch: Launch, count: int, devices: int, nodes: int | None) -> str:
     instances = launch.instances.value
     if nodes:
-        return f"write {devices}, and `instance_count: {nodes}` for {count} processes"
+        return f"write {devices}, and {launch.job.keys.instances.format(nodes)} for {count} processes"
     if count % 8 == 0 and devices < 8 and instances == 1:
         return f"write {devices}, or choose a size with 8 GPUs"
     total = f": {instances} × {devices} processes" if instances else ""

@@ -56,7 +56,7 @@ def _unknown(context: Tree, name: str, span: Span) -> Problem:
     help_ = f"did you mean `{near}`?" if near else "check the name with `az ml compute list-sizes`"
     size = context.vm_size(near) if near else None
     if size is not None and size.status == "retired":
-        help_ += " Azure has retired that one"
+        help_ = f"the most similar name, `{near}`, is of a size that Azure has retired"
     # A name that is like no other may be a size that is newer than the catalogue.
     return Problem("vm-size-unknown", span, message, help_, confidence=None if near else "possible")
 

@@ -261,7 +261,9 @@ class StepReader(Struct, frozen=True):
             self.refuse(message, kinds.SUBMIT)
             return None
         if kind != step.type and not (step.type == "sweep" and kind == "command"):
-            help_ = f"say `type: {kind}`" if kind in KINDS or kind == "pipeline" else kinds.SUBMIT
+            help_ = f"write `type: {kind}`" if kind in KINDS or kind == "pipeline" else kinds.SUBMIT
+            if step.type == "sweep":
+                help_ = "name a component of type `command` as its `trial`"
             message = f"step `{self.name}` is of type `{step.type}`, but its component is of type `{kind}`"
             self.refuse(message, help_)
             return None
@@ -546,6 +548,6 @@ def _explain_unfilled(
         help_ = did_you_mean(port, names) or f"declare it under `{scope}:`"
         return f"`{expression}` in the command names no {what}", help_
     if scope == "inputs" and port not in searched and inputs.get(port) is None and not guarded:
-        help_ = f"write `$[[--{port} {expression}]]`, which is omitted if there is no value"
+        help_ = "put it and its option into `$[[ ]]`, which is omitted if there is no value"
         return f"`{expression}` in the command has no value here", help_
     return None

@@ -13,6 +13,7 @@ from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base import untrusted
 from worldsize.base.problem import Problem
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
 from worldsize.planning.memory.workload import Samples, literal_inputs
@@ -70,9 +71,7 @@ class Planned(Struct, frozen=True, eq=False):
         if file is None or not file.is_file() or not self.files.readable_data(file):
             return None
         try:
-            if file.stat().st_size > _LARGEST_CONFIG:
-                return None
-            config = json.loads(file.read_bytes())
+            config = json.loads(untrusted.read_bytes(file, _LARGEST_CONFIG))
         except (OSError, ValueError, RecursionError):
             return None
         return config if isinstance(config, dict) else None

@@ -94,6 +94,7 @@ def estimate_memory(checked: CheckedSpec, *, import_models: bool = False) -> dic
             import_model,
             planned.read_table,
             planned.vm_sizes,
+            read_config=planned.read_config,
         )
 
 

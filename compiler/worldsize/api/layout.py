@@ -251,7 +251,11 @@ def add_predictions(planned: Planned, plan: Plan, runs: Sequence[MeasuredRun] = 
         UnusableRunError: A run tells nothing of the step that it trained.
     """
     needs = step_memory.estimate_steps(
-        planned.job, plan, read_table=planned.read_table, learned=planned.vm_sizes
+        planned.job,
+        plan,
+        read_table=planned.read_table,
+        learned=planned.vm_sizes,
+        read_config=planned.read_config,
     )
     trainings = [name for name, step in plan.steps.items() if step.training is not None]
     steps = {}

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct, field
 
 from worldsize.azureml.files import Files
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Job, Step
+from worldsize.azureml.references import local_path
 from worldsize.azureml.snapshot import Snapshot
+from worldsize.base import untrusted
 from worldsize.base.problem import Problem
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned
-from worldsize.planning.memory.workload import Samples
+from worldsize.planning.memory.workload import Samples, literal_inputs
 from worldsize.planning.model import Plan, StepPlan
 from worldsize.spec.model import Spec
+
+_LARGEST_CONFIG = 2**20  # bytes of a `config.json`; real ones have some thousand
 
 
 class Planned(Struct, frozen=True, eq=False):
@@ -50,3 +56,22 @@ class Planned(Struct, frozen=True, eq=False):
     def read_table(self, sharding: Step) -> Samples | None:
         """The samples of the small local table that a sharding step is given."""
         return self.samples.get(sharding.name)
+
+    def read_config(self, step: Step) -> Mapping[str, Any] | None:
+        """The ``config.json`` of the Hugging Face model of a step; None where it is not on this machine.
+
+        It is in the folder of ``model: hf:FOLDER``, or in the one that ``initial_model`` is.
+        """
+        values, base = literal_inputs(step, ("model", "initial_model")), self.spec.path.parent
+        name = str(values["model"] or "").removeprefix("hf:")
+        data = values["initial_model"]
+        path = name or (data.get("path") if isinstance(data, dict) else data)
+        folder = local_path(path, base) or self.files.mapped_data(path) if isinstance(path, str) else None
+        file = folder / "config.json" if folder is not None else None
+        if file is None or not file.is_file() or not self.files.readable_data(file):
+            return None
+        try:
+            config = json.loads(untrusted.read_bytes(file, _LARGEST_CONFIG))
+        except (OSError, ValueError, RecursionError):
+            return None
+        return config if isinstance(config, dict) else None

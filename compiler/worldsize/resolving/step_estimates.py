@@ -139,7 +139,14 @@ def _find_workload(
         setup = read_setup(step, plan, planned.vm_sizes)
         training = describe_setup(setup) if setup is not None else _read_arithmetic(scale, plan)
         return make_workload(scale.workload), training
-    read = read_training(planned.job, step, plan, read_table=read_table, learned=planned.vm_sizes)
+    read = read_training(
+        planned.job,
+        step,
+        plan,
+        read_table=read_table,
+        learned=planned.vm_sizes,
+        read_config=planned.read_config,
+    )
     if read is None:
         return "no speed of this model on this data is known: describe it by `scale: {workload: …}`"
     network, setup = read

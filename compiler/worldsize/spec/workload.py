@@ -27,6 +27,13 @@ class Transformer(Struct, frozen=True):
     vocabulary: int
     sequence_length: int
     tied_embeddings: bool | None = None  # whether the head is the embedding; None to tell by the parameters
+    trained_parameters: float | None = None  # None for all
+
+    @property
+    def trained_share(self) -> float:
+        """The share of the parameters that is trained."""
+        trained = self.trained_parameters
+        return 1.0 if trained is None else min(trained / self.parameters, 1.0)
 
 
 class Convolutional(Struct, frozen=True):
@@ -39,6 +46,7 @@ class Convolutional(Struct, frozen=True):
     parameters: float
     forward_flops: float
     activation_bytes: float | None = None
+    trained_share = 1.0
 
 
 Workload = Transformer | Convolutional

@@ -14,17 +14,20 @@ _PRECISIONS: dict[str, Precision] = {"fp16": "fp16", "bf16": "bf16"}
 
 def describe_network(network: Network, heads: int | None) -> Workload:
     """A network as a workload; ``heads`` are those of a ``gpt``."""
-    if network.name == "gpt" and heads:
+    heads = network.heads or (heads if network.name == "gpt" else None)
+    if heads:
         embedding = next(part.weights[0] for part in network.parts if part.name == "tokens")
         vocabulary, width = embedding.shape
+        weights = [weight for part in network.parts for weight in part.weights]
         return Transformer(
-            parameters=float(network.trained),
+            parameters=float(network.count if network.heads else network.trained),
             layers=sum(part.block for part in network.parts),
             width=width,
             heads=heads,
             vocabulary=vocabulary,
             sequence_length=network.sample // 8,  # numbers of tokens take 8 bytes
-            tied_embeddings=False,
+            tied_embeddings=bool(network.heads) and not any(w.name == "lm_head.weight" for w in weights),
+            trained_parameters=float(network.trained) if network.trained < network.count else None,
         )
     kept = sum(part.kept.wide + part.kept.narrow + part.kept.normed for part in network.parts)
     return Convolutional(

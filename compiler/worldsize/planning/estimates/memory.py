@@ -59,20 +59,21 @@ def estimate_need(case: Case) -> MemoryNeed:
 def _count_states(case: Case) -> tuple[float, float]:
     """Weights, gradients and moments, and working copies (Rajbhandari et al. 2020, arXiv:1910.02054)."""
     workload, training, weights, ranks = case.workload, case.training, case.weights, case.replicas
+    trained = case.trained_weights
     moments, narrow = 4.0 * _MOMENTS.get(training.optimizer, 2), float(training.number_bytes)
     if training.strategy == "fsdp":
         layers = workload.layers if isinstance(workload, Transformer) else 1
         block = weights / max(layers, 1) * training.pipeline_parallel
         gathered = weights if training.zero_stage == 2 else min(2 * block, weights)
-        return weights * (8 + moments) / ranks, (gathered * narrow if ranks > 1 else 0.0)
+        return (4 * weights + trained * (4 + moments)) / ranks, (gathered * narrow if ranks > 1 else 0.0)
     if training.strategy == "deepspeed":
         stage, master = training.zero_stage, 4.0 if narrow == 2 or training.zero_stage else 0.0
         optimizer = (master + moments) / (ranks if stage >= 1 else 1)
         gradients = narrow / (ranks if stage >= 2 else 1)
         kept = narrow / (ranks if stage == 3 else 1)
-        return weights * (optimizer + gradients + kept), 0.0
+        return trained * (optimizer + gradients) + weights * kept, 0.0
     copies = 0.0 if narrow == 4 else narrow * weights
-    return weights * (8 + moments), copies
+    return 4 * weights + trained * (4 + moments), copies
 
 
 def _count_activations(workload: Transformer, training: Training, cluster: Cluster) -> float:

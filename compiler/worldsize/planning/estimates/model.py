@@ -65,6 +65,11 @@ class Case(Struct, frozen=True):
         return self.workload.parameters / (self.training.tensor_parallel * self.training.pipeline_parallel)
 
     @property
+    def trained_weights(self) -> float:
+        """Those of them that are trained, which alone have gradients and an optimizer's state."""
+        return self.weights * self.workload.trained_share
+
+    @property
     def replicas(self) -> int:
         """Copies of the model: the degree of data parallelism."""
         return self.cluster.world_size // (self.training.tensor_parallel * self.training.pipeline_parallel)

@@ -65,6 +65,7 @@ def _count_transformer(
     """
     tokens = float(training.micro_batch * workload.sequence_length)
     passes = 1 + BACKWARD + constants.recomputed_share[training.recomputation]
+    frozen = 1 - workload.trained_share  # weights without a gradient: one product of three less
     ways = training.tensor_parallel * training.pipeline_parallel
     layers, width, length = workload.layers, workload.width, workload.sequence_length
     moved = constants.layer_touches * width
@@ -73,8 +74,8 @@ def _count_transformer(
     logits = tokens * workload.vocabulary
     kept = training.number_bytes
     return Operations(
-        matmul_flops=passes * 2 * count_layer_parameters(workload) * tokens / ways,
-        head_flops=(1 + BACKWARD) * 2 * workload.width * logits / ways,
+        matmul_flops=(passes - frozen) * 2 * count_layer_parameters(workload) * tokens / ways,
+        head_flops=(1 + BACKWARD - frozen) * 2 * workload.width * logits / ways,
         attention_flops=passes * 4 * length * width * layers * tokens / ways,
         bytes=(passes * moved * kept * layers * tokens + constants.head_touches * kept * logits) / ways,
         layers=passes * layers / training.pipeline_parallel,
@@ -100,7 +101,7 @@ def count_layer_parameters(workload: Transformer) -> float:
 
 
 def model_flops(workload: Workload) -> float:
-    """FLOPs of one sample, forward and backward, without recomputation.
+    """FLOPs of one sample, forward and backward, without recomputation or gradients of frozen weights.
 
     A transformer's: 6 a parameter and token, and 12 · layers · width · sequence length a token (Chowdhery et
     al. 2022, arXiv:2204.02311, appendix B).
@@ -109,7 +110,8 @@ def model_flops(workload: Workload) -> float:
         return (1 + BACKWARD) * workload.forward_flops
     length = workload.sequence_length
     weights = count_layer_parameters(workload) + workload.vocabulary * workload.width
-    return length * (6.0 * weights + 12.0 * workload.layers * workload.width * length)
+    products = 4.0 + 2.0 * workload.trained_share
+    return length * (products * weights + 12.0 * workload.layers * workload.width * length)
 
 
 _SHARPNESS = 4  # of the maximum of two times that overlap: close to the larger, rounded where they are equal

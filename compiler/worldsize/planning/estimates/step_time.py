@@ -102,7 +102,7 @@ def _expose(exchange: float, hidden_by: float, share: float) -> float:
 
 def _time_update(case: Case, constants: Constants) -> float:
     """The optimizer's update of the weights that one rank keeps."""
-    weights = case.weights
+    weights = case.trained_weights
     if is_sharded(case.training) or case.training.strategy == "deepspeed":
         weights /= case.replicas
     moved = _OPTIMIZER_BYTES.get(case.training.optimizer, _OPTIMIZER_BYTES["adamw"]) * weights
@@ -150,7 +150,7 @@ def count_traffic(case: Case) -> Traffic:
     sharded = is_sharded(training)
     several = case.replicas > 1
     if several:
-        per_micro, per_step = _data_parallel(training, case.weights)
+        per_micro, per_step = _data_parallel(training, case.weights, case.trained_weights)
     return Traffic(
         gathered_per_micro_batch=per_micro,
         gathered_per_step=per_step,
@@ -160,16 +160,16 @@ def count_traffic(case: Case) -> Traffic:
     )
 
 
-def _data_parallel(training: Training, weights: float) -> tuple[float, float]:
+def _data_parallel(training: Training, weights: float, trained: float) -> tuple[float, float]:
     """Bytes a micro-batch, bytes a step."""
     kept = training.number_bytes
     if is_sharded(training):
         gathers = 1 if training.strategy == "fsdp" and training.zero_stage == 2 else 2
-        return weights * kept * (gathers + 1), 0.0
+        return weights * kept * gathers + trained * kept, 0.0
     if training.strategy == "deepspeed" and training.zero_stage == 2:
-        return weights * kept, weights * kept
+        return trained * kept, trained * kept
     gradient = kept if training.strategy == "deepspeed" else 4
-    return 0.0, 2 * weights * gradient
+    return 0.0, 2 * trained * gradient
 
 
 def _tensor_parallel(workload: Workload, training: Training) -> float:

@@ -124,14 +124,16 @@ def worst_moment(
     """
     samples = setup.micro_batch if counted else 0
     share = (setup.constants or gpu_constants()).compiled_share if setup.gpu and setup.compiled else 1
-    below = before = 0
+    below = before = trained = 0
     moments = [Moment(0, held.gradients, held.buffers)]
     for part, (begun, ended) in zip(parts, states.pass_backward(parts, setup, held), strict=True):
-        everything = int(share * _kept_bytes(part, setup, samples)) if counted else 0
+        trained += part.trained
+        # Nothing before the first trained weight is passed backward.
+        everything = int(share * _kept_bytes(part, setup, samples)) if counted and trained else 0
         stays = everything
-        if setup.checkpointing and part.block:
+        if setup.checkpointing and part.block and trained:
             stays = 4 * part.inputs * samples
-        work = part.work * samples * (4 if part.name == "loss" else setup.narrow)
+        work = part.work * bool(trained) * samples * (4 if part.name == "loss" else setup.narrow)
         extra = everything if stays != everything else 0
         before, below = below, below + stays
         moments.append(Moment(below + extra + work, begun.gradients, begun.buffers))

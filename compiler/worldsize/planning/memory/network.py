@@ -71,6 +71,7 @@ class Network(Struct, frozen=True):
     parts: tuple[Part, ...]
     sample: int  # bytes of one sample's inputs on the device
     exact: bool = True
+    heads: int = 0  # of a Hugging Face model
 
     @property
     def count(self) -> int:

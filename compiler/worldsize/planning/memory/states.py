@@ -119,7 +119,7 @@ def _pass_replicated(parts: Sequence[Part], setup: Setup, states: States) -> lis
     passed = []
     for part in parts:
         before, below = below, below + 4 * part.trained
-        here = cast + _cast_bytes(part, setup)
+        here = cast + _cast_bytes(part, setup, frozen=before > 0)
         begun, ended = (
             Held(
                 states.gradients if added or bucketed else states.gradients - left,
@@ -132,11 +132,19 @@ def _pass_replicated(parts: Sequence[Part], setup: Setup, states: States) -> lis
     return passed
 
 
-def _cast_bytes(part: Part, setup: Setup) -> int:
-    """Copies of a part's matrices in half precision; rows that are looked up are not copied."""
+def _cast_bytes(part: Part, setup: Setup, *, frozen: bool) -> int:
+    """Copies of a part's matrices in half precision; rows that are looked up are not copied.
+
+    Those of ``frozen`` matrices are kept where something before them, or beside them, is trained, whose
+    gradients pass them.
+    """
     if setup.narrow == 4:
         return 0
-    matrices = (w for w in part.weights if len(w.shape) > 1 and w.trained and not w.looked_up)
+    matrices = (
+        w
+        for w in part.weights
+        if len(w.shape) > 1 and (w.trained or frozen or part.trained) and not w.looked_up
+    )
     return setup.narrow * sum(weight.count for weight in matrices)
 
 

@@ -13,15 +13,23 @@ from worldsize.azureml.model import Component, Job, Step
 from worldsize.base import limits
 from worldsize.base.problem import Problem, relate
 from worldsize.base.span import Span
-from worldsize.base.wording import format_memory, plural
+from worldsize.base.wording import format_memory, plural, quoted_list
 from worldsize.facts import gpus, vm_sizes
 from worldsize.facts.built_in_components import find_facts
 from worldsize.facts.vm_sizes import NOT_LEARNED, Learned, VmSize
-from worldsize.planning.memory import built_in, verdict
+from worldsize.planning.memory import built_in, hugging_face, verdict
 from worldsize.planning.memory.estimate import Breakdown, estimate
 from worldsize.planning.memory.network import Network, Setup
 from worldsize.planning.memory.verdict import Knobs, Machine
-from worldsize.planning.memory.workload import ReadTable, Samples, is_trainer, literal_inputs, read_samples
+from worldsize.planning.memory.workload import (
+    ReadConfig,
+    ReadTable,
+    Samples,
+    is_trainer,
+    literal_inputs,
+    read_samples,
+    read_text,
+)
 from worldsize.planning.model import Plan, StepPlan, Topology
 from worldsize.planning.options import parse_count
 
@@ -30,6 +38,7 @@ _INPUTS = (
     "model", "strategy", "optimizer", "momentum", "precision", "activation_checkpointing",
     "gpt_layers", "gpt_heads", "gpt_width", "fsdp_reshard", "fsdp_reduce", "fsdp_cpu_offload",
     "pipeline_schedule", "ema_decay", "compile", "zero_stage", "offload_optimizer", "offload_parameters",
+    "freeze", "lora_rank", "lora_targets",
 )  # fmt: skip
 
 MAX_LAYERS = 10_000  # worked out one by one, in a second; the deepest transformers have a tenth of it
@@ -54,29 +63,35 @@ def estimate_steps(
     import_model: ImportModel | None = None,
     read_table: ReadTable | None = None,
     learned: Learned = NOT_LEARNED,
+    *,
+    read_config: ReadConfig | None = None,
 ) -> dict[str, Need]:
     """The memory of each training step whose model is known.
 
-    ``import_model`` imports a user's model, and ``read_table`` reads small local tables; without them, the
-    steps that need them are left out. ``learned`` are the VM sizes that the project describes.
+    ``import_model`` imports a user's model, ``read_table`` reads small local tables, and ``read_config`` the
+    configurations of Hugging Face models; without them, the steps that need them are left out. ``learned``
+    are the VM sizes that the project describes.
     """
     needs: dict[str, Need] = {}
     for name, step in job.steps.items():
         limits.check_time()
-        if name not in plan.steps or _LEFT_OUT & set(step.inputs):
+        if name not in plan.steps or "ds_config" in step.inputs:
             continue
         topology = plan.steps[name].topology
         read = read_training(
-            job, step, plan.steps[name], import_model=import_model, read_table=read_table, learned=learned
+            job,
+            step,
+            plan.steps[name],
+            import_model=import_model,
+            read_table=read_table,
+            learned=learned,
+            read_config=read_config,
         )
         breakdown = estimate(*read) if read is not None else None
         if read is not None and breakdown is not None:
             device = "GPU" if read[1].gpu else "RAM"
             needs[name] = Need(*read, breakdown, _find_room(topology, learned), device)
     return needs
-
-
-_LEFT_OUT = {"ds_config", "freeze"}  # inputs with which a rank needs other memory than is calculated
 
 
 def _find_room(topology: Topology, learned: Learned) -> int | None:
@@ -86,14 +101,18 @@ def _find_room(topology: Topology, learned: Learned) -> int | None:
 
 
 def check_memory(
-    job: Job, plan: Plan, sizes: Mapping[str, Span | None], learned: Learned = NOT_LEARNED
+    job: Job,
+    plan: Plan,
+    sizes: Mapping[str, Span | None],
+    learned: Learned = NOT_LEARNED,
+    read_config: ReadConfig | None = None,
 ) -> Iterator[Problem]:
     """Report the steps that need more memory than a process has, or nearly all of it.
 
     ``sizes`` has the place of each step's VM size, ``learned`` are those that the project describes.
     """
     yield from _check_deep_models(job, plan, learned)
-    for name, need in estimate_steps(job, plan, learned=learned).items():
+    for name, need in estimate_steps(job, plan, learned=learned, read_config=read_config).items():
         step, topology = job.steps[name], plan.steps[name].topology
         size = _size(topology, learned)
         if size is None or step.component is None or 0 < size.devices < topology.process_count_per_instance:
@@ -125,13 +144,20 @@ def _knobs(component: Component) -> Knobs:
 def explain_unknown(job: Job, name: str, *, imported: bool) -> str:
     """What the memory of a training step would have to be known by, for people."""
     step = job.steps[name]
-    if not is_trainer(step):
-        return "calculated for the built-in PyTorch trainers only"
-    if "ds_config" in step.inputs:
-        return "`ds_config` decides what is cut and offloaded"
     values = literal_inputs(step, ("model", "gpt_layers"))
-    if "freeze" in step.inputs or str(values["model"]).startswith("hf:"):
-        return "not calculated for frozen parameters and for Hugging Face models"
+    families = quoted_list(hugging_face.FAMILIES)
+    reasons = (
+        (not is_trainer(step), "calculated for the built-in PyTorch trainers only"),
+        ("ds_config" in step.inputs, "`ds_config` decides what is cut and offloaded"),
+        (
+            str(values["model"]).startswith(hugging_face.PREFIX),
+            f"it needs the model's `config.json` on this machine ({families}), or `scale: {{workload: …}}`",
+        ),
+        ("freeze" in step.inputs, "calculated for frozen parameters of Hugging Face models only"),
+    )
+    reason = next((text for applies, text in reasons if applies), None)
+    if reason is not None:
+        return reason
     if not imported and isinstance(values["model"], str) and ":" in values["model"]:
         return "the model or its samples are known only at run time; --import-model runs the model's code"
     if values["model"] == "gpt" and (parse_count(values["gpt_layers"]) or 0) > MAX_LAYERS:
@@ -147,15 +173,38 @@ def read_training(
     import_model: ImportModel | None = None,
     read_table: ReadTable | None = None,
     learned: Learned = NOT_LEARNED,
+    read_config: ReadConfig | None = None,
 ) -> tuple[Network, Setup] | None:
     """The model of a built-in PyTorch trainer and how a rank trains it; None where either is unknown."""
     if not is_trainer(step) or plan.training is None:
         return None
-    network = _network(job, step, literal_inputs(step, _INPUTS), import_model, read_table)
+    values = literal_inputs(step, _INPUTS)
+    if str(values["model"]).startswith(hugging_face.PREFIX):
+        network = _hugging_face(job, step, values, read_config) if read_config is not None else None
+    elif "freeze" in step.inputs:
+        network = None
+    else:
+        network = _network(job, step, values, import_model, read_table)
     setup = read_setup(step, plan, learned) if network is not None else None
     if network is None or setup is None:
         return None
     return network, replace(setup, unused=network.name not in built_in.NAMES)
+
+
+def _hugging_face(job: Job, step: Step, values: Mapping[str, Any], read_config: ReadConfig) -> Network | None:
+    """A Hugging Face model, by its configuration and by what of it is trained."""
+    text, config, rank = read_text(job, step), read_config(step), parse_count(values["lora_rank"] or 0)
+    patterns = [values["freeze"], values["lora_targets"]]
+    unknown = any(
+        values[name] is None and name in step.inputs for name in ("freeze", "lora_rank", "lora_targets")
+    )
+    if text is None or config is None or unknown:
+        return None
+    frozen, targets = (
+        tuple(part.strip() for part in str(value or "").split(",") if part.strip()) for value in patterns
+    )
+    adapting = hugging_face.Adapting(rank or 0, targets, frozen)
+    return hugging_face.describe_model(values["model"], config, *text, adapting)
 
 
 def _network(

@@ -13,6 +13,7 @@ from msgspec import Struct
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component, Job, Literal, Step
 from worldsize.planning.model import StepPlan
+from worldsize.planning.options import parse_count
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources import planned_rows
 from wssources.media_options import BPE, BYTES_TOKENIZER, DEFAULT_VOCABULARY
@@ -39,6 +40,8 @@ SOURCE_TASKS = {planned_rows.DIGITS: CLASSIFICATION, planned_rows.PYTHON_SOURCE:
 
 ReadTable = Callable[[Step], Samples | None]
 """Reads the shape of a small local table that a sharding step is given."""
+ReadConfig = Callable[[Step], Mapping[str, Any] | None]
+"""Reads the ``config.json`` of the Hugging Face model that a step trains."""
 
 
 def is_sharding(component: Component | None) -> bool:
@@ -80,6 +83,19 @@ def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | No
     return Samples("language_model", (int(length),), vocabulary)
 
 
+def read_text(job: Job, step: Step) -> tuple[str, int] | None:
+    """The task and the tokens of a row of what a language model or a classification of texts reads."""
+    source = find_sharding(job, step)
+    if source is None:
+        return None
+    values = literal_inputs(source, ("sequence_length", "text", "task"))
+    length = parse_count(values["sequence_length"])
+    whole = values["text"] is not None and values["task"] in (None, "auto", CLASSIFICATION)
+    if not length or values["task"] not in (None, "auto", CLASSIFICATION, LANGUAGE_MODEL):
+        return None
+    return CLASSIFICATION if whole else LANGUAGE_MODEL, length
+
+
 def _read_vocabulary(values: Mapping[str, Any]) -> int | None:
     """Tokens of a language model's text; None for whole texts, or where only a tokenizer's file tells."""
     if values["text"] is not None or values["task"] == "classification":
@@ -116,6 +132,8 @@ def may_matter(job: Job, step: Step, plan: StepPlan) -> bool:
     samples = training.batch_size_per_device
     if plan.topology.pipeline_parallel_size > 1:
         samples *= training.gradient_accumulation_steps
+    if str(values["model"]).startswith("hf:"):
+        return True
     if values["model"] in ("mlp", "cnn"):
         return samples * 2**18 > HARMLESS  # the built-in pictures leave 0.1 MB each
     read = read_samples(job, step, text=True) if values["model"] == "gpt" else None

@@ -30,7 +30,7 @@ def check_planned(context: Tree, planned: Planned) -> Iterator[Problem]:
         from worldsize.planning.memory import step_memory  # few specs train a model of such a size
 
         sizes = {step: cluster.size_span for step, cluster in (job.clusters or {}).items()}
-        yield from step_memory.check_memory(job, plan, sizes, context.vm_sizes)
+        yield from step_memory.check_memory(job, plan, sizes, context.vm_sizes, planned.read_config)
 
 
 def _check_described(planned: Planned, plan: Plan, described: Collection[str]) -> Iterator[Problem]:

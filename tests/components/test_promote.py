@@ -25,6 +25,7 @@ pytestmark = [
 ]
 
 smoke = pytest.mark.smoke
+LONG = pytest.mark.timeout(1200)  # on a machine with more to do than it has cores
 Run = Callable[..., Any]
 NAME = "m's x"
 
@@ -169,7 +170,7 @@ def has_begun(tmp_path: Path, job: str) -> bool:
     return any(v.tags.get(JOB) == job for v in HomeRegistry(tmp_path).versions(NAME))
 
 
-@pytest.mark.parametrize("times", [pytest.param(5, marks=smoke), 20])
+@pytest.mark.parametrize("times", [pytest.param(5, marks=smoke), pytest.param(20, marks=LONG)])
 def test_of_two_promotions_at_the_same_instant_one_wins(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path, times: int
 ) -> None:
@@ -194,7 +195,7 @@ def test_of_two_promotions_at_the_same_instant_one_wins(
         assert (said[other]["action"], said[other]["champion"]) in {("keep", champion), ("promote", other)}
 
 
-@pytest.mark.parametrize("times", [pytest.param(5, marks=smoke), 30])
+@pytest.mark.parametrize("times", [pytest.param(5, marks=smoke), pytest.param(30, marks=LONG)])
 def test_a_promotion_killed_at_a_random_moment_is_completed_by_the_next(
     start: Callable[..., subprocess.Popen[str]], tmp_path: Path, times: int
 ) -> None:

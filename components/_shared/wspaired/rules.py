@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from wspaired.difference import Difference
 from wsshards.errors import UserError, clip_text
 
-# The normal deviate of 80 % confidence. In simulated years of weekly trainings it lost least, or hardly more, for
-# 300 rows and for 10,000: a threshold promotes nearly everything, and 95 % keep a champion that has aged.
+# The normal deviate of 80 % confidence. In simulated years of weekly trainings it lost least, or hardly more,
+# for 300 rows and for 10,000: a threshold promotes nearly everything, and 95 % keep a champion that has aged.
 _BETTER = 0.84
 _CONFIDENCE = 0.95  # one-sided, of `not_worse`
 RULES = ("better", "not_worse", "significant", "newest", "standard_errors")

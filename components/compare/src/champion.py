@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-
 import mlflow
 
 from wschampion.champion import PatientRegistry, Version, find_champion
@@ -25,16 +20,13 @@ def read_champion(name: str) -> Version | None:
         return find_champion(PatientRegistry(MlflowRegistry(mlflow.MlflowClient())).versions(name))
 
 
-@contextmanager
-def download_version(name: str, version: str) -> Iterator[Path]:
-    """Download a version of a model for as long as it is needed.
+def download_version(name: str, version: str, folder: str) -> str:
+    """Download a version of a model into a folder, and return where it is.
 
     Raises:
         UserError: it cannot be downloaded.
     """
-    with TemporaryDirectory() as folder:
-        try:
-            path = mlflow.artifacts.download_artifacts(f"models:/{name}/{version}", dst_path=folder)
-        except Exception as error:  # of the registry, the storage or its client
-            raise UserError(f"the model cannot be downloaded: {describe_error(error, 140)}") from error
-        yield Path(path)
+    try:
+        return str(mlflow.artifacts.download_artifacts(f"models:/{name}/{version}", dst_path=folder))
+    except Exception as error:  # of the registry, the storage or its client
+        raise UserError(f"the model cannot be downloaded: {describe_error(error, 140)}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from new_rows import explain_seen, read_data
@@ -37,13 +38,14 @@ def compare(question: Question) -> dict[str, Any]:
     """
     # MLflow takes seconds to import: not before the inputs are right.
     from champion import download_version, read_champion
-    from measuring import NEW, Contestant, HeldOut, measure, name_contestant
+    from measuring import NEW, Contestant, HeldOut, measure, name_errors
     from verdict import count_bytes, decide_alone, judge
 
     from wsmodels.predict import Predictor
 
     version = read_champion(question.name)
-    challenger = Contestant(NEW, Predictor(question.model, question.manifest))
+    with name_errors(NEW):
+        challenger = Contestant(NEW, Predictor(question.model, question.manifest))
     reader = ShardReader(question.shards, question.split)
     held_out = HeldOut(reader, question.subject, question.statistics, question.batch_size)
     data: dict[str, Any] = {}
@@ -51,17 +53,21 @@ def compare(question: Question) -> dict[str, Any]:
     if version is not None:
         title = f"the champion `{question.name}` version {version.version}"
         try:
-            with download_version(question.name, version.version) as path:
-                data = read_data(read_mlmodel(str(path)))
+            with TemporaryDirectory() as folder:
+                with name_errors(title):
+                    path = download_version(question.name, version.version, folder)
+                    data = read_data(read_mlmodel(path))
                 reason = explain_rows(question, data)
                 if reason is None:
-                    champion = Contestant(title, Predictor(str(path), question.manifest, maps_classes=True))
+                    with name_errors(title):
+                        predictor = Predictor(path, question.manifest, maps_classes=True)
+                    champion = Contestant(title, predictor)
                     both = measure([champion, challenger], held_out)
-                    sizes = [count_bytes(folder) for folder in (path, Path(question.model))]
+                    sizes = [count_bytes(Path(model)) for model in (path, question.model)]
         except UserError as error:
-            if error.message.startswith(NEW):
+            if not error.message.startswith(title):
                 raise
-            reason = name_contestant(title, error).message
+            reason = error.message
             if not question.rule.is_newest:
                 way = f"`worldsize rollback {question.name} VERSION` restores another one, and the rule"
                 raise UserError(reason, f"{way} `newest` promotes the new model") from error

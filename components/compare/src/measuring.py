@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,16 +90,17 @@ def _answer(contestant: Contestant, score: Scores, inputs: Array, targets: Array
     threshold = contestant.predictor.threshold
     if isinstance(score, ClassifierScores):
         score.threshold = threshold
-    try:
+    with name_errors(contestant.title):
         answers = score.add(contestant.predictor.predict(inputs), targets)
-    except UserError as error:
-        raise name_contestant(contestant.title, error) from error
     return Rows(targets, answers.outputs, answers.classes, threshold=threshold)
 
 
-def name_contestant(title: str, error: UserError) -> UserError:
-    """Return the error with the title of the model that it is about."""
-    if error.message.startswith(title):
-        return error
-    message = re.sub(r"^the model\b", title, error.message)
-    return UserError(message if message != error.message else f"{title}: {message}", error.help)
+@contextmanager
+def name_errors(title: str) -> Iterator[None]:
+    """Give errors the title of the model that they are about."""
+    try:
+        yield
+    except UserError as error:
+        rest = error.message.removeprefix("the model ")
+        joint = ": " if rest == error.message else " "
+        raise UserError(f"{title}{joint}{rest}", error.help) from error

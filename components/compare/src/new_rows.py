@@ -51,7 +51,7 @@ def _explain_times(data: Mapping[str, Any], manifest: Manifest) -> str | None:
     end = _read_time(data.get("trained_before"), division.kind)
     if end is None:
         return "it does not say how new the rows are that it was trained on"
-    if end > division.test_from:
+    if not end <= division.test_from:
         start = describe_data(manifest)["trained_before"]
         return f"it was trained on rows up to {data['trained_before']}, and these begin at {start}"
     return None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,10 @@ def test_above_the_gate_it_is_registered_and_predicts(component: Run, tmp_path: 
     assert {key: registration[key] for key in ("registered", "name", "version", "uri")} == {
         "registered": True, "name": "m x", "version": "2", "uri": "models:/m x/2",
     }  # fmt: skip
+    assert (
+        registration["tags"]["worldsize.model"]
+        == hashlib.sha256((model / "MLmodel").read_bytes()).hexdigest()
+    )
     newest = max(_versions(tmp_path), key=lambda version: int(version.version))
     assert newest.tags["worldsize.world_size"] == "8"
     assert newest.tags["metric.accuracy"] == "0.961"

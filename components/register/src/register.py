@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gate import parse_gate, read_metrics, shortfalls
-from model_name import choose_model_name
 from tags import version_tags
 
 from wsmodels.mlmodel import read_mlmodel
+from wsmodels.model_name import choose_model_name
 from wsshards.errors import UserError, escape_controls, run_main
 from wsshards.whole_file import write_whole
 
@@ -29,12 +29,13 @@ def main() -> None:
         return
     # Importing MLflow takes seconds, and what is refused above does not need it.
     import mlflow
-    from versions import register_once
+    from versions import origin_tags, register_once
 
     from wsmlflow.active_run import report_mlflow_errors
 
     with report_mlflow_errors("MLflow does not register the model"), mlflow.start_run() as run:
         tags = version_tags(card, metrics, run.data.tags, "; ".join(map(str, gate)), options.tags)
+        tags |= origin_tags(run, options.model)  # of which `worldsize.model` is not the network's name
         version = register_once(run, options.model, options.model_name, tags, options.description)
         uri = f"models:/{options.model_name}/{version}"
         rows = prove(options, version, uri)

@@ -65,7 +65,7 @@ def add_steps(root: Mapping) -> Mapping:
     if at is None or not isinstance(block, Mapping) or not isinstance(steps, Mapping):
         return root
     used: dict[str, Mapping] = {}
-    for _, step in steps.items():
+    for _, step in list_entries(steps):
         uses = find_node(step, "uses")
         if isinstance(uses, Scalar) and isinstance(step, Mapping):
             used.setdefault(name_component(uses.text), step)
@@ -74,7 +74,7 @@ def add_steps(root: Mapping) -> Mapping:
     for key, step in steps.items():
         is_register = step is register
         if is_register and COMPARE not in used:
-            entries.append(_make_step(at, COMPARE, steps, step, _list_compared(at, block, step)))
+            entries.append(_make_step(at, COMPARE, steps, step, _list_compared(block, step)))
         entries.append((key, _skip_failed(at, step) if is_register else step))
         if is_register and PROMOTE not in used:
             entries.append(_make_step(at, PROMOTE, steps, step, []))
@@ -93,7 +93,7 @@ def _make_step(
     return _word(at, name), Mapping(at.source, at.start, at.end, entries)
 
 
-def _list_compared(at: Scalar, block: Mapping, register: Node) -> list[tuple[Scalar, Node]]:
+def _list_compared(block: Mapping, register: Node) -> list[tuple[Scalar, Node]]:
     """The inputs of ``compare``."""
     inputs, promote = find_node(register, "with"), block.get("promote")
     entries = [(key, value) for key, value in list_entries(inputs) if key.text in _SHARED]

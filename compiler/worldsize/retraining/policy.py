@@ -13,6 +13,7 @@ When = Literal["new_data", "always"]
 Overlap = Literal["skip", "queue", "replace"]
 
 RETRIES, STALE_AFTER = 3, 3
+FILE_NAME, MODIFICATION_TIME = "file_name", "modification_time"  # values of `by` that are no key
 
 
 class DataPolicy(Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import to_builtins
@@ -31,7 +31,7 @@ Exit status: 0 for every decision, 1 for a fault of the spec or of the data (`st
 """
 
 
-class Moment(click.ParamType):
+class Moment(click.ParamType[Any]):
     """A time of day with its zone; without one it is UTC."""
 
     name = "TIME"

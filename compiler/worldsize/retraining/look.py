@@ -149,7 +149,7 @@ def _read(place: Place, checked: CheckedSpec, policy: Policy, now: float, *, loo
     pairs = local.read_attempts(place)
     successes = [(attempt, record) for attempt, record in pairs if attempt.state == "finished"]
     last = successes[-1][1] if successes else None
-    new_rows = {}
+    new_rows: dict[str, int] = {}
     for source in sources:
         before = last.readings.get(source.name) if last is not None else None
         if before is None or before.digest != readings[source.name].digest:
@@ -182,7 +182,9 @@ def _read_source(source: data.Source, policy: Policy, now: float, digests: Diges
 def _digest_code(checked: CheckedSpec) -> str:
     """A digest of the spec, the code and the environments, without what follows from the data."""
     path = checked.planned.spec.path
-    spec = to_python(yaml.load(path).root)
+    root = yaml.load(path).root
+    assert root is not None
+    spec = to_python(root)
     kept = {key: value for key, value in spec.items() if key not in _NOT_TRAINED}
     total = hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode())
     with tempfile.TemporaryDirectory(prefix="worldsize-") as folder:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,11 +29,12 @@ SOURCE = Path(__file__).parents[2] / "components" / "evaluate" / "src"
 
 @pytest.fixture(scope="module")
 def scores() -> Any:
-    sys.path.insert(0, str(SOURCE))
-    try:
-        return importlib.import_module("scores")
-    finally:
-        sys.path.remove(str(SOURCE))
+    return importlib.import_module("wsmodels.scores")
+
+
+@pytest.fixture(scope="module")
+def draw_scores() -> Any:
+    return runpy.run_path(str(SOURCE / "plots.py"))["draw_scores"]
 
 
 def _manifest(task: str, label: m.Label | None = None, **features: Any) -> m.Manifest:
@@ -243,7 +245,7 @@ def test_probabilities_of_trees_are_whole_in_some_batches(scores: Any) -> None:
     assert "loss" in made.metrics()[0]
 
 
-def test_several_labels(scores: Any, tmp_path: Path) -> None:
+def test_several_labels(scores: Any, draw_scores: Any, tmp_path: Path) -> None:
     import numpy as np
 
     shares = np.array([[0.9, 0.2], [0.4, 0.8], [0.6, 0.7]])
@@ -255,16 +257,16 @@ def test_several_labels(scores: Any, tmp_path: Path) -> None:
     assert set(summary) == set(METRICS[terms.MULTI_LABEL])
     assert summary["accuracy"] == pytest.approx(2 / 3)
     assert details["precision_a_b"] == pytest.approx(0.5)
-    assert [path.name for path in made.draw(tmp_path)] == ["roc_curve.png"]
+    assert [path.name for path in draw_scores(made, tmp_path)] == ["roc_curve.png"]
     decided = scores.MultiLabelScores(["a", "b"])
     decided.add((shares >= 0.5).astype(float), labels)
     assert "loss" not in decided.metrics()[0]
-    assert decided.draw(tmp_path) == []
+    assert draw_scores(decided, tmp_path) == []
     with pytest.raises(UserError, match="answers 3 values a row for 2 classes"):
         made.add(np.zeros((1, 3)), labels[:1])
 
 
-def test_numbers(scores: Any, tmp_path: Path) -> None:
+def test_numbers(scores: Any, draw_scores: Any, tmp_path: Path) -> None:
     import numpy as np
 
     made = scores.RegressionScores(["price", "area"], (2.0, 1.0), 3)
@@ -274,7 +276,7 @@ def test_numbers(scores: Any, tmp_path: Path) -> None:
     assert summary["mae"] == pytest.approx((4 / 3 + 2 / 3) / 2)
     assert details["rmse_price"] == pytest.approx((16 / 3) ** 0.5)
     assert details["r2_area"] == pytest.approx(1 - 4 / (32 / 3))
-    (picture,) = made.draw(tmp_path)
+    (picture,) = draw_scores(made, tmp_path)
     assert picture.read_bytes().startswith(b"\x89PNG")
     single = scores.RegressionScores(["price"], (1.0,), 2)
     single.add(np.array([1.0, 2.0]), np.array([[1.0], [2.0]]))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wsmodels.model_name import choose_model_name
 from wsshards.errors import UserError
 
 SOURCE = Path(__file__).parents[2] / "components" / "register" / "src"
@@ -146,13 +147,12 @@ def test_tags_carry_plan_metrics_commit_and_gate(monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_a_name_is_made_of_data_and_network(facts: Any, expected: str) -> None:
-    names = _load("model_name")
-    assert names.choose_model_name("", {"metadata": {"worldsize": facts}}) == expected
-    assert names.choose_model_name("mine", {}) == "mine"
-    assert names.choose_model_name("", {}) == "model"
+    assert choose_model_name("", {"metadata": {"worldsize": facts}}) == expected
+    assert choose_model_name("mine", {}) == "mine"
+    assert choose_model_name("", {}) == "model"
 
 
 @pytest.mark.parametrize("given_name", [" ", "a/b", "a:1"])
 def test_a_name_that_no_registry_takes(given_name: str) -> None:
     with pytest.raises(UserError, match="model name"):
-        _load("model_name").choose_model_name(given_name, {})
+        choose_model_name(given_name, {})

@@ -15,6 +15,7 @@ import pytest
 from worldsize.data.counts import count_split
 from wsshards import manifest as contents
 from wsshards import terms
+from wsshards.provenance import describe_data
 from wsshards.verify import verify_shards
 
 Run = Callable[..., Any]
@@ -196,6 +197,69 @@ def test_a_time_that_is_not_learned_from_has_any_form(
     manifest = _shard(shard, tmp_path / "s", **options, **learned)
     late = [day for day in days if day >= dt.date(2026, 9, 1)]
     assert (manifest.train.rows, manifest.validation.rows) == (120 - len(late), len(late))
+
+
+@pytest.mark.run
+@pytest.mark.smoke
+@pytest.mark.parametrize("spilled", [False, True])
+def test_the_newest_rows_are_held_out(shard: Run, tmp_path: Path, spilled: bool) -> None:
+    start, rows = dt.datetime(2026, 1, 1), 60_000 if spilled else 400
+    moments = [start + dt.timedelta(seconds=7 * (number * 7919 % rows)) for number in range(rows)]
+    lines = [f"{number},{number % 97 / 3},{moment.isoformat()}" for number, moment in enumerate(moments)]
+    (tmp_path / "d.csv").write_text("\n".join(["size,price,sold", *lines]))
+    given = {"label": "price", "features": "size", "split_time": "sold"} | {"test_fraction": 0.25}
+    manifest = _shard(shard, tmp_path / "s", data=tmp_path / "d.csv", memory_limit_mib=16, **given)
+    counted = [manifest.split(name).rows for name in terms.SPLITS]
+    assert counted == [rows * 11 // 20, rows // 5, rows // 4]
+    count = count_split(
+        tmp_path / "d.csv", {"format": "auto", "sequence_length": 1, "validation_fraction": 0.2, **given}
+    )
+    assert count is not None
+    assert count.rows == counted[0]
+    sold = {
+        name: [moments[int(size)] for size in _rows(tmp_path / "s", name)[0][:, 0]] for name in terms.SPLITS
+    }
+    assert max(sold["train"]) < min(sold["validation"])
+    assert max(sold["validation"]) < min(sold["test"])
+    test_from = min(sold["test"]).replace(tzinfo=dt.timezone.utc)
+    assert manifest.division == contents.Division("time", "sold", "date", test_from.timestamp())
+    assert describe_data(manifest)["trained_before"] == test_from.isoformat()
+
+
+@pytest.mark.run
+@pytest.mark.smoke
+@pytest.mark.parametrize("label", ["topic", ""])
+def test_the_newest_texts_are_held_out(shard: Run, tmp_path: Path, label: str) -> None:
+    rows = [
+        {"note": f"note {day:03} {'x' * 40}", "topic": "ab"[day % 2], "day": day * 37 % 200}
+        for day in range(200)
+    ]
+    (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    given = {"text": "note", "split_time": "day", "test_fraction": 0.1} | ({"label": label} if label else {})
+    manifest = _shard(shard, tmp_path / "s", data=tmp_path / "d.jsonl", **given)
+    assert manifest.division == contents.Division("time", "day", "number", 180)
+    if label:
+        assert [manifest.split(name).rows for name in terms.SPLITS] == [140, 40, 20]
+
+
+@pytest.mark.run
+@pytest.mark.smoke
+def test_the_group_of_each_row_is_kept(shard: Run, tmp_path: Path) -> None:
+    houses = _houses(tmp_path / "d.csv", gaps=False)
+    given = {"label": "price", "features": "size", "split_by": "owner", "test_fraction": 0.2}
+    manifest = _shard(shard, tmp_path / "s", data=tmp_path / "d.csv", **given)
+    assert manifest.division == contents.Division("group", "owner")
+    from wsshards.reader import ShardReader
+
+    reader = ShardReader(tmp_path / "s", "test")
+    groups = reader.groups()
+    assert groups is not None
+    owners = {house["price"]: house["owner"] for house in houses}
+    pairs = {
+        (int(group), owners[price])
+        for group, price in zip(groups, reader.labels()[:, 0].tolist(), strict=True)
+    }
+    assert len(pairs) == len({owner for _, owner in pairs}) == len({group for group, _ in pairs}) > 1
 
 
 @pytest.mark.run

@@ -33,7 +33,7 @@ BOUNDS = {
     "noqa": 105,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
     "test files": 1247,
-    "lines of golden files": 13_430,
+    "lines of golden files": 13_434,
     "processor seconds of the fast tests": 125,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
@@ -44,6 +44,7 @@ RAISED: dict[bound_history.Raise, str] = {
     ("lines", 107_627, 109_702): "foreign files, secrets, records and requests are refused when in doubt",
     ("lines of golden files", 13_592, 13_601): "plans say whether a step is compiled",
     ("lines of golden files", 13_423, 13_430): "each step that shards carries the package `wsleaks`",
+    ("lines of golden files", 13_430, 13_434): "each trainer carries what its model keeps of the data",
     ("test files", 1243, 1247): "columns that tell the label, event files, clean projects",
 }
 ELSEWHERE = {"processor seconds of the fast tests"}  # tests/support/spent_time.py measures it

@@ -71,6 +71,13 @@ MANIFESTS = st.builds(
     SPLITS,
     SPLITS,
     SPLITS,
+    st.builds(
+        m.Division,
+        st.sampled_from(terms.DIVISIONS),
+        NAMES,
+        st.sampled_from(["", terms.DATE, terms.NUMBER]),
+        st.none() | NUMBERS,
+    ),
 )
 
 

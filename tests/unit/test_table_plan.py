@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wsshards.errors import UserError
 from wssources.column_kinds import find_date_forms, find_kind, parse_column_types, parse_date
-from wssources.groups import group_limits, hash_group
+from wssources.groups import group_limits, hash_group, newest_key
 from wssources.name_lists import join_names, split_names
 from wssources.part_counts import PartCounts
 from wssources.planned_rows import divide_rows, held_out_rows, validation_rows
@@ -189,7 +189,7 @@ def test_groups_stay_together_and_are_divided_by_their_number(
     counts = PartCounts(SplitSettings(validation, test, by="customer", seed=seed))
     for group, rows in enumerate(sizes):
         for _ in range(rows):
-            counts.add("", group=group)
+            counts.add("", key=hash_group(group, seed))
     hashes = {hash_group(group, seed): rows for group, rows in enumerate(sizes)}
     tested, held = group_limits(sorted(hashes), validation, test)
     parts = Counter(TEST if each < tested else VALIDATION if each < held else TRAIN for each in hashes)
@@ -197,6 +197,36 @@ def test_groups_stay_together_and_are_divided_by_their_number(
     assert (parts[VALIDATION], parts[TEST]) == (wanted_validation, wanted_test)
     assert counts.divide()[0] == sum(rows for each, rows in hashes.items() if each >= held)
     assert sum(counts.divide()) == sum(sizes)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.integers(-9, 9), min_size=1, max_size=60), st.floats(0, 0.6), st.floats(0, 0.39))
+def test_the_newest_rows_are_held_out(times: list[int], validation: float, test: float) -> None:
+    counts = PartCounts(SplitSettings(validation, test, time="sold"))
+    for time in times:
+        counts.add("", key=newest_key(time))
+    train, validated, tested = counts.divide()
+    ordered = sorted(times)
+    parts = ordered[:train], ordered[train : train + validated], ordered[train + validated :]
+    assert len(parts[2]) == tested
+    assert parts[0]
+    for older, newer in ((0, 1), (1, 2), (0, 2)):
+        assert not parts[older] or not parts[newer] or parts[older][-1] < parts[newer][0]
+    if len(set(times)) == len(times):
+        assert (validated, tested) == held_out_rows(len(times), validation, test)
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=2))
+def test_keys_of_times_are_in_their_order_from_the_newest(times: list[float]) -> None:
+    np = pytest.importorskip("numpy")
+    from wssources.split import newest_keys, times_of_keys
+
+    keys = [newest_key(time) for time in times]
+    assert newest_keys(np.array(times)).tolist() == keys
+    assert times_of_keys(np.array(keys, np.uint64)).tolist() == times
+    assert [times[place] for place in sorted(range(len(times)), key=keys.__getitem__)] == sorted(
+        times, reverse=True
+    )
 
 
 def test_bounds_of_time() -> None:

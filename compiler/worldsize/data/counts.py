@@ -12,7 +12,7 @@ from worldsize.data import TableCount
 from worldsize.data.rows import read_sample
 from worldsize.data.sample import Limits, Sample
 from wsshards.regular_files import check_regular
-from wsshards.terms import CLASSIFICATION
+from wsshards.terms import CLASSIFICATION, GIVEN
 from wssources.column_kinds import parse_column_types
 from wssources.find_files import choose_files, find_files
 from wssources.media_options import MediaOptions
@@ -20,7 +20,7 @@ from wssources.name_lists import split_names
 from wssources.picture_labels import find_label_file
 from wssources.planned_rows import divide_rows
 from wssources.request import REFUSE, Files, Request, is_packed
-from wssources.split_settings import GIVEN, SplitSettings, make_split
+from wssources.split_settings import SplitSettings, make_split
 from wssources.table_rows import Tally
 from wssources.tasks import AUTO, FEW_VALUES
 from wssources.unpack import is_described, unpack

@@ -328,7 +328,7 @@ def _read_texts(request: Request, sample: Sample, kind: str) -> None:
         size += len(block.strip())
         if labelled:
             sample.labels[document.label] += 1
-            sample.parts.add(document.label, document.part, document.group)
+            sample.parts.add(document.label, document.part, document.key)
             labels.add(document.label)
         sample.rows += 1
         if sample.full or size > sample.limits.size:

@@ -97,7 +97,7 @@ class Sample(Struct):
         parts = self.tally.parts if self.tally is not None else self.parts
         if parts is not None:
             rows = parts.divide()
-            expect_held_out(parts.split, rows, fixed=parts.fixed, groups=len(parts.groups))
+            expect_held_out(parts.split, rows, fixed=parts.fixed, groups=len(parts.keys))
             return rows[0]
         split = request.split or SplitSettings()
         counts = list(self.labels.values()) if self.labels else [self.rows]

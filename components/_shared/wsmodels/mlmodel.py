@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def read_mlmodel(model: str) -> dict[str, Any]:
     if _is_endless(card):
         raise _no_model(model, "says more by its anchors than any model does")
     return card
+
+
+def digest_model(model: str) -> str:
+    """Return the SHA-256 of the MLmodel file, which has the model's UUID and when it was saved."""
+    return hashlib.sha256((Path(model) / MLMODEL_NAME).read_bytes()).hexdigest()
 
 
 def check_model_files(folder: str) -> None:

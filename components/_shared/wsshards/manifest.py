@@ -18,7 +18,18 @@ from typing import Any
 
 from wsshards.errors import UserError, describe_error
 from wsshards.regular_files import check_regular, read_regular
-from wsshards.terms import CLASSIFICATION, COLUMN_KINDS, DATE, NUMBER, REGRESSION, RESIZES, SPLITS, TASKS
+from wsshards.terms import (
+    CLASSIFICATION,
+    COLUMN_KINDS,
+    DATE,
+    DIVISIONS,
+    HASH,
+    NUMBER,
+    REGRESSION,
+    RESIZES,
+    SPLITS,
+    TASKS,
+)
 
 MANIFEST_NAME = "manifest.json"
 AGAIN = "write the folder again with a `shard_data` step"  # what helps against a faulty one
@@ -159,6 +170,23 @@ class Label:
 
 
 @dataclass(frozen=True)
+class Division:
+    """How rows were divided into training, validation and test.
+
+    Attributes:
+        method: `hash` of the content, `given` by files, `group`, or `time`.
+        column: of the group or time.
+        kind: of the time: `date`, in seconds since 1970-01-01, or `number`.
+        test_from: earliest time that tests; every row that trains or validates is older.
+    """
+
+    method: str = HASH
+    column: str = ""
+    kind: str = ""
+    test_from: float | None = None
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything `manifest.json` says."""
 
@@ -170,6 +198,7 @@ class Manifest:
     train: Split
     validation: Split
     test: Split = Split(0, ())
+    division: Division = Division()
     version: int = VERSION
 
     def split(self, name: str) -> Split:
@@ -198,6 +227,8 @@ def manifest_to_json(manifest: Manifest) -> str:
         "label": None if manifest.label is None else _without_defaults(manifest.label),
         "splits": {name: _without_defaults(manifest.split(name)) for name in SPLITS},
     }
+    if manifest.division != Division():
+        document["division"] = _without_defaults(manifest.division)
     return json.dumps(add_checksum(document), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -287,6 +318,7 @@ def _from_mapping(data: Mapping[str, Any]) -> Manifest:
         train=_split_from(splits["train"]),
         validation=_split_from(splits["validation"]),
         test=_split_from(splits["test"]),
+        division=_division_from(data.get("division", {})),
     )
 
 
@@ -359,6 +391,20 @@ def _split_from(data: Mapping[str, Any]) -> Split:
     if rows != sum(shard.rows for shard in shards):
         raise ValueError(f"a split has {rows} rows, and its shards {sum(shard.rows for shard in shards)}")
     return Split(rows, shards)
+
+
+def _division_from(data: Mapping[str, Any]) -> Division:
+    method, test_from = str(data.get("method", HASH)), data.get("test_from")
+    if method not in DIVISIONS:
+        raise ValueError(f"rows are divided by {method!r}")
+    if test_from is not None and not math.isfinite(test_from):
+        raise ValueError(f"rows test from {test_from!r}")
+    return Division(
+        method,
+        str(data.get("column", "")),
+        str(data.get("kind", "")),
+        None if test_from is None else float(test_from),
+    )
 
 
 def _inside(path: object) -> str:

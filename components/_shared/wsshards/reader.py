@@ -19,7 +19,7 @@ from wsshards.errors import UserError
 from wsshards.manifest import Shard, label_shape, read_manifest
 from wsshards.pictures import EncodedColumn, decode_rows
 from wsshards.regular_files import path_of_open
-from wsshards.terms import LABEL_COLUMN, LABEL_DTYPES
+from wsshards.terms import GROUP, GROUP_COLUMN, LABEL_COLUMN, LABEL_DTYPES
 from wsshards.verify import check_shard_content, check_shard_size
 
 Array = npt.NDArray[Any]
@@ -31,6 +31,7 @@ class _Piece:
 
     features: Array | EncodedColumn
     labels: Array | None
+    groups: Array | None
     shard: int
 
 
@@ -104,6 +105,23 @@ class ShardReader:
         if not labels:
             raise UserError(f"the rows of `{self.folder}` have no labels")
         return np.concatenate(labels)
+
+    def groups(self) -> npt.NDArray[np.uint64] | None:
+        """Return the hash `[n]` of the group of each row, or None if rows are not divided by groups.
+
+        Raises:
+            UserError: a shard is missing, of another size, or lacks the groups.
+        """
+        if self.manifest.division.method != GROUP:
+            return None
+        if not self._pieces:
+            self._open()
+        return np.concatenate([self._groups_of(piece) for piece in self._pieces])
+
+    def _groups_of(self, piece: _Piece) -> npt.NDArray[np.uint64]:
+        if piece.groups is None or piece.groups.dtype != np.uint64:
+            raise _unreadable(self._shards[piece.shard], f"there is no column `{GROUP_COLUMN}`")
+        return piece.groups
 
     def _take(self, indices: npt.NDArray[np.int64]) -> tuple[Array | list[bytes], Array | None]:
         spec = self.manifest.features
@@ -179,15 +197,22 @@ class ShardReader:
                 values = batch.column(spec.name).flatten().to_numpy(zero_copy_only=True)
                 features = values.reshape(batch.num_rows, spec.width)
             labels = self._map_labels(batch)
+            groups = self._map_groups(batch)
         except (KeyError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
             raise _unreadable(self._shards[number], str(error)) from None
         if isinstance(features, EncodedColumn):
-            return _Piece(features, labels, number)
+            return _Piece(features, labels, groups, number)
         if features.dtype != spec.disk_dtype:
             raise _unreadable(
                 self._shards[number], f"values are {features.dtype}, the manifest says {spec.disk_dtype}"
             )
-        return _Piece(features, labels, number)
+        return _Piece(features, labels, groups, number)
+
+    def _map_groups(self, batch: Any) -> Array | None:
+        if GROUP_COLUMN not in batch.schema.names or self.manifest.features.name == GROUP_COLUMN:
+            return None
+        groups: Array = batch.column(GROUP_COLUMN).to_numpy(zero_copy_only=True)
+        return groups
 
     def _map_labels(self, batch: Any) -> Array | None:
         if self.manifest.label is None:

@@ -11,6 +11,8 @@ TASKS = (CLASSIFICATION, REGRESSION, MULTI_LABEL, LANGUAGE_MODEL)
 # What a table's column holds, and so how it is encoded.
 NUMBER, BOOLEAN, CATEGORY, DATE = "number", "boolean", "category", "date"
 COLUMN_KINDS = (NUMBER, BOOLEAN, CATEGORY, DATE)
+HASH, GIVEN, GROUP, TIME = "hash", "given", "group", "time"
+DIVISIONS = (HASH, GIVEN, GROUP, TIME)  # what divides rows into the parts
 RESIZES = ("", "crop", "stretch", "pad")  # of pictures; none of other rows
-LABEL_COLUMN = "label"
+LABEL_COLUMN, GROUP_COLUMN = "label", "group"
 LABEL_DTYPES = {CLASSIFICATION: "int64", REGRESSION: "float64", MULTI_LABEL: "uint8"}

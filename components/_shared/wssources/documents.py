@@ -40,14 +40,14 @@ class Document:
         blocks: starts the text in pieces; pieces but the last end with a line.
         label: of a classification.
         part: that a file, a column or a date puts it in.
-        group: that it is divided by, or None.
+        key: that it is divided by, or None for the hash of its text.
     """
 
     name: str
     blocks: Callable[[], Iterator[str]]
     label: str = ""
     part: int = UNDECIDED
-    group: object = None
+    key: int | None = None
 
     def hash(self, seed: int) -> int:
         """Return 64 bits of the text's hash; equal texts have equal ones."""
@@ -215,8 +215,8 @@ def _read_rows(request: Request, kind: str, *, labelled: bool) -> Iterator[Docum
                 label = name_class(rest[0]) if rest else ""
                 values = dict(zip(division.names, others[len(rest) :], strict=True))
                 part = parts.get(file, UNDECIDED) or division.find_part(values, where)
-                group = division.find_group(values, where)
-                yield Document(where, lambda text=text: iter([text]), label, part, group)  # type: ignore[misc]
+                key = division.find_key(values, where)
+                yield Document(where, lambda text=text: iter([text]), label, part, key)  # type: ignore[misc]
             elif not _leaves_out(request, text, rest):
                 raise UserError(f"{where} {fault[0]}", fault[1])
 

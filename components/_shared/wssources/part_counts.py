@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wsshards.regular_files import check_regular
-from wssources.groups import group_limits, hash_group
+from wssources.groups import group_limits, newest_limits
 from wssources.planned_rows import divide_rows, text_rows
 from wssources.request import Request
 from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings, fixed_parts
@@ -36,23 +36,23 @@ class PartCounts:
         fixed: parts that files or dates fill.
         rows: of the parts that are decided.
         classes: undecided rows of each class; one class for what has none.
-        groups: undecided rows by the hash of their group.
+        keys: undecided rows by the key of their group or time.
     """
 
     split: SplitSettings
     fixed: frozenset[int] = frozenset()
     rows: list[int] = field(default_factory=lambda: [0, 0, 0])
     classes: Counter[str] = field(default_factory=Counter)
-    groups: Counter[int] = field(default_factory=Counter)
+    keys: Counter[int] = field(default_factory=Counter)
 
-    def add(self, name: str, part: int = UNDECIDED, group: object = None) -> None:
+    def add(self, name: str, part: int = UNDECIDED, key: int | None = None) -> None:
         """Count a row of a class."""
         if part != UNDECIDED:
             self.rows[part] += 1
             return
         self.classes[name] += 1
-        if self.split.by:
-            self.groups[hash_group(group, self.split.seed)] += 1
+        if key is not None:
+            self.keys[key] += 1
 
     def divide(self) -> tuple[int, int, int]:
         """Return the rows that train, validate and test.
@@ -61,13 +61,17 @@ class PartCounts:
         """
         validation = 0.0 if VALIDATION in self.fixed else self.split.validation
         test = 0.0 if TEST in self.fixed else self.split.test
-        if not self.split.by:
+        if not (self.split.by or self.split.newest):
             divided = divide_rows(list(self.classes.values()), validation, test)
         else:
-            tested, held = group_limits(sorted(self.groups), validation, test)
+            tested, held = (
+                newest_limits(self.keys, validation, test)
+                if self.split.newest
+                else group_limits(sorted(self.keys), validation, test)
+            )
             parts = [0, 0, 0]
-            for group, rows in self.groups.items():
-                parts[TEST if group < tested else VALIDATION if group < held else TRAIN] += rows
+            for key, rows in self.keys.items():
+                parts[TEST if key < tested else VALIDATION if key < held else TRAIN] += rows
             divided = parts[0], parts[1], parts[2]
         train, validated, tested_rows = (a + b for a, b in zip(self.rows, divided, strict=True))
         return train, validated, tested_rows

@@ -46,7 +46,7 @@ class PictureLabels:
         without: pictures that the CSV does not name.
         root: the folder of the data.
         parts: in which files or columns put pictures, by path; others are divided by hash.
-        groups: of pictures, by path, if they are divided by them.
+        keys: what pictures are divided by, by path, if not by their content.
         bounds: of the time that divides them.
     """
 
@@ -56,7 +56,7 @@ class PictureLabels:
     without: int = 0
     root: Path = Path()
     parts: Mapping[str, int] = field(default_factory=dict)
-    groups: Mapping[str, object] = field(default_factory=dict)
+    keys: Mapping[str, int] = field(default_factory=dict)
     bounds: TimeBounds | None = None
 
     def decide(self, task: str, called: str) -> Decision:
@@ -94,9 +94,9 @@ class PictureLabels:
         """Return the place in `SPLITS` that a picture is put in, or `UNDECIDED`."""
         return self.parts.get(self._path(file), UNDECIDED)
 
-    def find_group(self, file: Path) -> object:
-        """Return the group of a picture, or None."""
-        return self.groups.get(self._path(file))
+    def find_key(self, file: Path) -> int:
+        """Return what a picture is divided by."""
+        return self.keys[self._path(file)]
 
     def _path(self, file: Path) -> str:
         return file.relative_to(self.root).as_posix()
@@ -111,7 +111,7 @@ class PictureLabels:
         counts = PartCounts(split, self.fixed)
         for path, values in self.values.items():
             name = values[0] if decision.task == CLASSIFICATION else ""
-            counts.add(name, self.parts.get(path, UNDECIDED), self.groups.get(path))
+            counts.add(name, self.parts.get(path, UNDECIDED), self.keys.get(path))
         return counts
 
     def to_arrow(self, files: Sequence[Path]) -> Any:
@@ -158,7 +158,7 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
     columns, place = choose_label_columns(request, file, header)
     division = _find_division(request, file)
     parts: dict[str, int] = {}
-    groups: dict[str, object] = {}
+    keys: dict[str, int] = {}
     values: dict[str, tuple[str, ...]] = {}
     missing: list[tuple[int, str]] = []
     names = _PictureNames(request, file)
@@ -183,7 +183,9 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
                 f"line {line} of `{request.show(file)}`",
             )
             parts[picture] = division.find_part(cells_by_name, where)
-            groups[picture] = division.find_group(cells_by_name, where)
+            key = division.find_key(cells_by_name, where)
+            if key is not None:
+                keys[picture] = key
     if missing:
         raise _describe_missing(request, file, header[place], missing)
     files = sorted(values)
@@ -198,7 +200,7 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
         names.count - len(files),
         request.root,
         parts,
-        groups if division.by else {},
+        keys,
         division.bounds,
     )
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import SPLITS
+from wssources.groups import hash_group, newest_key
 from wssources.input_error import blame_input, suggest
 from wssources.request import Request
 from wssources.split_settings import UNDECIDED, TimeBounds, part_of_name
@@ -25,12 +26,14 @@ class RowDivision:
         time: column of the time, or empty.
         bounds: of the time.
         part: column that names the part, or empty.
+        seed: of the hash of groups.
     """
 
     by: str = ""
     time: str = ""
     bounds: TimeBounds | None = None
     part: str = ""
+    seed: int = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -54,23 +57,34 @@ class RowDivision:
             return part
         if self.bounds is None:
             return UNDECIDED
-        moment = self.bounds.read(row[self.time])
-        if moment is None:
-            raise UserError(
-                f"{where} has no {self.bounds.kind} in column `{clip_text(self.time)}`",
-                "rows are divided by it: correct it, or leave the row out",
-            )
-        return self.bounds.part(moment)
+        return self.bounds.part(self._find_time(self.bounds, row, where))
 
-    def find_group(self, row: Mapping[str, Any], where: str) -> object:
-        """Return the value of the group of a row, None if rows have none; raises UserError if it is empty."""
-        value = row[self.by] if self.by else None
-        if self.by and (value is None or value == ""):
+    def find_key(self, row: Mapping[str, Any], where: str) -> int | None:
+        """Return what divides a row whose part is undecided: of its group or time; None for its content.
+
+        Raises:
+            UserError: the row has no group or time.
+        """
+        if self.bounds is not None and self.bounds.newest:
+            return newest_key(self._find_time(self.bounds, row, where))
+        if not self.by:
+            return None
+        value = row[self.by]
+        if value is None or value == "":
             raise UserError(
                 f"{where} has no value in column `{clip_text(self.by)}`",
                 "rows are divided by it: give every row a group",
             )
-        return value
+        return hash_group(value, self.seed)
+
+    def _find_time(self, bounds: TimeBounds, row: Mapping[str, Any], where: str) -> float:
+        moment = bounds.read(row[self.time])
+        if moment is None:
+            raise UserError(
+                f"{where} has no {bounds.kind} in column `{clip_text(self.time)}`",
+                "rows are divided by it: correct it, or leave the row out",
+            )
+        return moment
 
 
 def find_row_division(request: Request, head: Head, *, listed: bool = False) -> RowDivision:
@@ -96,4 +110,4 @@ def find_row_division(request: Request, head: Head, *, listed: bool = False) -> 
                 )
     time, bounds = find_time(request, head, split)
     part = PART_COLUMN if listed and split.given and PART_COLUMN in head.columns else ""
-    return RowDivision(split.by, time, bounds, part)
+    return RowDivision(split.by, time, bounds, part, split.seed)

@@ -57,6 +57,20 @@ def hash_rows(rows: npt.NDArray[Any], seed: int) -> U64:
     return mix_bits(hashes ^ _salt(seed, 2))
 
 
+def newest_keys(times: npt.NDArray[np.float64]) -> U64:
+    """Return :func:`wssources.groups.newest_key` of each time `[n]`."""
+    bits = (times + 0.0).view(np.uint64)
+    sign = np.uint64(1 << 63)
+    keys: U64 = np.where(bits & sign, bits, ~(bits | sign))
+    return keys
+
+
+def times_of_keys(keys: U64) -> npt.NDArray[np.float64]:
+    """Return the times `[n]` of :func:`newest_keys`."""
+    sign = np.uint64(1 << 63)
+    return np.where(keys & sign, keys, ~keys & ~sign).view(np.float64)
+
+
 def find_thresholds(
     chunks: Chunks, rows_per_class: Sequence[int], fraction: float, *, quotas: I64 | None = None
 ) -> U64:

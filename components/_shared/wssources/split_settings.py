@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wsshards.errors import UserError, clip_text
-from wsshards.terms import DATE, NUMBER, SPLITS
+from wsshards.terms import DATE, GIVEN, HASH, NUMBER, SPLITS
 from wssources.column_kinds import to_order
 from wssources.formats import LABEL_FILE
 from wssources.input_error import blame_input, suggest
@@ -15,7 +15,6 @@ from wssources.input_error import blame_input, suggest
 if TYPE_CHECKING:
     from wssources.request import Request
 
-HASH, GIVEN = "hash", "given"
 METHODS = (HASH, GIVEN)
 TRAIN, VALIDATION, TEST = range(3)  # places in `SPLITS`
 UNDECIDED = 0  # rows that no file or date puts elsewhere are divided by hash
@@ -43,7 +42,8 @@ class SplitSettings(NamedTuple):
         test: fraction that tests.
         given: whether files or folders are named for the parts.
         by: column whose rows of one value stay in one part.
-        time: column of dates or numbers; empty for the one column of dates.
+        time: column of dates or numbers; empty for the one column of dates. Without a date from which on rows
+            validate or test, the newest rows are held out.
         validation_after: rows from this value of `time` on validate.
         test_after: rows from this value of `time` on test.
         seed: of the hash.
@@ -60,8 +60,13 @@ class SplitSettings(NamedTuple):
 
     @property
     def by_time(self) -> bool:
-        """Whether a date divides rows."""
-        return bool(self.validation_after or self.test_after)
+        """Whether times divide rows."""
+        return bool(self.time or self.validation_after or self.test_after)
+
+    @property
+    def newest(self) -> bool:
+        """Whether the fractions are of the newest rows."""
+        return bool(self.time) and not (self.validation_after or self.test_after)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -90,15 +95,14 @@ def make_split(values: Mapping[str, Any], seed: int = 0) -> SplitSettings:
     if (texts["split"] or HASH) not in METHODS:
         raise UserError(f"unknown `split: {clip_text(texts['split'])}`", suggest(texts["split"], METHODS))
     given, after = texts["split"] == GIVEN, texts["validation_after"] or texts["test_after"]
-    if texts["split_time"] and not after:
-        raise UserError(
-            f"`split_time` is `{clip_text(texts['split_time'])}`, but neither `validation_after` nor"
-            " `test_after` is given",
-            "say from which value on rows validate or test",
-        )
-    if given and (after or texts["split_by"]):
+    if given and any(texts[name] for name in INPUTS[3:]):
         other = next(name for name in INPUTS[3:] if texts[name])
         raise UserError(f"`split` is `given`, and `{other}` is set too", "keep one of the two")
+    if texts["split_time"] and texts["split_by"] and not after:
+        raise UserError(
+            "`split_time` holds out the newest rows, and `split_by` whole groups",
+            "keep one of the two, or say with `test_after` from which value on rows test",
+        )
     return SplitSettings(
         validation,
         test,
@@ -132,6 +136,11 @@ def expect_held_out(split: SplitSettings, rows: Sequence[int], *, fixed: frozens
             raise UserError(
                 f"none of {total} is from `{clip_text(after)}` on, so none is left for {name}",
                 f"give an earlier `{name}_after`",
+            )
+        if fraction and split.newest:
+            raise UserError(
+                f"{total} have too few values in `{clip_text(split.time)}`, so none is left for {name}",
+                f"give more rows, or set `{name}_fraction` to 0",
             )
         if part not in fixed and fraction and groups:
             many = f"{groups:,} {'value' if groups == 1 else 'values'}"
@@ -175,10 +184,16 @@ class TimeBounds(NamedTuple):
     Dates of the column that are text have a form for `strptime`, or are in ISO 8601.
     """
 
+    column: str
     kind: str
     validation: float | None
     test: float | None
     form: str = ""
+
+    @property
+    def newest(self) -> bool:
+        """Whether the newest rows are held out."""
+        return self.validation is None and self.test is None
 
     def read(self, value: Any) -> float | None:
         """Return a date or number in the unit of the bounds, or None if the value is none."""
@@ -219,7 +234,7 @@ def find_bounds(split: SplitSettings, name: str, kind: str, form: str = "") -> T
             f" `{split.validation_after}`",
             "test on the latest rows: give a later value",
         )
-    return TimeBounds(kind, validation, test, form)
+    return TimeBounds(name, kind, validation, test, form)
 
 
 def find_time_column(split: SplitSettings, kinds: Mapping[str, str]) -> str:

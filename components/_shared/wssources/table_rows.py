@@ -10,6 +10,7 @@ from wsshards.errors import UserError
 from wsshards.terms import CATEGORY, CLASSIFICATION, DATE, MULTI_LABEL, NUMBER
 from wssources import json_rows, row_faults
 from wssources.column_kinds import MISSING_NUMBERS
+from wssources.groups import hash_group, newest_key
 from wssources.part_counts import PartCounts
 from wssources.request import FILL, Request
 from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, fixed_parts, head_files
@@ -98,7 +99,7 @@ class Tally:
             moment = plan.bounds.read(row[plan.time])
             part = plan.bounds.part(moment) if moment is not None else UNDECIDED
         single = plan.decision.task == CLASSIFICATION
-        self.parts.add(name_class(row[plan.labels[0]]) if single else "", part, self._group(row))
+        self.parts.add(name_class(row[plan.labels[0]]) if single else "", part, self._key(row))
         if plan.decision.several:
             value = row[plan.labels[0]]
             parts = value if isinstance(value, list) else str(value).split(plan.decision.separator)
@@ -108,11 +109,17 @@ class Tally:
         if plan.missing == FILL or self.categories:
             self._add_features(row)
 
-    def _group(self, row: Mapping[str, Any]) -> object:
-        by = self.plan.by
-        value = row[by] if by else None
-        # A number that is a feature too is read as one.
-        return float(value) if isinstance(value, str) and self.plan.features.get(by) == NUMBER else value
+    def _key(self, row: Mapping[str, Any]) -> int | None:
+        plan = self.plan
+        if plan.bounds is not None and plan.bounds.newest:
+            moment = plan.bounds.read(row[plan.time])
+            return None if moment is None else newest_key(moment)
+        if not plan.by:
+            return None
+        value = row[plan.by]
+        if isinstance(value, str) and plan.features.get(plan.by) == NUMBER:
+            value = float(value)  # a number that is a feature too is read as one
+        return hash_group(value, self.parts.split.seed)
 
     def _add_features(self, row: Mapping[str, Any]) -> None:
         for name, kind in self.plan.features.items():

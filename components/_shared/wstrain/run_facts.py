@@ -9,6 +9,7 @@ from typing import Any
 
 from wsshards.errors import UserError
 from wsshards.manifest import Manifest
+from wsshards.provenance import describe_data
 from wstrain.checkpoint.save_policy import SavePolicy
 from wstrain.class_weights import NONE, describe_weights
 from wstrain.data import step_counts
@@ -49,10 +50,11 @@ def collect_facts(settings: Settings, manifest: Manifest, steps: Mapping[str, in
     return {**facts, **steps, "task": manifest.task, "source": manifest.source, "rows": manifest.train.rows}
 
 
-def model_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the facts that a model carries as metadata."""
+def model_facts(facts: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
+    """Return those of the facts that a model carries as metadata, and its data."""
     local = ("gpt_", "loader_", "checkpoint", "keep_", "mean_time_", "beta", "lr_decay_", "stop_", "lora_")
-    return {name: value for name, value in facts.items() if not name.startswith((*local, "predicted_"))}
+    kept = {name: value for name, value in facts.items() if not name.startswith((*local, "predicted_"))}
+    return {**kept, "data": describe_data(manifest)}
 
 
 def make_schedule(settings: Settings, steps: Mapping[str, int]) -> LearningRateSchedule:

@@ -243,7 +243,11 @@ class Job:
                 print(describe_export(self.settings, self.controller, exported), flush=True)
                 model = self.models.make()
                 assign_weights(model, values)
-                card = {**run_facts.model_facts(self.facts), "steps_done": done, "final": dict(final)}
+                card = {
+                    **run_facts.model_facts(self.facts, self.manifest),
+                    "steps_done": done,
+                    "final": dict(final),
+                }
                 card |= {"exported_step": exported, **decision_facts(self.controller, exported)}
                 program = export.Program(model, self.samples)
                 folder, shards = self.settings.trained_model, self.settings.shards

@@ -145,7 +145,7 @@ def _train(settings: Settings, launch: Launch, mesh: Mesh, modules: Modules, hea
         saver.finish()
         _log_end(settings, group, saver, tracker, done)
         heartbeat.mark(Phase.EXPORTING)
-        card = {**run_facts.model_facts(facts), "steps_done": done, "final": final}
+        card = {**run_facts.model_facts(facts, manifest), "steps_done": done, "final": final}
         _export(settings, group, task, saver, card)
     group.leave()
 

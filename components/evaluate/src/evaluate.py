@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from scores import ClassifierScores, make_scores
+from plots import draw_scores
 
 from wsleaks.shards import find_in_shards
 from wsmetrics.names import AT_THRESHOLD, CONSTANT, choose_headline, describe_constant
+from wsmodels.held_out import choose_split
+from wsmodels.scores import ClassifierScores, make_scores
 from wsshards.errors import UserError, describe_error, print_warning, run_main
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
@@ -28,18 +30,19 @@ def main() -> None:
     split = choose_split(manifest, options.split)
     reader = ShardReader(options.shards, split)
     scores = make_scores(manifest, len(reader))
-    from predict import Predictor  # imports MLflow, which takes seconds: not before the shards are right
+    # MLflow takes seconds to import: not before the shards are right.
+    from wsmodels.predict import Predictor, read_batches
 
     print(f"evaluate on {len(reader):,} rows of the {split} split")
     predictor = Predictor(options.model, manifest)
     if isinstance(scores, ClassifierScores):
         scores.threshold = predictor.threshold
-    for inputs, targets in predictor.batches(reader, options.batch_size):
+    for inputs, targets in read_batches(reader, options.batch_size):
         scores.add(predictor.predict(inputs), targets)
     summary, details = scores.metrics()
     folder = Path(options.metrics)
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = scores.draw(folder)
+    pictures = draw_scores(scores, folder)
     publish(folder / "metrics.json", summary | details)
     log(summary, details, pictures)
     for line in describe(summary, details):
@@ -72,23 +75,6 @@ def doubt_perfect(summary: dict[str, float], manifest: Manifest, shards: Path, s
     for column in find_in_shards(shards, split)[:1]:
         hint = f"{column.describe(', '.join(manifest.label.names))}; {column.help}"
     print_warning(f"{what}; {hint}")
-
-
-def choose_split(manifest: Manifest, name: str) -> str:
-    """Return the split to evaluate on: `auto` is the test split if it has rows, else the validation split.
-
-    Raises:
-        UserError: the split has no rows.
-    """
-    split = name if name != "auto" else "test" if manifest.test.rows else "validation"
-    if not manifest.split(split).rows:
-        rows = ", ".join(f"{manifest.split(each).rows:,} in `{each}`" for each in SPLITS)
-        fraction = "test_fraction" if split == "test" else "validation_fraction"
-        raise UserError(
-            f"the `{split}` split of the shards has no rows: there are {rows}",
-            f"shard the data with a `{fraction}` above 0, or evaluate on another `split`",
-        )
-    return split
 
 
 def parse() -> argparse.Namespace:

@@ -9,11 +9,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from wsmodels.scores import ClassifierScores, MultiLabelScores, RegressionScores, Scores
+
 Array = npt.NDArray[Any]
 MAX_SHOWN_CLASSES = 30  # with more classes the cells do not show their counts
-MAX_CURVES = 8
-MAX_POINTS = 5_000
 MAX_TARGETS = 4  # more do not fit one picture
+
+
+def draw_scores(scores: Scores, folder: Path) -> list[Path]:
+    """Draw the pictures of a task into a folder; returns their paths."""
+    paths = []
+    counts = scores.confusion() if isinstance(scores, ClassifierScores) else None
+    if isinstance(scores, ClassifierScores) and counts is not None:
+        paths.append(folder / "confusion_matrix.png")
+        draw_confusion(counts, scores.classes, paths[-1])
+    curves = scores.curves() if isinstance(scores, ClassifierScores | MultiLabelScores) else {}
+    if curves:
+        paths.append(folder / "roc_curve.png")
+        draw_roc(curves, paths[-1])
+    if isinstance(scores, RegressionScores):
+        paths.append(folder / "predictions.png")
+        draw_predictions(*scores.shown(), scores.targets, paths[-1])
+    return paths
 
 
 def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: Path) -> None:

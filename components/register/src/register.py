@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gate import parse_gate, read_metrics, shortfalls
-from model_name import choose_model_name
 from tags import version_tags
 
 from wsmodels.mlmodel import read_mlmodel
+from wsmodels.model_name import choose_model_name
 from wsshards.errors import UserError, escape_controls, run_main
 from wsshards.whole_file import write_whole
 

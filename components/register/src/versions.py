@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
 from collections.abc import Mapping
-from pathlib import Path
 
 import mlflow
 from mlflow.entities import Run
@@ -15,6 +13,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.store.entities import PagedList
 
 from wsmlflow.active_run import artifact_names
+from wsmodels.mlmodel import digest_model
 
 ARTIFACT = "model"  # where the run keeps the model
 ATTEMPT = "worldsize.attempt"
@@ -27,11 +26,10 @@ def origin_tags(run: Run, model: str) -> dict[str, str]:
     """
     job = os.environ.get("AZUREML_RUN_ID") or run.info.run_id
     root = os.environ.get("AZUREML_ROOT_RUN_ID") or job
-    card = (Path(model) / "MLmodel").read_bytes()  # contains the model's UUID and when it was saved
     return {
         "worldsize.run": root,
         "worldsize.step": job.removeprefix(f"{root}_"),
-        "worldsize.model": hashlib.sha256(card).hexdigest(),
+        "worldsize.model": digest_model(model),
     }
 
 

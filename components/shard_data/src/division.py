@@ -1,4 +1,4 @@
-"""Which part each row goes to: as its file or date says, else by the hash of its content or its group."""
+"""Which part each row goes to: as its file or date says, or by its time, its group or its content."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from wsshards.errors import UserError, print_warning
 from wsshards.terms import SPLITS
 from wssources.groups import group_limits
 from wssources.planned_rows import held_out_rows
-from wssources.split import I64, U64, find_thresholds
-from wssources.split_settings import TEST, TRAIN, UNDECIDED, VALIDATION, SplitSettings, expect_held_out
+from wssources.split import I64, U64, find_thresholds, times_of_keys
+from wssources.split_settings import (
+    TEST,
+    TRAIN,
+    UNDECIDED,
+    VALIDATION,
+    SplitSettings,
+    TimeBounds,
+    expect_held_out,
+)
 
 U8 = npt.NDArray[np.uint8]
 GROUP_SHARE = 16  # of the memory limit: that the hashes of all groups may take
@@ -23,9 +31,18 @@ class Division:
     """Decides the part of each row, once all rows are stored."""
 
     def __init__(
-        self, split: SplitSettings, memory: int, fixed: frozenset[int] = frozenset(), *, grouped: bool = False
+        self,
+        split: SplitSettings,
+        memory: int,
+        fixed: frozenset[int] = frozenset(),
+        *,
+        bounds: TimeBounds | None = None,
+        grouped: bool = False,
     ) -> None:
         self._memory, self._grouped = memory, grouped
+        self._newest = bounds is not None and bounds.newest
+        self._span = (1 << 64) - 1, 0  # smallest and largest key of a time
+        self.test_from = bounds.test if bounds is not None else None  # no later row trains
         self._split, self._fixed = split, fixed
         self._wanted = np.zeros(2, np.int64)  # rows that are to validate and to test
         self._validation = 0.0 if VALIDATION in fixed else split.validation
@@ -36,12 +53,14 @@ class Division:
 
     def add(self, hashes: U64, codes: npt.NDArray[np.int32], parts: U8) -> None:
         """Take in rows as they are stored; raises UserError if there are too many groups."""
-        open_codes = codes[parts == UNDECIDED]
+        open_codes, keys = self._classes(codes[parts == UNDECIDED]), hashes[parts == UNDECIDED]
+        if self._newest and len(keys):
+            self._span = min(self._span[0], int(keys.min())), max(self._span[1], int(keys.max()))
         counts = np.bincount(open_codes, minlength=len(self._rows)).astype(np.int64)
         counts[: len(self._rows)] += self._rows
         self._rows = counts
         if self._grouped:
-            self._groups = np.union1d(self._groups, hashes[parts == UNDECIDED])
+            self._groups = np.union1d(self._groups, keys)
             if self._groups.nbytes > self._memory // GROUP_SHARE:
                 raise UserError(
                     f"the rows have more than {self._memory // GROUP_SHARE // 8:,} groups",
@@ -64,7 +83,7 @@ class Division:
         def chunks() -> Iterator[tuple[U64, npt.NDArray[np.int32]]]:
             for piece in store.index():
                 undecided = piece.parts == UNDECIDED
-                yield piece.hashes[undecided], piece.codes[undecided]
+                yield self._spread(piece.hashes[undecided]), self._classes(piece.codes[undecided])
 
         tested = find_thresholds(chunks, rows, 0, quotas=quotas[:, 1])
         held = find_thresholds(chunks, rows, 0, quotas=quotas.sum(axis=1))
@@ -79,7 +98,7 @@ class Division:
     def parts_of_hashes(self, hashes: U64, codes: npt.NDArray[np.int32]) -> U8:
         """Return the place in `SPLITS` `[n]` of undecided rows of the classes `codes`."""
         tested, held = self._limits
-        codes = np.minimum(codes, len(tested) - 1)
+        hashes, codes = self._spread(hashes), np.minimum(self._classes(codes), len(tested) - 1)
         parts: U8 = np.full(len(hashes), TRAIN, np.uint8)
         parts[hashes < held[codes]] = VALIDATION
         parts[hashes < tested[codes]] = TEST
@@ -88,9 +107,27 @@ class Division:
     def count(self, store: Spill) -> list[int]:
         """Return the rows of each part; reads the index of all rows."""
         counts: I64 = np.zeros(3, np.int64)
+        oldest = 0
         for rows in store.index():
-            counts += np.bincount(self.parts(rows), minlength=3)
+            parts = self.parts(rows)
+            counts += np.bincount(parts, minlength=3)
+            if self._newest:
+                oldest = max(oldest, int(rows.hashes[parts == TEST].max(initial=0)))
+        if self._newest and counts[TEST]:
+            self.test_from = float(times_of_keys(np.array([oldest], np.uint64))[0])
         return [int(count) for count in counts]
+
+    def _classes(self, codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """Return the classes of each of which a fraction is held out: one, if the newest rows are."""
+        return np.zeros_like(codes) if self._newest else codes
+
+    def _spread(self, hashes: U64) -> U64:
+        """Return hashes, or the keys of times spread over 64 bits in the same order, as hashes are."""
+        if not self._newest:
+            return hashes
+        first, last = self._span
+        spread: U64 = (hashes - np.uint64(first)) << np.uint64(64 - max(last - first, 1).bit_length())
+        return spread
 
     def expect_held_out(self, rows: list[int]) -> None:
         """Refuse counts without rows of a part that inputs ask for; warn if equal rows are the reason.

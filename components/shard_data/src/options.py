@@ -8,6 +8,7 @@ from pathlib import Path
 from wsshards.errors import UserError
 from wsshards.manifest import MAX_SHARDS
 from wsshards.picture_decoding import RESIZES
+from wsshards.terms import HASH
 from wssources.find_files import FORMATS
 from wssources.media_options import (
     IMAGE_MODES,
@@ -18,7 +19,7 @@ from wssources.media_options import (
 )
 from wssources.planned_rows import default_source, first_of_files
 from wssources.request import MISSING, REFUSE
-from wssources.split_settings import HASH, METHODS, make_split
+from wssources.split_settings import METHODS, make_split
 from wssources.tasks import AUTO, TASK_CHOICES
 
 

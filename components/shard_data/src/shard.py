@@ -32,10 +32,11 @@ from wssources.name_lists import split_names
 from wssources.request import Request
 from wssources.source_urls import mask_address
 from wssources.split import hash_rows, shuffle_keys
-from wssources.split_settings import TEST, TRAIN, VALIDATION, make_split
+from wssources.split_settings import TEST, TRAIN, VALIDATION, SplitSettings, make_split
 
 MAX_WARNINGS = 5  # columns that are named because they alone tell the label
-Piece = tuple[npt.NDArray[Any], npt.NDArray[Any], list[npt.NDArray[np.int64]]]
+Array = npt.NDArray[Any]
+Piece = tuple[Array, Array, Array | None, list[npt.NDArray[np.int64]]]
 
 
 def main() -> None:
@@ -100,6 +101,7 @@ def write(
         make_split(vars(options), options.seed),
         options.memory_limit_mib << 20,
         source.fixed,
+        bounds=source.bounds,
         grouped=source.grouped,
     )
     ingest(source, store, labels, division, options.seed)
@@ -112,7 +114,7 @@ def write(
     source.write(folder)
     encoders = ColumnEncoders(source.features, source.codes)
     encoders.find_categories(rows.features[division.parts(rows) == TRAIN] for rows in store.pieces())
-    pieces = scattered(store, division, labels, encoders)
+    pieces = scattered(store, division, labels, encoders, grouped=source.grouped)
     written = save(source, pieces, counts, folder, options.shard_count, labels=labels.written)
     result = contents.Manifest(
         task=source.task,
@@ -123,11 +125,22 @@ def write(
         train=written[TRAIN],
         validation=written[VALIDATION],
         test=written[TEST],
+        division=describe_division(source, division, make_split(vars(options), options.seed)),
     )
     tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
     clear(folder, [shard.path for split in written for shard in split.shards] + tokenizer)
     write_whole(folder / contents.MANIFEST_NAME, contents.manifest_to_json(result))
     return result
+
+
+def describe_division(source: Source, division: Division, split: SplitSettings) -> contents.Division:
+    """Return what the manifest says of how the rows were divided."""
+    if source.bounds is not None:
+        test_from = division.test_from if source.test_from is None else source.test_from()
+        return contents.Division(terms.TIME, source.bounds.column, source.bounds.kind, test_from)
+    if source.grouped:
+        return contents.Division(terms.GROUP, split.by)
+    return contents.Division(terms.GIVEN) if split.given else contents.Division()
 
 
 def ingest(source: Source, store: Spill, labels: LabelEncoder, division: Division, seed: int) -> None:
@@ -143,9 +156,9 @@ def ingest(source: Source, store: Spill, labels: LabelEncoder, division: Divisio
 
 
 def scattered(
-    store: Spill, division: Division, labels: LabelEncoder, encoders: ColumnEncoders
+    store: Spill, division: Division, labels: LabelEncoder, encoders: ColumnEncoders, *, grouped: bool
 ) -> Iterator[Piece]:
-    """Yield all rows in shuffled order, in pieces: features, labels, and the rows of each part."""
+    """Yield all rows in shuffled order, in pieces: features, labels, groups, and the rows of each part."""
     for rows, order in store.ordered():
         parts = division.parts(rows)[order]
         marks = labels.decode(rows)
@@ -153,7 +166,7 @@ def scattered(
         orders = [order[parts == part] for part in range(len(terms.SPLITS))]
         labels.learn(marks, orders[TRAIN])
         encoders.learn(rows.features, orders[TRAIN])
-        yield rows.features, marks, orders
+        yield rows.features, marks, rows.hashes if grouped else None, orders
 
 
 def save(
@@ -172,9 +185,9 @@ def save(
             make_writer(folder, name, shard_sizes(total, count), source, labels, pool=pool)
             for name, total, count in zip(terms.SPLITS, rows, counts, strict=True)
         ]
-        for features, marks, orders in pieces:
+        for features, marks, groups, orders in pieces:
             for side, order in zip(sides, orders, strict=True):
-                side.add(features, marks, order)
+                side.add(features, marks, groups, order)
         return [side.finish() for side in sides]
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wsshards.manifest import Features, Shard, Split
-from wsshards.terms import LABEL_COLUMN, SPLITS
+from wsshards.terms import GROUP_COLUMN, LABEL_COLUMN, SPLITS
 from wsshards.verify import hash_file
 from wsshards.whole_file import sync
 
@@ -54,9 +54,11 @@ class SplitWriter:
         features: Features,
         labels: Labels | None,
         *,
+        grouped: bool,
         pool: ThreadPoolExecutor,
     ) -> None:
         self._root, self._name, self._sizes = folder, name, sizes
+        self._grouped = grouped
         self._features, self._labels, self._pool = features, labels, pool
         row_bytes = features.width * np.dtype(features.disk_dtype).itemsize
         self._batch_rows = max(1, BATCH_BYTES // row_bytes)
@@ -66,6 +68,7 @@ class SplitWriter:
             (
                 np.empty((batch, features.width), features.disk_dtype),
                 np.empty((batch, *marks.shape), marks.dtype),
+                np.empty(batch if grouped else 0, np.uint64),
             )
             for _ in range(2)
         ]
@@ -74,29 +77,31 @@ class SplitWriter:
         self._open: Any = None
         self._left = 0  # rows still to come in the open shard
         self._filled = 0
-        self._buffers: tuple[Array, Array] | None = None
+        self._buffers: tuple[Array, Array, Array] | None = None
         (folder / name).mkdir(parents=True, exist_ok=True)
 
-    def add(self, features: Array, labels: Array, order: npt.NDArray[np.int64]) -> None:
-        """Append the rows `order` of `features` `[n, width]` and `labels` `[n, *shape]`."""
+    def add(self, features: Array, labels: Array, groups: Array | None, order: npt.NDArray[np.int64]) -> None:
+        """Append the rows `order` of `features` `[n, width]`, `labels` `[n, *shape]` and `groups` `[n]`."""
         start = 0
         while start < len(order):
-            values, marks = self._buffers or self._next_buffers()
+            values, marks, keys = self._buffers or self._next_buffers()
             count = min(len(order) - start, len(values) - self._filled)
             chosen, span = order[start : start + count], slice(self._filled, self._filled + count)
             np.take(features, chosen, axis=0, out=values[span], mode="clip")
             np.take(labels, chosen, axis=0, out=marks[span], mode="clip")
+            if groups is not None:
+                np.take(groups, chosen, out=keys[span], mode="clip")
             self._filled += count
             start += count
             if self._filled == len(values):
-                self._flush(values, marks)
+                self._flush(values, marks, keys)
 
     def finish(self) -> Split:
         """Wait until every shard is on disk; raises the OSError of the first that failed."""
         shards = tuple(future.result() for future in self._done)
         return Split(sum(shard.rows for shard in shards), shards)
 
-    def _next_buffers(self) -> tuple[Array, Array]:
+    def _next_buffers(self) -> tuple[Array, Array, Array]:
         if self._left == 0:
             index = len(self._done)
             self._left = self._sizes[index]
@@ -106,20 +111,22 @@ class SplitWriter:
                 self._left,
                 self._features,
                 self._labels,
+                grouped=self._grouped,
             )
         rows = min(self._batch_rows, self._left)
         self._filled = 0
         # Two buffers alternate: one is filled while the other is written.
         self._ring.reverse()
-        self._buffers = (self._ring[0][0][:rows], self._ring[0][1][:rows])
+        values, marks, keys = self._ring[0]
+        self._buffers = values[:rows], marks[:rows], keys[:rows]
         return self._buffers
 
-    def _flush(self, values: Array, marks: Array) -> None:
+    def _flush(self, values: Array, marks: Array, keys: Array) -> None:
         if self._last is not None:
             self._last.result()  # at most one batch waits: limits memory, reports a full disk soon
         file, self._buffers = self._open, None
         self._left -= len(values)
-        self._last = self._pool.submit(file.write, values, marks)
+        self._last = self._pool.submit(file.write, values, marks, keys)
         if self._left == 0:
             self._last.result()
             self._done.append(self._pool.submit(file.close))
@@ -128,7 +135,16 @@ class SplitWriter:
 class ShardFile:
     """One Arrow IPC file under a temporary name."""
 
-    def __init__(self, root: Path, path: str, rows: int, features: Features, labels: Labels | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        path: str,
+        rows: int,
+        features: Features,
+        labels: Labels | None,
+        *,
+        grouped: bool = False,
+    ) -> None:
         self._path, self._rows = path, rows
         self._final = root / path
         self._temporary = self._final.with_name(f".{self._final.name}.part")
@@ -136,16 +152,16 @@ class ShardFile:
         fields = [pa.field(features.name, values, nullable=False)]
         if labels is not None:
             fields.append(pa.field(LABEL_COLUMN, _column_type(labels.dtype, labels.shape), nullable=False))
+        if grouped:
+            fields.append(pa.field(GROUP_COLUMN, pa.uint64(), nullable=False))
         self.schema = pa.schema(fields)
         self._sink = pa.OSFile(str(self._temporary), "wb")
         self._writer = pa.ipc.new_file(self._sink, self.schema)
 
-    def write(self, values: Array, marks: Array) -> None:
-        """Write features `[n, width]` and labels as a record batch."""
-        columns = [
-            make_column(array, field.type) for array, field in zip((values, marks), self.schema, strict=False)
-        ]
-        self.write_columns(columns)
+    def write(self, values: Array, marks: Array, keys: Array) -> None:
+        """Write features `[n, width]`, labels and groups, as far as there are such, as a record batch."""
+        arrays = {LABEL_COLUMN: marks, GROUP_COLUMN: keys}
+        self.write_columns([make_column(arrays.get(field.name, values), field.type) for field in self.schema])
 
     def write_columns(self, columns: Sequence[Any]) -> None:
         """Write Arrow arrays as a record batch."""

@@ -18,6 +18,7 @@ from blobs import REFERENCE_WIDTH, BlobFile
 
 from wsshards.errors import UserError
 from wsshards.manifest import Features
+from wssources.split_settings import TimeBounds
 from wssources.table_plan import FILL_HELP
 from wssources.tasks import Decision
 
@@ -79,7 +80,9 @@ class Source:
         checked: whether all labels must be of the kind that the first rows have.
         codes: what turns a table's columns into numbers.
         fixed: parts that files, dates or documents fill.
+        bounds: of the time that divides rows.
         grouped: whether rows are split by their groups.
+        test_from: gives the earliest time of the documents that test, where rows are not divided one by one.
         blob: has the rows themselves where they are of any length.
         write: writes further files into the folder of shards, before the manifest.
     """
@@ -94,7 +97,9 @@ class Source:
     checked: bool = False
     codes: TableCodes | None = None
     fixed: frozenset[int] = frozenset()
+    bounds: TimeBounds | None = None
     grouped: bool = False
+    test_from: Callable[[], float | None] | None = None
     blob: BlobFile | None = None
     write: Callable[[Path], None] = _write_nothing
 

@@ -29,7 +29,6 @@ from sources.picture_files import (
 from wsshards.errors import UserError
 from wsshards.manifest import Features
 from wsshards.terms import CLASSIFICATION
-from wssources.groups import hash_group
 from wssources.media_options import parse_image_size
 from wssources.picture_folders import check_folders, find_class
 from wssources.picture_labels import PictureLabels, find_label_file, read_picture_labels
@@ -116,7 +115,7 @@ def read_images(request: Request) -> Source:
     def batches() -> Iterator[Batch]:
         for files, rows in _read_groups(request, form, features.width):
             values = _label_rows(request, labels, files)
-            places, hashes = _divide(request, labels, parts, files)
+            places, hashes = _divide(labels, parts, files)
             if blob is not None:
                 references = blob.append(rows)
                 identity = np.ascontiguousarray(references[:, 2:])
@@ -137,7 +136,8 @@ def read_images(request: Request) -> Source:
         classes=labels.find_classes(decision),
         decision=decision,
         fixed=labels.fixed,
-        grouped=bool(labels.groups),
+        bounds=labels.bounds,
+        grouped=bool(request.split and request.split.by),
         blob=blob,
     )
 
@@ -150,18 +150,15 @@ def _label_rows(request: Request, labels: PictureLabels | None, files: Sequence[
 
 
 def _divide(
-    request: Request, labels: PictureLabels | None, parts: Mapping[Path, int], files: Sequence[Path]
+    labels: PictureLabels | None, parts: Mapping[Path, int], files: Sequence[Path]
 ) -> tuple[npt.NDArray[np.uint8] | None, npt.NDArray[np.uint64] | None]:
-    """Return the parts `[n]` that pictures are put in, and the hashes `[n]` of their groups; None without."""
+    """Return the parts `[n]` that pictures are put in, and the keys `[n]` that divide them, or None."""
     find = labels.find_part if labels is not None and labels.parts else None
     places = [find(file) if find else parts[file] for file in files] if find or parts else None
-    seed = request.split.seed if request.split else 0
-    groups = (
-        [hash_group(labels.find_group(file), seed) for file in files] if labels and labels.groups else None
-    )
+    keys = [labels.find_key(file) for file in files] if labels and labels.keys else None
     return (
         None if places is None else np.array(places, np.uint8),
-        None if groups is None else np.array(groups, np.uint64),
+        None if keys is None else np.array(keys, np.uint64),
     )
 
 

@@ -19,7 +19,8 @@ from wsshards.manifest import Column
 from wsshards.terms import DATE
 from wssources.formats import MAX_CLASSES
 from wssources.request import DROP, REFUSE, Request
-from wssources.split_settings import TEST, UNDECIDED, VALIDATION, find_parts, fixed_parts
+from wssources.split import newest_keys
+from wssources.split_settings import TEST, UNDECIDED, VALIDATION, TimeBounds, find_parts, fixed_parts
 from wssources.table_plan import FILL_HELP, LABEL_HELP, TablePlan, leaves_out, may_miss
 
 SIGNATURE_COLUMNS = 1_000  # a table of more numbers is one vector to a model
@@ -101,6 +102,7 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
         checked=plan.checked,
         codes=codes,
         fixed=fixed_parts(plan.bounds, parts.values()),
+        bounds=plan.bounds,
         grouped=bool(plan.by),
     )
 
@@ -149,14 +151,14 @@ def _make_batch(
             values, hashes = values[kept], None if hashes is None else hashes[kept]
             table = table.filter(pa.array(kept))
     labels = [table.column(name) for name in plan.labels]
+    parts = None
     if plan.by:
         hashes = hash_groups(table.column(plan.by), request.split.seed if request.split else 0)
-    return Batch(
-        values,
-        labels[0] if len(labels) == 1 else labels,
-        hashes,
-        _divide_by_time(plan, table, place) if plan.bounds else None,
-    )
+    if plan.bounds is not None and plan.bounds.newest:
+        hashes = newest_keys(_read_times(plan, plan.bounds, table, place))
+    elif plan.bounds is not None:
+        parts = _divide_by_time(plan.bounds, _read_times(plan, plan.bounds, table, place))
+    return Batch(values, labels[0] if len(labels) == 1 else labels, hashes, parts)
 
 
 def _drop_missing(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Callable[[int], str]]:
@@ -203,9 +205,10 @@ def _check_numbers(
     return ~missing if missing.any() else None
 
 
-def _divide_by_time(plan: TablePlan, table: Any, place: Callable[[int], str]) -> npt.NDArray[np.uint8]:
-    bounds, column = plan.bounds, table.column(plan.time)
-    assert bounds is not None
+def _read_times(
+    plan: TablePlan, bounds: TimeBounds, table: Any, place: Callable[[int], str]
+) -> npt.NDArray[np.float64]:
+    column = table.column(plan.time)
     if bounds.kind == DATE:
         times = read_dates(column, plan.time, place, bounds.form)
     else:
@@ -215,6 +218,10 @@ def _divide_by_time(plan: TablePlan, table: Any, place: Callable[[int], str]) ->
         raise UserError(
             f"{place(row)} has no value in column `{clip_text(plan.time)}`", "rows are divided by it"
         )
+    return times
+
+
+def _divide_by_time(bounds: TimeBounds, times: npt.NDArray[np.float64]) -> npt.NDArray[np.uint8]:
     parts = np.full(len(times), UNDECIDED, np.uint8)
     if bounds.validation is not None:
         parts[times >= bounds.validation] = VALIDATION

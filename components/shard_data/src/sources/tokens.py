@@ -28,7 +28,6 @@ from wssources.documents import (
     piece_size,
     read_corpus,
 )
-from wssources.groups import hash_group
 from wssources.media_options import BPE, BYTES_TOKENIZER
 from wssources.request import Request, check_row
 from wssources.split import U64, hash_rows, shuffle_keys
@@ -38,6 +37,7 @@ from wssources.split_settings import (
     UNDECIDED,
     VALIDATION,
     SplitSettings,
+    TimeBounds,
     find_parts,
     fixed_parts,
 )
@@ -60,6 +60,7 @@ class _Corpus:
     counts: Sequence[int]  # documents of each part
     size: int  # characters of the training documents
     fixed: frozenset[int]  # parts that files, columns or dates fill
+    bounds: TimeBounds | None
     grouped: bool
 
     @property
@@ -79,7 +80,7 @@ class _Corpus:
         if document.part != UNDECIDED:
             return document.part
         code = self.classes.codes[document.label] if document.label else 0
-        hashes = _hash_documents([document], [identity], self.seed, grouped=self.grouped)
+        hashes = _hash_documents([document], [identity], self.seed)
         return int(self.division.parts_of_hashes(hashes, np.array([code], np.int32))[0])
 
 
@@ -118,7 +119,9 @@ def read_documents(request: Request, kind: str) -> Source:
         label,
         rows,
         fixed=corpus.fixed if labelled else frozenset({VALIDATION, TEST}),
+        bounds=corpus.bounds,
         grouped=labelled and corpus.grouped,
+        test_from=lambda: corpus.division.test_from,
         write=encoder.write,
     )
 
@@ -133,37 +136,37 @@ def _prepare(request: Request) -> Request:
 
 
 def _survey(request: Request, kind: str, *, labelled: bool) -> _Corpus:
-    fixed = fixed_parts(find_text_division(request, kind).bounds, find_parts(request).values())
+    bounds = find_text_division(request, kind).bounds
 
     def documents() -> Iterator[Document]:
         return read_corpus(request, kind, labelled=labelled)
 
-    corpus = _index(request, documents, fixed, labelled=labelled)
+    corpus = _index(request, documents, bounds, labelled=labelled)
     if labelled and kind != "text":
         check_text_labels(request, corpus.label_values(request.label))
-    if labelled or kind != "text" or fixed or corpus.count >= _FEW:
+    if labelled or kind != "text" or corpus.fixed or corpus.count >= _FEW:
         return corpus
     size = piece_size(sum(len(block) for document in documents() for block in document.blocks()))
-    return _index(request, lambda: divide(documents(), size), fixed, labelled=False)
+    return _index(request, lambda: divide(documents(), size), bounds, labelled=False)
 
 
 def _index(
     request: Request,
     documents: Callable[[], Iterator[Document]],
-    fixed: frozenset[int],
+    bounds: TimeBounds | None,
     *,
     labelled: bool,
 ) -> _Corpus:
     """Hash every document, and find the part of each."""
     classes, seed, size = ClassIndex(request.label), request.seed, 0
     split = request.split or SplitSettings()
-    grouped = bool(split.by)
-    division = Division(split, request.memory, fixed, grouped=grouped)
+    fixed, grouped = fixed_parts(bounds, find_parts(request).values()), bool(split.by)
+    division = Division(split, request.memory, fixed, bounds=bounds, grouped=grouped)
     store = Spill(1, "uint8", request.memory // 16)
     try:
         for group in _groups(_not_empty(documents(), refuse=labelled)):
             identities = [document.hash(seed) for document in group]
-            hashes = _hash_documents(group, identities, seed, grouped=grouped)
+            hashes = _hash_documents(group, identities, seed)
             labels = pa.array([document.label for document in group])
             codes = classes.encode(labels, store.rows) if labelled else np.zeros(len(group), np.int32)
             keys = shuffle_keys(store.rows, len(group), seed)
@@ -178,15 +181,14 @@ def _index(
     finally:
         store.close()
     size = size * counts[TRAIN] // sum(counts)
-    return _Corpus(documents, classes, division, seed, counts, size, fixed, grouped)
+    return _Corpus(documents, classes, division, seed, counts, size, fixed, bounds, grouped)
 
 
-def _hash_documents(
-    documents: Sequence[Document], identities: Sequence[int], seed: int, *, grouped: bool
-) -> U64:
-    """Return what documents are divided by: the hashes of their groups, or those of their texts."""
-    if grouped:
-        return np.array([hash_group(document.group, seed) for document in documents], np.uint64)
+def _hash_documents(documents: Sequence[Document], identities: Sequence[int], seed: int) -> U64:
+    """Return what divides documents: the keys of their groups or times, or the hashes of their texts."""
+    keys = [document.key for document in documents]
+    if None not in keys:
+        return np.array(keys, np.uint64)
     return hash_rows(np.array(identities, np.uint64).reshape(-1, 1), seed)
 
 
@@ -300,7 +302,7 @@ def _classified(corpus: _Corpus, encoder: Encoder, features: Features) -> Callab
             total += len(group)
             documents = [document for document, _ in group]
             identities = [document.hash(corpus.seed) for document in documents]
-            hashes = _hash_documents(documents, identities, corpus.seed, grouped=corpus.grouped)
+            hashes = _hash_documents(documents, identities, corpus.seed)
             parts = np.array([document.part for document in documents], np.uint8)
             yield Batch(rows, pa.array([document.label for document in documents]), hashes, parts)
         if cut:

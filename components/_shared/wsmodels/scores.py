@@ -1,15 +1,13 @@
-"""Scores of a model's answers, batch by batch, and the pictures of each task."""
+"""Scores of a model's answers, batch by batch, whatever form the answers have."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import plots
 
 from wsmetrics.class_counts import ClassCounts
 from wsmetrics.classification import ClassificationMetrics
@@ -23,25 +21,43 @@ from wsshards.terms import CLASSIFICATION, MULTI_LABEL, REGRESSION
 
 Array = npt.NDArray[Any]
 MetricValues = dict[str, float]
+Curve = tuple[Array, Array]  # false and true positive rates
 MAX_CONFUSION_CLASSES = 1000  # 8 MB of counts, and a picture with one pixel for each
+MAX_CURVES = 8
+MAX_POINTS = 5_000  # of a picture
 _FIT = "evaluate on the shards that the model was trained on"
 _DIVERGED = "train it again with a lower learning rate"
+
+
+class Answers(NamedTuple):
+    """A model's answers in the one form that metrics take.
+
+    Attributes:
+        outputs: numbers `[n, k]`, of a language model `[n, tokens, vocabulary]`; None of classes alone.
+        classes: of a classifier, the predicted class `[n]`.
+    """
+
+    outputs: Array | None
+    classes: Array | None = None
 
 
 class Scores(Protocol):
     """The scores of one task."""
 
-    def add(self, answers: Array, targets: Array) -> None:
-        """Add a model's answers for some rows; raises UserError if they do not fit the task."""
+    def add(self, answers: Array, targets: Array) -> Answers:
+        """Add a model's answers for some rows, and return them in one form.
+
+        Raises:
+            UserError: they do not fit the task.
+        """
 
     def metrics(self) -> tuple[MetricValues, MetricValues]:
         """Return the overall metrics, and those of each class or target."""
 
-    def draw(self, folder: Path) -> list[Path]:
-        """Draw pictures into a folder; returns their paths."""
 
-
-def make_scores(manifest: Manifest, rows: int) -> Scores:
+def make_scores(
+    manifest: Manifest, rows: int
+) -> ClassifierScores | MultiLabelScores | RegressionScores | LanguageScores:
     """Return the scores of a manifest's task over a number of rows."""
     label = manifest.label
     if label is None:
@@ -68,7 +84,7 @@ class ClassifierScores:
         size = len(self.classes)
         self._confusion = np.zeros((size, size), np.int64) if size <= MAX_CONFUSION_CLASSES else None
 
-    def add(self, answers: Array, targets: Array) -> None:
+    def add(self, answers: Array, targets: Array) -> Answers:
         """Add answers `[n]` or `[n, classes]` for rows of the classes `targets` `[n]`.
 
         Raises:
@@ -77,10 +93,10 @@ class ClassifierScores:
         if answers.ndim == 2:
             self._check_columns(answers)
             self._metrics.add(answers, targets)
-            predicted = answers.argmax(axis=1)
+            read = Answers(answers, answers.argmax(axis=1))
             self._decide(answers[:, -1], targets)
         elif answers.ndim == 1:
-            predicted = self._add_single(answers, targets)
+            read = self._add_single(answers, targets)
         else:
             raise UserError(
                 f"the model answers with shape {list(answers.shape)} for {len(self.classes)} classes",
@@ -88,8 +104,15 @@ class ClassifierScores:
             )
         if self._confusion is not None:
             size = len(self.classes)
-            cells = targets * size + predicted
+            cells = targets * size + read.classes
             self._confusion += np.bincount(cells, minlength=size * size).reshape(size, size)
+        return read
+
+    def curves(self) -> dict[str, Curve]:
+        """Return the ROC curve of the second of two classes."""
+        scores = self._metrics.scores
+        is_measured = len(self.classes) == 2 and "auroc" in self.metrics()[0]
+        return {self.classes[1]: scores.ranks.curve()} if is_measured and scores and scores.ranks else {}
 
     def confusion(self) -> npt.NDArray[np.int64] | None:
         """Return the rows by true class and predicted class, `[classes, classes]`; None for very many."""
@@ -102,25 +125,13 @@ class ClassifierScores:
         if is_decided:
             summary = _without_scores(summary)
         largest = int(counts.rows.argmax())
-        summary[CONSTANT + _safe(self.classes[largest])] = float(counts.rows[largest] / counts.rows.sum())
+        summary[CONSTANT + safe_name(self.classes[largest])] = float(counts.rows[largest] / counts.rows.sum())
         details = _of_each(counts.of_each_class(), self.classes)
         if self.threshold is not None and self._at_threshold.rows.any() and not is_decided:
             decided = self._at_threshold.of_each_class().items()
             details |= {"decision_threshold": self.threshold}
             details |= {name + AT_THRESHOLD: float(values[1]) for name, values in decided}
         return summary, details
-
-    def draw(self, folder: Path) -> list[Path]:
-        """Draw the confusion matrix and, of two classes, the ROC curve."""
-        paths = []
-        if self._confusion is not None:
-            paths.append(folder / "confusion_matrix.png")
-            plots.draw_confusion(self._confusion, self.classes, paths[0])
-        scores = self._metrics.scores
-        if len(self.classes) == 2 and "auroc" in self.metrics()[0] and scores and scores.ranks:
-            paths.append(folder / "roc_curve.png")
-            plots.draw_roc({self.classes[1]: scores.ranks.curve()}, paths[-1])
-        return paths
 
     def _decide(self, answers: Array, targets: Array) -> None:
         """Count the decisions from the threshold on, given the probability of the second of two classes."""
@@ -136,12 +147,12 @@ class ClassifierScores:
         if not np.isfinite(answers).all():
             raise UserError("the model answers with a number that is not finite", _DIVERGED)
 
-    def _add_single(self, answers: Array, targets: Array) -> Array:
-        """Add one value per row, a class or the probability of the second of two; returns classes."""
+    def _add_single(self, answers: Array, targets: Array) -> Answers:
+        """Add one value per row: a class, or the probability of the second of two."""
         if answers.dtype.kind != "f" or len(self.classes) != 2:
             predicted = self._named(answers)
             self._metrics.add_decisions(predicted, targets)  # a class alone has no probability
-            return predicted
+            return Answers(None, predicted)
         if not ((answers >= 0) & (answers <= 1)).all():  # also where one is NaN
             raise UserError(
                 f"the model answers with one value from {answers.min():.3g} to {answers.max():.3g} a row",
@@ -149,9 +160,10 @@ class ClassifierScores:
             )
         self._single = True
         self._between |= not _are_whole(answers)
-        self._metrics.add(np.stack([1 - answers, answers], axis=1), targets)
+        outputs = np.stack([1 - answers, answers], axis=1)
+        self._metrics.add(outputs, targets)
         self._decide(answers, targets)
-        return (answers >= 0.5).astype(np.int64)
+        return Answers(outputs, (answers >= 0.5).astype(np.int64))
 
     def _named(self, answers: Array) -> Array:
         if answers.dtype.kind in "fiub" and _are_whole(answers):
@@ -177,11 +189,21 @@ class MultiLabelScores:
         self._metrics = MultiLabelMetrics(len(self.classes))
         self._only_whole = True  # all answers have been 0 or 1 so far: labels, not probabilities
 
-    def add(self, answers: Array, targets: Array) -> None:
+    def add(self, answers: Array, targets: Array) -> Answers:
         """Add answers and labels, both `[n, classes]`; raises UserError if they do not fit."""
         answers = _expect_columns(answers, len(self.classes), "class")
         self._only_whole &= bool(((answers == 0) | (answers == 1)).all())
         self._metrics.add(answers, targets)
+        return Answers(answers)
+
+    def curves(self) -> dict[str, Curve]:
+        """Return the ROC curves of the largest classes."""
+        sums = self._metrics.sums
+        if self._only_whole or sums.ranks is None:
+            return {}
+        largest = np.argsort(-sums.counts.rows, kind="stable")[:MAX_CURVES]
+        shown = [number for number in sorted(largest.tolist()) if 0 < sums.counts.rows[number] < sums.rows]
+        return {self.classes[number]: sums.ranks.curve(number) for number in shown}
 
     def metrics(self) -> tuple[MetricValues, MetricValues]:
         """Return the overall metrics and those of each class."""
@@ -190,19 +212,6 @@ class MultiLabelScores:
             summary = _without_scores(summary)
         return summary, _of_each(self._metrics.sums.counts.of_each_class(), self.classes)
 
-    def draw(self, folder: Path) -> list[Path]:
-        """Draw the ROC curves of the largest classes."""
-        sums = self._metrics.sums
-        if self._only_whole or sums.ranks is None:
-            return []
-        largest = np.argsort(-sums.counts.rows, kind="stable")[: plots.MAX_CURVES]
-        shown = [number for number in sorted(largest.tolist()) if 0 < sums.counts.rows[number] < sums.rows]
-        if not shown:
-            return []
-        path = folder / "roc_curve.png"
-        plots.draw_roc({self.classes[number]: sums.ranks.curve(number) for number in shown}, path)
-        return [path]
-
 
 class RegressionScores:
     """Scores of predicted numbers, in the unit of the targets."""
@@ -210,29 +219,28 @@ class RegressionScores:
     def __init__(self, targets: Sequence[str], deviation: Sequence[float], rows: int) -> None:
         self.targets = tuple(targets)
         self._metrics = RegressionMetrics(len(self.targets), deviation=deviation)
-        self._every = -(-rows // plots.MAX_POINTS) or 1  # the pictures show one row of so many
+        self._every = -(-rows // MAX_POINTS) or 1  # a picture shows one row of so many
         self._seen = 0
         self._shown: list[tuple[Array, Array]] = []
 
-    def add(self, answers: Array, targets: Array) -> None:
+    def add(self, answers: Array, targets: Array) -> Answers:
         """Add answers and targets, both `[n, targets]`; raises UserError if they do not fit."""
         answers = _expect_columns(answers, len(self.targets), "target")
         self._metrics.add(answers, targets)
         rows = slice(-self._seen % self._every, None, self._every)
         self._shown.append((answers[rows], targets[rows]))
         self._seen += len(targets)
+        return Answers(answers)
+
+    def shown(self) -> tuple[Array, Array]:
+        """Return the answers and targets, both `[n, targets]`, of at most `MAX_POINTS` rows."""
+        predicted, true = (np.concatenate(parts) for parts in zip(*self._shown, strict=True))
+        return predicted, true
 
     def metrics(self) -> tuple[MetricValues, MetricValues]:
         """Return the overall metrics and, of several targets, those of each."""
         each = self._metrics.of_each_target() if len(self.targets) > 1 else {}
         return self._metrics.compute(), _of_each({k: v for k, v in each.items() if v}, self.targets)
-
-    def draw(self, folder: Path) -> list[Path]:
-        """Draw predictions against targets, and residuals."""
-        predicted, true = (np.concatenate(parts) for parts in zip(*self._shown, strict=True))
-        path = folder / "predictions.png"
-        plots.draw_predictions(predicted, true, self.targets, path)
-        return [path]
 
 
 class LanguageScores:
@@ -244,7 +252,7 @@ class LanguageScores:
         self._noun = "bytes" if tokenizer is None or tokenizer.kind == "bytes" else "tokens"
         self._vocabulary = tokenizer.vocabulary if tokenizer else 256
 
-    def add(self, answers: Array, targets: Array) -> None:
+    def add(self, answers: Array, targets: Array) -> Answers:
         """Add answers for rows whose next tokens are `targets` `[n, tokens]`.
 
         Raises:
@@ -261,15 +269,11 @@ class LanguageScores:
         if not np.isfinite(answers).all():
             raise UserError("the model answers with a number that is not finite", _DIVERGED)
         self._metrics.add(answers, targets)
+        return Answers(answers)
 
     def metrics(self) -> tuple[MetricValues, MetricValues]:
         """Return the overall metrics."""
         return self._metrics.compute(), {}
-
-    def draw(self, folder: Path) -> list[Path]:
-        """Draw nothing."""
-        del folder
-        return []
 
 
 def _expect_columns(answers: Array, columns: int, noun: str) -> Array:
@@ -303,12 +307,12 @@ def _without_scores(summary: MetricValues) -> MetricValues:
 
 def _of_each(values: dict[str, Any], names: Sequence[str]) -> MetricValues:
     return {
-        f"{metric}_{_safe(name)}": float(value)
+        f"{metric}_{safe_name(name)}": float(value)
         for metric, each in values.items()
         for name, value in zip(names, each, strict=True)
     }
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
     """Convert a class name for use in a metric name: MLflow accepts letters, digits and `_-. :/`."""
     return re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)[:200] or "_"

@@ -41,15 +41,6 @@ class Predictor:
                 "give an MLflow model, and install what its requirements.txt names",
             ) from error
 
-    def batches(self, reader: ShardReader, size: int) -> Iterator[tuple[Array, Array]]:
-        """Yield the rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`."""
-        for start in range(0, max(len(reader), 1), size):
-            features, labels = reader.gather(np.arange(start, min(start + size, len(reader))))
-            if labels is None:
-                yield features[:, :-1], features[:, 1:].astype(np.int64)
-            else:
-                yield features, labels
-
     def predict(self, rows: Array) -> Array:
         """Predict `rows`; returns one array with the first dimension of `rows`.
 
@@ -84,6 +75,26 @@ class Predictor:
             more = ", …" if len(columns) > 8 else ""
             raise UserError(f"the model answers the columns {shown}{more} without `{missing[0]}`", FIT)
         return answer
+
+
+def read_batches(
+    reader: ShardReader, size: int, rows: npt.NDArray[np.int64] | None = None
+) -> Iterator[tuple[Array, Array]]:
+    """Yield rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`.
+
+    Args:
+        reader: of a split.
+        size: rows at a time.
+        rows: the numbers of the rows; None for all.
+    """
+    count = len(reader) if rows is None else len(rows)
+    for start in range(0, max(count, 1), size):
+        end = min(start + size, count)
+        features, labels = reader.gather(np.arange(start, end) if rows is None else rows[start:end])
+        if labels is None:
+            yield features[:, :-1], features[:, 1:].astype(np.int64)
+        else:
+            yield features, labels
 
 
 def find_threshold(card: Mapping[str, Any]) -> float | None:

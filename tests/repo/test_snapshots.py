@@ -116,6 +116,7 @@ def test_frameworks_keep_to_themselves() -> None:
         others = {f"wstrain_{name.removeprefix('train_')}" for name in TRAINERS - {trainer}}
         assert not carried[trainer] & {*others, "wsmodels", "wssources"}
     assert carried["shard_data"] & SHARED == {"wsleaks", "wsshards", "wssources"}
+    assert carried["promote"] & SHARED == {"wschampion", "wsmlflow", "wsshards"}
     for name in ("evaluate", "register"):
         measures = {"wsleaks", "wsmetrics"} if name == "evaluate" else set()
         assert carried[name] & SHARED == {"wsmlflow", "wsmodels", "wsshards"} | measures

@@ -166,7 +166,7 @@ def test_the_first_claim_makes_a_champion_and_the_next_succeeds_it() -> None:
     assert memory.marked() == ["2"]
     assert memory.tags["1"][UNTIL] == memory.tags["2"][SINCE] == "2026-03-02T03:00:00Z"
     assert memory.tags["2"][EVIDENCE] == "better"
-    assert memory.tags["2"][UNTIL] == ""
+    assert not memory.tags["2"].get(UNTIL)
 
 
 @pytest.mark.parametrize("torn", [False, True])
@@ -344,6 +344,13 @@ def test_a_version_that_was_rolled_back_from_is_not_promoted_again() -> None:
     assert winner is not None
     assert winner.version == "2"
     assert memory.marked() == ["2"]
+
+
+def test_a_version_that_is_champion_again_keeps_when_it_was_before() -> None:
+    memory = reign(2)
+    roll_back(memory, "m", now=NOW)
+    assert memory.tags["1"]["champion_reign_1"] == "2026-03-02T03:00:00Z to 2026-03-02T03:00:00Z: better"
+    assert memory.tags["1"][EVIDENCE] == "by hand, in place of version 2"
 
 
 def test_rollbacks_go_back_in_time() -> None:

@@ -30,6 +30,8 @@ COMMANDS: Mapping[str, str] = {
     "report": "Write a run as one page: graph, timeline, curves, metrics.",
     "diff": "Compare two runs: parameters, code, data, environment, metrics.",
     "logs": "Print the logs of a step's processes.",
+    "models": "List a model's versions: data, metrics, and which was the champion when and why.",
+    "rollback": "Make an earlier version of a model the champion.",
     "serve": "Serve a workspace on this machine to Azure ML's own clients.",
     "cache": "List the steps that can be reused, or forget them.",
     "estimate": "Estimate how fast a workload trains on a cluster.",

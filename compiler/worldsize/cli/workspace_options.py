@@ -51,6 +51,16 @@ def required(function: Callable[..., Any]) -> Callable[..., Any]:
     return common.add_options(call, *_NAMES)
 
 
+def named(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that looks into a workspace if one is named, or with ``--azure``."""
+
+    @functools.wraps(function)
+    def call(azure: WorkspaceChoice, *, in_azure: bool, **others: Any) -> Any:
+        return function(azure=azure if in_azure or any(azure) else None, **others)
+
+    return common.add_options(required(call), _AZURE)
+
+
 def of_azure(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options of a command that looks into a workspace with ``--azure``; ``azure`` is None without."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,37 @@ class ModelVersion:
     modified: int
 
 
+_TAGS = "SELECT name, version, key, value FROM model_version_tags"
+_VERSIONS = (
+    "SELECT name, version, COALESCE(storage_location, source) AS location, run_id, description,"
+    " creation_time, last_updated_time FROM model_versions WHERE current_stage <> ?"
+)
+
+
 def read_versions(registry: sqlite3.Connection) -> dict[tuple[str, str], ModelVersion]:
     """All versions, by name and version."""
+    return _join(registry.execute(_VERSIONS, (DELETED,)), registry.execute(_TAGS))
+
+
+def read_model(home: Path, name: str) -> list[ModelVersion]:
+    """The versions of a model; none if there is no such model."""
+    versions = query(home, f"{_VERSIONS} AND name = ? ORDER BY version", DELETED, name)
+    return list(_join(versions, query(home, f"{_TAGS} WHERE name = ?", name)).values())
+
+
+def read_model_names(home: Path) -> list[str]:
+    """The names of all registered models."""
+    return [str(row["name"]) for row in query(home, "SELECT name FROM registered_models ORDER BY name")]
+
+
+def _join(
+    rows: Iterable[sqlite3.Row], rows_of_tags: Iterable[sqlite3.Row]
+) -> dict[tuple[str, str], ModelVersion]:
     tags: dict[tuple[str, int], dict[str, str]] = {}
-    for row in registry.execute("SELECT name, version, key, value FROM model_version_tags"):
+    for row in rows_of_tags:
         tags.setdefault((row["name"], row["version"]), {})[row["key"]] = row["value"]
-    query = (
-        "SELECT name, version, COALESCE(storage_location, source) AS location, run_id, description,"
-        " creation_time, last_updated_time FROM model_versions WHERE current_stage <> ?"
-    )
     versions = {}
-    for row in registry.execute(query, (DELETED,)):
+    for row in rows:
         name, number = row["name"], row["version"]
         versions[name, str(number)] = ModelVersion(
             name,
@@ -98,6 +118,15 @@ def set_source(home: Path, name: str, version: str, source: str) -> None:
         registry.execute(
             "UPDATE model_versions SET source = ?, storage_location = ? WHERE name = ? AND version = ?",
             (source, source, name, int(version)),
+        )
+
+
+def set_tag(home: Path, name: str, version: str, key: str, value: str) -> None:
+    """Set a tag of a version."""
+    with open_to_write(home) as registry:
+        registry.execute(
+            "INSERT OR REPLACE INTO model_version_tags (name, version, key, value) VALUES (?, ?, ?, ?)",
+            (name, int(version), key, value),
         )
 
 

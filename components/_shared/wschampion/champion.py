@@ -21,6 +21,7 @@ SINCE, UNTIL = "champion_since", "champion_until"  # UTC
 EVIDENCE = "champion_evidence"
 TERM = "champion_term"  # that of the predecessor plus one
 JOB = "champion_job"  # that claimed it; empty for a rollback, which therefore wins
+REIGN = "champion_reign_"  # and its term: when and why it was champion before
 ROLLED_BACK = "rolled_back"  # UTC; no job promotes such a version again
 LONGEST = 256  # characters of a tag's value that Azure ML keeps
 PAUSES = (0.5, 2.0, 8.0)  # seconds before a call is repeated
@@ -78,15 +79,16 @@ class PatientRegistry:
         """Set a tag of a version."""
         self._repeat(lambda: self.registry.set_tag(name, version, key, value))
 
-    def _repeat(self, call: Callable[[], _Result]) -> _Result:
-        for pause in PAUSES:
-            try:
-                return call()
-            except UserError:  # noqa: PERF203 - each try is a request
+    def _repeat(self, call: Callable[[], _Result], pauses: Sequence[float] = PAUSES) -> _Result:
+        try:
+            return call()
+        except UserError:
+            raise
+        except Exception:
+            if not pauses:
                 raise
-            except Exception:
-                self.sleep(pause)
-        return call()
+            self.sleep(pauses[0])
+        return self._repeat(call, pauses[1:])
 
 
 def find_champion(versions: Sequence[Version]) -> Version | None:
@@ -149,7 +151,9 @@ def claim(
     if champion is None or champion.version != version:
         if not _may_claim(versions, version, predecessor):
             return champion
+        tags = next((v.tags for v in versions if v.version == version), {})
         for key, value in (
+            *_list_reigns(version, versions),
             (CHAMPION, "false"),  # one that lost before may still say otherwise
             (UNTIL, ""),
             (TERM, str(champion.term + 1 if champion else 1)),
@@ -157,7 +161,8 @@ def claim(
             (SINCE, _format(now)),
             (EVIDENCE, clip_text(evidence, LONGEST)),
         ):
-            registry.set_tag(name, version, key, value)
+            if tags.get(key, "") != value:
+                registry.set_tag(name, version, key, value)
         versions = registry.versions(name)
         if not _may_claim(versions, version, predecessor):
             return find_champion(versions)
@@ -169,6 +174,15 @@ def _may_claim(versions: Sequence[Version], version: str, predecessor: str | Non
     champion = find_champion(versions)
     barred = any(v.tags.get(ROLLED_BACK) for v in versions if v.version == version)
     return not barred and (champion.version if champion else None) == predecessor
+
+
+def _list_reigns(number: str, versions: Sequence[Version]) -> list[tuple[str, str]]:
+    """Return the tags that keep when and why a version was the champion before."""
+    return [
+        (f"{REIGN}{v.term}", clip_text(f"{v.tags[SINCE]} to {v.tags[UNTIL]}: {v.tags[EVIDENCE]}", LONGEST))
+        for v in versions
+        if v.version == number and v.has_reigned and {SINCE, EVIDENCE} <= v.tags.keys()
+    ]
 
 
 def settle(registry: Registry, name: str, *, now: datetime | None = None) -> Version | None:

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from wspaired.difference import make_difference
+from wspaired.rules import parse_rule
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 WEEKS = 52
 DISCORDANT = 0.10
@@ -42,16 +45,24 @@ class Outcome(Struct, frozen=True):
 Rule = Callable[[Array, Array, float], np.ndarray[Any, np.dtype[np.bool_]]]
 
 
-def _score_best_of_all(scores: Array, _difference: Array, _error: float) -> Any:
-    return scores[:, -1] >= scores[:, :-1].max(1)
+def of_compare(text: str) -> Rule:
+    """A rule of `compare`, whose bound follows from the standard error alone."""
+    rule = parse_rule(text)
+
+    def decide(_scores: Array, difference: Array, error: float) -> Any:
+        shown = make_difference(0.0, error, rows=1, units=1, discordant=0)
+        return difference > rule.bound(shown)
+
+    return decide
 
 
-OTHER_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "threshold": lambda scores, _difference, _error: scores[:, -1] >= 0.78,
-    "best of all": _score_best_of_all,
-    "significant 0.95": lambda _scores, difference, error: difference > 1.645 * error,
-    "point estimate": lambda _scores, difference, _error: difference > 0,
-    "not worse by 0.02": lambda _scores, difference, error: difference - 1.645 * error > -0.02,
+    "best of all": lambda scores, _difference, _error: scores[:, -1] >= scores[:, :-1].max(1),
+    **{
+        text: of_compare(text)
+        for text in ("better", "significant 0.95", "standard_errors 0", "not_worse 0.02")
+    },
 }
 
 
@@ -76,7 +87,7 @@ def simulate(
         promoted = rule(scores, scores[:, week] - scores[rows, champion], error) & trained[:, week]
         if setting.guarded:
             change = second[:, week] - second[rows, champion] + error * rng.standard_normal(seeds)
-            promoted &= change - 1.645 * error > -0.02
+            promoted &= RULES["not_worse 0.02"](scores, change, error)
         promotions += promoted
         worse += promoted & (now[:, week] - now[rows, champion] < -0.005)
         champion = np.where(promoted, week, champion)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from promotion_year import OTHER_RULES, WEEKS, Setting, simulate
+from promotion_year import RULES, WEEKS, Setting, simulate
 
 from worldsize.retraining.decide import decide
 from worldsize.retraining.facts import Attempt, Facts, Fingerprint
@@ -77,14 +77,8 @@ def test_a_year_trains_once_for_each_change(trained: np.ndarray) -> None:
     assert 0.80 < trained.mean() < 0.90
 
 
-def better(_scores: np.ndarray, difference: np.ndarray, error: float) -> np.ndarray:
-    """The default rule."""
-    return difference > 0.84 * error
-
-
 def measure_distances(setting: Setting, trained: np.ndarray) -> dict[str, float]:
-    rules = {**OTHER_RULES, "better": better}
-    return {name: simulate(rule, setting, trained).distance for name, rule in rules.items()}
+    return {name: simulate(rule, setting, trained).distance for name, rule in RULES.items()}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -105,11 +99,11 @@ def test_the_default_rule_is_close_to_the_best_in_many_years(name: str, trained:
 
 def test_a_guard_keeps_the_second_metric(trained: np.ndarray) -> None:
     open_, guarded = (Setting(drift=0.001, luck=0.02, guarded=guarded) for guarded in (False, True))
-    lost = [simulate(better, setting, trained).second_lost for setting in (open_, guarded)]
+    lost = [simulate(RULES["better"], setting, trained).second_lost for setting in (open_, guarded)]
     assert lost[1] < lost[0]
 
 
 def test_a_broken_week_is_not_promoted(trained: np.ndarray) -> None:
     setting = Setting(rows=10000, broken=0.05)
-    assert simulate(better, setting, trained).worse < 0.05  # in a year
-    assert simulate(OTHER_RULES["threshold"], setting, trained).worse > 10
+    assert simulate(RULES["better"], setting, trained).worse < 0.05  # in a year
+    assert simulate(RULES["threshold"], setting, trained).worse > 10

@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -37,13 +37,16 @@ from worldsize.running.model.options import RunOptions
 from worldsize.running.model.results import RunResult, View
 from worldsize.running.record.folder import AliveError, find_runner, hold_lock, is_alive
 from worldsize.running.record.history import RunRecord, load_run
+from worldsize.running.record.models import HomeRegistry
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.store import Store
+from wschampion.champion import Version, find_champion
 
 MAX_ACTIONS = 10  # of one look: the world may change while it acts
 _QUEUE_SECONDS = 1.0  # between two tries of a look that waits for another
 _PATIENCE = GRACE_SECONDS + MARGIN_SECONDS
 _NOT_TRAINED = ("schedule", "retrain", "description", "display_name", "tags")  # keys that no model depends on
+_INITIAL = "initial_model"  # the input of a trainer that has the weights to start from
 _PLANNED = ("pipeline.yml", "plan.json", "schedule.yml")  # files that follow from the spec and the data
 
 
@@ -231,9 +234,27 @@ def _train(seen: Seen, view: View | None) -> RunRecord | None:
     clock = datetime.now(timezone.utc)
     run = f"{clock:%Y%m%d-%H%M%S}-{clock.microsecond // 1000:03}"
     local.add_start(folder, record, Start(run, seen.now))
-    options = RunOptions(force=seen.policy.when == "always")
+    options = RunOptions(force=seen.policy.when == "always", settings=_start_from_champion(seen, trainers))
     result = running.run(compiled.pipeline, options, runs_dir=place.home, run_id=run, view=view, checked=True)
     return _finish(place, result)
+
+
+def _start_from_champion(seen: Seen, trainers: Sequence[str]) -> dict[str, str]:
+    """The inputs of the trainers that start from the champion, where the spec asks for that."""
+    place, planned = seen.place, seen.checked.planned
+    model, champion = _find_champion(place, seen.facts)
+    if model is None or champion is None or not seen.policy.from_champion:
+        return {}
+    files = HomeRegistry(place.home).find_files(model, champion.version)
+    steps = [planned.job.steps[name] for name in trainers]
+    return {
+        f"{step.name}.{_INITIAL}": str(files)
+        for step in steps
+        if files is not None
+        and step.component is not None
+        and _INITIAL in step.component.inputs
+        and _INITIAL not in step.inputs
+    }
 
 
 def _continue(seen: Seen, name: str, view: View | None) -> RunRecord | None:
@@ -283,9 +304,16 @@ def _read_verdict(place: Place, run: RunRecord) -> Outcome | None:
 
 
 def _describe(place: Place, facts: Facts, action: Action) -> Outcome:
-    """How a look ended that trained nothing."""
-    last = facts.successes[-1].run if facts.successes else None
-    promotion = local.read_document(load_run(place.run(last)), "promotion") if last else None
-    version = promotion.get("champion") if promotion else None
-    champion = None if version is None else {"version": version}
-    return Outcome(action.kind, action.reason, champion, model=promotion.get("name") if promotion else None)
+    """How a look ended that trained nothing, with the champion that the registry has."""
+    model, champion = _find_champion(place, facts)
+    described = None if champion is None else {"version": champion.version}
+    return Outcome(action.kind, action.reason, described, model=model)
+
+
+def _find_champion(place: Place, facts: Facts) -> tuple[str | None, Version | None]:
+    """The name under which the last success was registered, and the champion of that name."""
+    if not facts.successes:
+        return None, None
+    run = load_run(place.run(facts.successes[-1].run))
+    model = (local.read_document(run, "promotion") or {}).get("name")
+    return model, find_champion(HomeRegistry(place.home).versions(model)) if model else None

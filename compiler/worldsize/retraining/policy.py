@@ -32,6 +32,7 @@ class Policy(Struct, frozen=True):
     overlap: Overlap = "skip"
     retries: int = RETRIES
     stale_after: int = STALE_AFTER  # firings without a success
+    from_champion: bool = False  # whether training starts from the champion's weights
 
 
 def read_policy(block: Retrain) -> Policy:
@@ -50,6 +51,7 @@ def read_policy(block: Retrain) -> Policy:
         "skip" if block.overlap is None else block.overlap.value,
         RETRIES if block.retries is None else block.retries.value,
         STALE_AFTER if block.stale_after is None else block.stale_after.value,
+        block.start_from is not None and block.start_from.value == "champion",
     )
 
 

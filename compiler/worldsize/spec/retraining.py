@@ -9,7 +9,9 @@ from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries
-from worldsize.spec.model import Retrain, Spec
+from worldsize.spec.model import Located, Retrain, Spec
+from wspaired.rules import parse_rule
+from wsshards.errors import UserError
 
 REGISTER, EVALUATE, COMPARE, PROMOTE = "register", "evaluate", "compare", "promote"
 _SHARED = ("model", "shards", "model_name")  # inputs of `register` that `compare` needs as well
@@ -54,6 +56,23 @@ def check_retrain(spec: Spec, block: Retrain) -> Iterator[Problem]:
             yield Problem(
                 "spec-missing-key", entry.by.key_span, message, "add a `window`, such as `window: 365d`"
             )
+    yield from _check_rules(block)
+
+
+def _check_rules(block: Retrain) -> Iterator[Problem]:
+    """Report rules that ``compare`` would refuse."""
+    promote = block.promote
+    if promote is None:
+        return
+    for rule in [*([promote.rule] if promote.rule is not None else []), *promote.guards.values()]:
+        yield from _check_rule(rule)
+
+
+def _check_rule(rule: Located[str]) -> Iterator[Problem]:
+    try:
+        parse_rule(rule.value)
+    except UserError as error:
+        yield Problem("spec-bad-pattern", rule.span, error.message, error.help or None)
 
 
 def add_steps(root: Mapping) -> Mapping:

@@ -36,11 +36,15 @@ class HomeRegistry(Struct, frozen=True):
         """Set a tag of a version."""
         tracked.set_tag(self.home, name, version, key, value)
 
-    def find_loss(self, name: str, version: str) -> str | None:
-        """Where the files of a version should be, and are not; None if they are there, or elsewhere."""
+    def find_files(self, name: str, version: str) -> Path | None:
+        """The folder that should hold the files of a version; None if they are elsewhere."""
         for known in tracked.read_model(self.home, name):
             address = urlsplit(known.location)
             if known.version == version and address.scheme in ("", "file"):
-                path = Path(unquote(address.path))
-                return None if (path / "MLmodel").is_file() else str(path)
+                return Path(unquote(address.path))
         return None
+
+    def find_loss(self, name: str, version: str) -> str | None:
+        """Where the files of a version should be, and are not; None if they are there, or elsewhere."""
+        path = self.find_files(name, version)
+        return None if path is None or (path / "MLmodel").is_file() else str(path)

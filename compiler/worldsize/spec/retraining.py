@@ -45,17 +45,6 @@ def check_retrain(spec: Spec, block: Retrain) -> Iterator[Problem]:
             declaration = f"declare it: `inputs: {{{name}: {{type: uri_folder, path: ./data}}}}`"
             help_ = did_you_mean(name, inputs) or listed or declaration
             yield Problem("spec-unknown-key", entry.span, f"`{name}` {what}", help_)
-        if entry.window is not None and entry.by is None:
-            message = f"`window` of `{name}` has no `by`, which tells the time of a file"
-            help_ = (
-                "add `by: modification_time`, `by: file_name`, or the key of partitions, such as `by: date`"
-            )
-            yield Problem("spec-missing-key", entry.window.key_span, message, help_)
-        if entry.by is not None and entry.window is None:
-            message = f"`by` of `{name}` has no `window`, and does nothing without one"
-            yield Problem(
-                "spec-missing-key", entry.by.key_span, message, "add a `window`, such as `window: 365d`"
-            )
     yield from _check_rules(block)
 
 

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mlflow
 import numpy as np
 import numpy.typing as npt
 
+from wsmetrics.cross_entropy import are_distributions, log_softmax
+from wsmetrics.rank_scores import sigmoid
 from wsmodels.mlmodel import read_mlmodel
 from wsmodels.model_input import FIT, make_model_input
 from wsshards.errors import UserError, describe_error
 from wsshards.manifest import Manifest
 from wsshards.reader import ShardReader
+from wsshards.terms import CLASSIFICATION, MULTI_LABEL
 
 Array = npt.NDArray[Any]
 
 
 class Predictor:
     """An MLflow model and the rows that it accepts.
+
+    Args:
+        path: folder of the model.
+        manifest: of the shards.
+        maps_classes: whether the model may have been trained with other classes. If its answers have their
+            names, a class that it does not have gets the probability 0, and one that the shards do not have
+            is left out.
 
     Attributes:
         threshold: the decision threshold of two classes that the model has in its metadata.
@@ -28,8 +38,9 @@ class Predictor:
         UserError: the model cannot be loaded, or its signature does not fit the rows.
     """
 
-    def __init__(self, path: str, manifest: Manifest) -> None:
+    def __init__(self, path: str, manifest: Manifest, *, maps_classes: bool = False) -> None:
         self._manifest = manifest
+        self._maps_classes = maps_classes and manifest.task in (CLASSIFICATION, MULTI_LABEL)
         label = manifest.label
         self._names = list(label.classes or label.names) if label else []
         try:
@@ -49,7 +60,9 @@ class Predictor:
         """
         model_input = make_model_input(self._model, rows, self._manifest.features.columns)
         try:
-            answer = _plain(self._choose(self._model.predict(model_input)))
+            answer = self._model.predict(model_input)
+            own = self._list_classes(answer) if self._maps_classes else []
+            answer = self._map(_plain(answer, own), own) if own else _plain(self._choose(answer))
         except UserError:
             raise
         except Exception as error:
@@ -64,6 +77,35 @@ class Predictor:
             )
         return answer
 
+    def _list_classes(self, answer: Any) -> list[str]:
+        """Return the names of the values that a row of an answer has, if some are classes of the shards."""
+        if hasattr(answer, "columns"):
+            numbers = answer.select_dtypes("number").columns
+            names = [str(name) for name in numbers]
+        else:
+            schema = self._model.metadata.get_output_schema()
+            specs = [] if schema is None or schema.is_tensor_spec() else schema.inputs
+            names = [str(spec.name) for spec in specs if spec.type.name != "string"]
+            names = names if np.shape(answer)[1:] == (len(names),) else []
+        return names if len(names) > 1 and set(names) & set(self._names) else []
+
+    def _map(self, answer: Array, own: Sequence[str]) -> Array:
+        """Return answers with the model's own classes as answers with the classes of the shards."""
+        shared = [name for name in self._names if name in own]
+        places = [own.index(name) for name in shared]
+        if set(own) == set(self._names):
+            return answer[:, places]
+        is_one = self._manifest.task == CLASSIFICATION
+        if is_one and not are_distributions(answer):
+            answer = np.exp(log_softmax(answer))
+        elif not is_one and not ((answer >= 0) & (answer <= 1)).all():
+            answer = sigmoid(answer)
+        mapped = np.zeros((len(answer), len(self._names)))
+        mapped[:, [self._names.index(name) for name in shared]] = answer[:, places]
+        sums = mapped.sum(axis=1, keepdims=True)
+        shares = np.where(sums > 0, mapped / np.where(sums > 0, sums, 1.0), 1 / len(self._names))
+        return shares if is_one else mapped
+
     def _choose(self, answer: Any) -> Any:
         """Return the columns of the shards' classes or targets, in their order, of a table that has them."""
         columns = list(getattr(answer, "columns", ()))
@@ -77,20 +119,10 @@ class Predictor:
         return answer
 
 
-def read_batches(
-    reader: ShardReader, size: int, rows: npt.NDArray[np.int64] | None = None
-) -> Iterator[tuple[Array, Array]]:
-    """Yield rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`.
-
-    Args:
-        reader: of a split.
-        size: rows at a time.
-        rows: the numbers of the rows; None for all.
-    """
-    count = len(reader) if rows is None else len(rows)
-    for start in range(0, max(count, 1), size):
-        end = min(start + size, count)
-        features, labels = reader.gather(np.arange(start, end) if rows is None else rows[start:end])
+def read_batches(reader: ShardReader, size: int) -> Iterator[tuple[Array, Array]]:
+    """Yield the rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`."""
+    for start in range(0, max(len(reader), 1), size):
+        features, labels = reader.gather(np.arange(start, min(start + size, len(reader))))
         if labels is None:
             yield features[:, :-1], features[:, 1:].astype(np.int64)
         else:
@@ -105,7 +137,7 @@ def find_threshold(card: Mapping[str, Any]) -> float | None:
     return value if isinstance(value, float) and 0 < value < 1 else None
 
 
-def _plain(answer: Any) -> Array:
+def _plain(answer: Any, columns: Sequence[str] = ()) -> Array:
     """Convert the model's output (an array, a table, or a mapping with one entry) to a NumPy array.
 
     A list of `[n, 2]`, as scikit-learn's classifiers of several labels give it, becomes the probabilities
@@ -115,6 +147,8 @@ def _plain(answer: Any) -> Array:
         answer = next(iter(answer.values()))
     if hasattr(answer, "detach"):
         answer = answer.detach().cpu()
+    if columns and hasattr(answer, "columns"):
+        answer = answer.set_axis([str(name) for name in answer.columns], axis=1)[list(columns)]
     if hasattr(answer, "to_numpy"):
         answer = answer.to_numpy()
     if isinstance(answer, list) and answer and all(np.shape(part)[1:] == (2,) for part in answer):

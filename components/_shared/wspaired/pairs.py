@@ -48,6 +48,11 @@ class Pairs:
             if isinstance(s, RankStatistic)
         }
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the metrics."""
+        return tuple(self._statistics)
+
     def add(self, champion: Rows, challenger: Rows, units: Array) -> None:
         """Add the answers of both models for the same rows, and the unit of each row `[n]`."""
         self._rows += len(units)

@@ -148,6 +148,15 @@ def list_metrics(subject: Subject) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+def can_measure(statistic: Statistic | RankStatistic, rows: Rows) -> bool:
+    """Whether answers hold what a metric needs: classes alone have no probability."""
+    try:
+        statistic.measure(rows)
+    except UserError:
+        return False
+    return True
+
+
 def holds_logits(subject: Subject, outputs: Array, targets: Array) -> bool:
     """Whether outputs cannot be probabilities, as `wsmetrics` judges it."""
     if subject.task == MULTI_LABEL:

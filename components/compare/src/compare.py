@@ -1,0 +1,112 @@
+"""Entry point of `compare`: decide whether a new model takes the champion's place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from new_rows import explain_seen, read_data
+from question import Question, parse, read_question
+
+from wsmodels.mlmodel import read_mlmodel
+from wsshards.errors import UserError, describe_error, escape_controls, run_main
+from wsshards.reader import ShardReader
+from wsshards.whole_file import write_whole
+
+
+def main() -> None:
+    """Compare the model that the command line names with the champion."""
+    options = parse()
+    comparison = compare(read_question(options))
+    folder = Path(options.comparison)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / "comparison.json", json.dumps(comparison, indent=2) + "\n")
+    except OSError as error:
+        raise UserError(f"cannot write `{folder}`: {describe_error(error)}") from None
+    log(comparison, folder)
+    print(f"{comparison['verdict']}: {escape_controls(comparison['reason'])}")
+
+
+def compare(question: Question) -> dict[str, Any]:
+    """Return the content of `comparison.json`.
+
+    Raises:
+        UserError: a model does not load, fails, or does not fit the rows.
+    """
+    # MLflow takes seconds to import: not before the inputs are right.
+    from champion import download_version, read_champion
+    from measuring import NEW, Contestant, HeldOut, measure, name_contestant
+    from verdict import count_bytes, decide_alone, judge
+
+    from wsmodels.predict import Predictor
+
+    version = read_champion(question.name)
+    challenger = Contestant(NEW, Predictor(question.model, question.manifest))
+    reader = ShardReader(question.shards, question.split)
+    held_out = HeldOut(reader, question.subject, question.statistics, question.batch_size)
+    data: dict[str, Any] = {}
+    reason: str | None = f"`{question.name}` has no champion yet"
+    if version is not None:
+        title = f"version {version.version} of `{question.name}`, the champion,"
+        try:
+            with download_version(question.name, version.version) as path:
+                data = read_data(read_mlmodel(str(path)))
+                reason = explain_rows(question, data)
+                if reason is None:
+                    champion = Contestant(title, Predictor(str(path), question.manifest, maps_classes=True))
+                    both = measure([champion, challenger], held_out)
+                    sizes = [count_bytes(folder) for folder in (path, Path(question.model))]
+        except UserError as error:
+            if error.message.startswith(NEW):
+                raise
+            reason = name_contestant(title, error).message
+            if not question.rule.is_newest:
+                way = f"`worldsize rollback {question.name} VERSION` restores another one, and the rule"
+                raise UserError(reason, f"{way} `newest` promotes the new model") from error
+        if reason is None:
+            return judge(question, version, data, both, sizes)
+    assert reason is not None
+    alone = measure([challenger], held_out)
+    return decide_alone(question, version, alone, reason, data)
+
+
+def explain_rows(question: Question, data: dict[str, Any]) -> str | None:
+    """Return why the models are not to be compared on the rows; None if they are.
+
+    Args:
+        question: what is to be decided.
+        data: what the champion was trained on.
+    """
+    rows = question.manifest.split(question.split).rows
+    if rows < question.minimum_rows:
+        return f"{rows:,} rows of the `{question.split}` split are fewer than {question.minimum_rows:,}"
+    for title, trained_on in (("the champion", data), ("the new model", question.data)):
+        seen = explain_seen(trained_on, question.manifest, question.split)
+        if seen is not None:
+            return f"it is not known that the rows are new to {title}: {seen}"
+    return None
+
+
+def log(comparison: dict[str, Any], folder: Path) -> None:
+    """Draw the difference, and log it to the run that the platform prepared.
+
+    Raises:
+        UserError: the tracking server does not accept it.
+    """
+    import mlflow
+    from picture import draw_differences
+
+    from wsmlflow.active_run import log_artifact_once, log_metrics_once, report_mlflow_errors
+
+    difference = comparison["difference"]
+    with report_mlflow_errors("MLflow does not take the comparison"), mlflow.start_run() as run:
+        if difference is not None:
+            metrics = {"difference": difference["value"], "standard_error": difference["standard_error"]}
+            log_metrics_once(run, metrics)
+            log_artifact_once(run, draw_differences(comparison, folder / "comparison.png"))
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,23 @@ def test_a_damaged_database_is_told(tmp_path: Path) -> None:
     (tmp_path / database.DATABASE).write_bytes(bytes(range(256)) * 8)
     with pytest.raises(sqlite3.DatabaseError):
         runs.read_params(tmp_path, "a")
+
+
+KILLED = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA cache_size = 1")  # changed pages go to the file before the end
+connection.executemany("UPDATE tags SET value = ?", [("half",)] * 2)
+connection.executemany("INSERT INTO tags VALUES (?, ?, 'r')", [(str(n), "x" * 4000) for n in range(50)])
+os._exit(9)
+"""
+
+
+def test_what_a_killed_writer_left_half_done_is_undone(tmp_path: Path) -> None:
+    database = tmp_path / "mlflow.db"
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.executescript(TABLES)
+        connection.execute("INSERT INTO tags VALUES ('a', 'whole', 'r')")
+    assert subprocess.run([sys.executable, "-c", KILLED, str(database)], check=False).returncode == 9
+    assert (tmp_path / "mlflow.db-journal").exists()
+    assert runs.read_tags(tmp_path, "r") == {"a": "whole"}

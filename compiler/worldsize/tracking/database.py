@@ -132,7 +132,17 @@ def _open_to_read(database: Path) -> Iterator[sqlite3.Connection | None]:
     if not database.exists():
         yield None
         return
-    uri = f"file:{quote(str(database.absolute()))}?mode=ro"
+    if database.with_name(f"{database.name}-journal").exists():
+        # A process that was killed as it wrote leaves half a change, which only a writer may undo.
+        with contextlib.suppress(sqlite3.OperationalError), _connect(database, "rw") as connection:
+            connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+    with _connect(database, "ro") as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def _connect(database: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    uri = f"file:{quote(str(database.absolute()))}?mode={mode}"
     with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=READ_SECONDS)) as connection:
         connection.row_factory = sqlite3.Row
         yield connection

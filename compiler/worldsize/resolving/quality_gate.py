@@ -21,6 +21,7 @@ from wssources.planned_rows import default_source
 
 _OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
 _AT_LEAST = re.compile(r"\s*(>=?)\s*([0-9]+(?:\.[0-9]+)?)\s*")
+_SIZE = "size"  # of a model in bytes, which `compare` measures itself
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it
 
 
@@ -74,7 +75,9 @@ def _list_promoted(spec: Spec) -> Iterator[tuple[str, Span, None]]:
     promote = spec.retrain.promote if spec.retrain is not None else None
     if promote is not None and promote.metric is not None:
         yield promote.metric.value, promote.metric.span, None
-    yield from ((metric, rule.key_span, None) for metric, rule in (promote.guards if promote else {}).items())
+    for metric, rule in (promote.guards if promote is not None else {}).items():
+        if metric != _SIZE:
+            yield metric, rule.key_span, None
 
 
 def _check_reachable(state: ResolveState, metric: str, condition: Located[str]) -> None:

@@ -11,6 +11,7 @@ from datetime import date, datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from worldsize.azureml.model import Argument, Data, Field
 from worldsize.azureml.references import local_path
@@ -148,8 +149,8 @@ def count_rows(source: Source, reading: Reading, before: Reading | None) -> Read
     for place, file in reading.files.items():
         path = source.path / place if place else source.path
         rows = known[file.sha256] if file.sha256 in known else _count_file(path)
-        files[place] = ReadFile(file.sha256, file.size, file.modified, rows)
-    return Reading(reading.digest, files)
+        files[place] = replace(file, rows=rows)
+    return replace(reading, files=files)
 
 
 def _count_file(path: Path) -> int | None:

@@ -109,7 +109,7 @@ def component(
         tracking = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}"}
         environment = {**os.environ, **paths, **tracking, **(env or {})}
         environment.pop("PYTHONPATH", None)
-        if name in ("evaluate", "promote", "register"):
+        if name in ("compare", "evaluate", "promote", "register"):
             new_database(tmp_path / "mlflow.db")
             command = f"{shlex.join(warm())} {command}"
         return subprocess.run(

@@ -117,9 +117,13 @@ def test_frameworks_keep_to_themselves() -> None:
         assert not carried[trainer] & {*others, "wsmodels", "wssources"}
     assert carried["shard_data"] & SHARED == {"wsleaks", "wsshards", "wssources"}
     assert carried["promote"] & SHARED == {"wschampion", "wsmlflow", "wsshards"}
-    for name in ("evaluate", "register"):
-        measures = {"wsleaks", "wsmetrics"} if name == "evaluate" else set()
-        assert carried[name] & SHARED == {"wsmlflow", "wsmodels", "wsshards"} | measures
+    measures = {
+        "evaluate": {"wsleaks", "wsmetrics"},
+        "register": set(),
+        "compare": {"wschampion", "wsmetrics", "wspaired"},
+    }
+    for name, more in measures.items():
+        assert carried[name] & SHARED == {"wsmlflow", "wsmodels", "wsshards"} | more
 
 
 def test_an_edited_module_changes_the_hash_only_of_components_that_import_it(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_trainer_s_environment_runs_on_every_current_size(component: str) -> N
         assert (verdict is not None) == (size.series == "ND_MI300X_v5"), (size.name, verdict)
 
 
-@pytest.mark.parametrize("component", ["evaluate", "register", "shard_data"])
+@pytest.mark.parametrize("component", ["compare", "evaluate", "register", "shard_data"])
 def test_steps_on_cpus_install_no_cuda(component: str) -> None:
     conda = (ROOT / "components" / component / "environment" / "conda.yml").read_text(encoding="utf-8")
     assert all(found.tag == "cpu" for found in of_component(component))
@@ -84,7 +84,7 @@ def test_steps_on_cpus_install_no_cuda(component: str) -> None:
 def test_what_is_trained_is_loaded_by_the_same_torch() -> None:
     versions = {
         found.version
-        for name in [*TRAINERS[:3], "evaluate", "register"]
+        for name in [*TRAINERS[:3], "compare", "evaluate", "register"]
         for found in of_component(name)
         if found.package == "torch"
     }

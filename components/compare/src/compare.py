@@ -49,7 +49,7 @@ def compare(question: Question) -> dict[str, Any]:
     data: dict[str, Any] = {}
     reason: str | None = f"`{question.name}` has no champion yet"
     if version is not None:
-        title = f"version {version.version} of `{question.name}`, the champion,"
+        title = f"the champion `{question.name}` version {version.version}"
         try:
             with download_version(question.name, version.version) as path:
                 data = read_data(read_mlmodel(str(path)))

@@ -113,6 +113,6 @@ def describe_subject(manifest: Manifest) -> Subject:
     label, tokenizer = manifest.label, manifest.features.tokenizer
     if label is None:
         is_bytes = tokenizer is None or tokenizer.kind == "bytes"
-        return Subject(manifest.task, padding=tokenizer and tokenizer.padding, byte_tokens=is_bytes)
+        return Subject(manifest.task, padding=tokenizer.padding if tokenizer else None, byte_tokens=is_bytes)
     names = tuple(safe_name(name) for name in label.classes or label.names)
     return Subject(manifest.task, names, label.mean, label.deviation)

@@ -15,6 +15,7 @@ from wsmetrics.names import choose_headline, goal
 from wsmodels.mlmodel import digest_model
 from wspaired.difference import Difference, make_difference
 from wspaired.pairs import Pairs
+from wspaired.rules import Guard
 from wspaired.units import MIN_UNITS
 from wsshards.errors import UserError
 
@@ -42,18 +43,15 @@ def judge(
     metric = _choose_metric(question, measured, pairs)
     difference = pairs.compare(metric, (old[metric], new[metric]))
     is_better, reason = _apply_rule(question, metric, difference)
-    guards = []
+    guards: list[Json] = []
     for guard in question.guards:
         beside = _measure_guard(guard.metric, measured, pairs, sizes)
         holds = guard.rule.holds(beside)
-        guards.append(
-            {"metric": guard.metric, "rule": str(guard.rule), "holds": holds, "difference": asdict(beside)}
-        )
         if is_better and not holds:
-            is_better, reason = (
-                False,
-                f"the guard `{guard.metric}: {guard.rule}` does not hold: " + _describe(guard.metric, beside),
-            )
+            is_better = False
+            reason = f"the guard `{guard.metric}: {guard.rule}` does not hold: {_explain(guard, beside)}"
+        shown = {"metric": guard.metric, "rule": str(guard.rule), "holds": holds}
+        guards.append({**shown, "difference": asdict(beside)})
     champion = {
         "name": question.name,
         "version": version.version,
@@ -160,8 +158,13 @@ def _apply_rule(question: Question, metric: str, difference: Difference) -> tupl
         return False, f"both models have the same {metric} on {difference.rows:,} rows: the champion stays"
     if difference.units < MIN_UNITS:
         return False, f"{difference.units} groups of rows are too few to tell: {shown}"
-    holds, bound = rule.holds(difference), rule.bound(difference)
-    return holds, f"{shown}; `{rule}` asks for more than {bound:.4g}"
+    return rule.holds(difference), _explain(Guard(metric, rule), difference)
+
+
+def _explain(guard: Guard, difference: Difference) -> str:
+    """Return the difference and what its rule asks for."""
+    bound = f"`{guard.rule}` asks for more than {guard.rule.bound(difference):.4g}"
+    return f"{_describe(guard.metric, difference)}; {bound}"
 
 
 def _describe(metric: str, difference: Difference) -> str:

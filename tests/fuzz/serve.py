@@ -35,6 +35,7 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import timed_loop
 from plain_client import PlainClient
 from serve_attacks import Attack, Attacker
 from serve_requests import API, WORKSPACE
@@ -55,6 +56,7 @@ PAGES = (
     "/jobs/p",
     "/schedules/s",
 )
+LOOP_SECONDS = 0.25  # of processor time that the event loop may work at a time, when it draws a first page
 SLOW = 150  # connections that say nothing
 SLOW_BODIES = 1005  # that say a byte of a body a second, before any secret
 SLOW_SECONDS = 40.0  # after which they must be closed
@@ -365,15 +367,25 @@ def main() -> int:
         begin = time.monotonic()
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, most))  # which the server inherits
-        with serving(folder / "work") as served:
+        notes = folder.with_name(f"{folder.name}-loop.txt")
+        program = [sys.executable, timed_loop.__file__, "serve"]
+        environment = {**os.environ, "TIMED_LOOP": str(notes)}
+        with serving(folder / "work", environment=environment, program=program) as served:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(4 * FILES, most), most))
             result = fuzz(served, folder, chosen.requests, chosen.seed)
+        notes.touch()
+        busy = sorted(notes.read_text(encoding="utf-8").splitlines(), reverse=True)
+        notes.unlink()
+        result.faults += [
+            f"the event loop worked {line}" for line in busy if float(line.split()[0]) > LOOP_SECONDS
+        ]
         print(f"seed {chosen.seed}: {chosen.requests} requests in {time.monotonic() - begin:.0f} s")
         for what, number in sorted(result.answers.items()):
             print(f"  {number:6} {what}")
         print(f"  the server took up to {result.memory / 1e6:.0f} MB")
         print(f"  {result.healthy} right requests of another client, the slowest {result.slowest:.2f} s")
         print(f"  the slowest page {result.slowest_page:.2f} s")
+        print(f"  the event loop worked {len(busy)} times for more than 50 ms; {busy[0] if busy else ''}")
         for fault in result.faults[:25]:
             print(f"  FAULT {fault}")
         print(f"  {len(result.faults)} faults")

@@ -9,7 +9,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,11 @@ class Served:
 
 
 def start(
-    folder: Path, *options: str, environment: Mapping[str, str] | None = None, variables: bool = True
+    folder: Path,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    variables: bool = True,
+    program: Sequence[str] = SERVE,
 ) -> Served:
     """Start a server in ``folder``, with its home there, and wait until it answers.
 
@@ -71,7 +75,7 @@ def start(
     """
     home = folder / ".worldsize"
     base = dict(os.environ if environment is None else environment)
-    words = [*SERVE, "--home", str(home), *options]
+    words = [*program, "--home", str(home), *options]
     process = subprocess.Popen(
         words, cwd=folder, env=base, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -88,9 +92,14 @@ def start(
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Served]:
+def serving(
+    folder: Path,
+    *options: str,
+    environment: Mapping[str, str] | None = None,
+    program: Sequence[str] = SERVE,
+) -> Iterator[Served]:
     """A server that is stopped when the block ends."""
-    served = start(folder, *options, environment=environment)
+    served = start(folder, *options, environment=environment, program=program)
     try:
         yield served
     finally:

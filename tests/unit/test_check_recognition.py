@@ -64,6 +64,28 @@ def test_files_of_kinds_that_are_not_checked_are_not_counted(
     assert 'tests="1"' in report.render("junit")
 
 
+def test_a_script_with_a_space_in_its_name_needs_quotes(tmp_path: Path) -> None:
+    (tmp_path / "my train.py").touch()
+    job = tmp_path / "job.yml"
+    found = {}
+    for command in (
+        "python my train.py",
+        "python -u 'my train.py'",
+        "python run my train.py",
+        "python my  train.py",
+    ):
+        job.write_text(
+            f"type: command\ncommand: {command} --epochs 3\ncode: .\ncompute: azureml:cpu\n"
+            "environment: azureml:pytorch-training:7\n"
+        )
+        report = worldsize.check([str(job)])
+        found[command] = [(each.message, each.help) for each in report.diagnostics if each.code == "WS524"]
+    assert found.pop("python my train.py") == [
+        ("the shell splits `my train.py` and starts `my`", "write `'my train.py'`")
+    ]
+    assert not any(found.values())
+
+
 def test_a_deployment_is_checked_with_what_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "blue.yml").write_text(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,21 @@ def test_a_record_that_cannot_be_used_says_why(record: str | None, said: str, ho
         path.write_text(record, encoding="utf-8")
     with pytest.raises(ResumeError, match=said):
         resume(home / "runs" / FIRST)
+
+
+@pytest.mark.parametrize(
+    "place", ["report.html", "steps/shard", "steps/shard/logs", "steps/shard/outputs/model"]
+)
+def test_a_run_is_not_resumed_through_a_link_out_of_its_home(place: str, home: Path, tmp_path: Path) -> None:
+    path = home / "runs" / FIRST / place
+    shutil.rmtree(path, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = tmp_path / "aside"
+    aside.mkdir()
+    path.symlink_to(aside)
+    with pytest.raises(ResumeError, match=f"`{place}` of run `{FIRST}` is a link out of"):
+        resume(home / "runs" / FIRST)
+    assert not list(aside.iterdir())
 
 
 def test_what_records_hold_acts_on_no_terminal(home: Path) -> None:

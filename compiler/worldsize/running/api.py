@@ -44,6 +44,7 @@ from worldsize.running.record.folder import (
     AliveError,
     EventLog,
     create_run_folder,
+    find_foreign_link,
     find_runner,
     hold_lock,
     private_files,
@@ -164,6 +165,9 @@ def resume(
         earlier = load_run(folder.root, mine=True)
         if earlier.state == "succeeded":
             raise ResumeError(f"run `{folder.id}` has succeeded", "run the pipeline again to repeat it")
+        if (link := find_foreign_link(folder)) is not None:
+            message = f"`{link.relative_to(folder.root)}` of run `{folder.id}` is a link out of its home"
+            raise ResumeError(message, "run the pipeline again: resuming would write through it")
         request = _add_secrets(load_request(folder), folder, dict(settings or {}), ask)
         home = folder.root.parent.parent
         services = stack.enter_context(

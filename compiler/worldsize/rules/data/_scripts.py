@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ class Script(NamedTuple):
     name: str
     span: Span
     verb: str = "starts"
+    is_split: bool = False  # a name with spaces that is not in quotes
 
 
 _SUFFIXES = (".py", ".sh", ".R", ".r")
@@ -34,6 +36,7 @@ _OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
 _PIP = re.compile(r"pip3?(?:\.\d+)?")
 _REQUIREMENTS = re.compile(r"[\w./-]+\.(?:txt|in|pip)")
 _NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
+_PART = re.compile(r"[\w./][\w./-]*")
 # Commands that make or fetch files, or go elsewhere: after them nothing is known of the folder.
 _MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
 
@@ -59,13 +62,23 @@ class ScriptSearch(NamedTuple):
 
 def check_component(context: Tree, component: Component) -> Iterator[Problem]:
     for search in _search_scripts(context, component):
-        if not search.exists():
+        if search.script.is_split:
+            yield from _split(search)
+        elif not search.exists():
             yield _missing(search)
         if search.ignored_by is not None:
             name, file = search.script.name, search.ignored_by
             message = f"`{file}` of `{search.shown}` leaves `{name}` out of the upload"
             help_ = f"remove the pattern from `{file}`, or add `!{name}` as its last line"
             yield Problem("script-ignored", search.script.span, message, help_)
+
+
+def _split(search: ScriptSearch) -> Iterator[Problem]:
+    if search.found:
+        name, span = search.script.name, search.script.span
+        message = f"the shell splits `{name}` and starts `{name.partition(' ')[0]}`"
+        quoted = shlex.quote(name)
+        yield Problem("script-missing", span, message, f"write `{quoted}`", fix=Fix(span, quoted, safe=False))
 
 
 def _missing(search: ScriptSearch) -> Problem:
@@ -180,7 +193,10 @@ def _find_scripts(component: Component) -> Iterator[Script]:
     text = field.node.text
     changed = _MAKES.search(text)
     for command in command_line.parse_commands(text[: changed.start()] if changed else text)[:_COMMANDS]:
-        started = _started(command)
+        started, split = _started(command)
+        if split is not None:
+            span = field.node.subspan(split.start, split.end)
+            yield Script(split.text, span, is_split=True)
         words = [(word, "installs") for word in _find_requirements(command)]
         for word, verb in [*words, *([(started, "starts")] if started is not None else [])]:
             if not word.text.startswith("/") and ".." not in word.text.split("/"):
@@ -202,13 +218,20 @@ def _find_requirements(command: Command) -> Iterator[Word]:
                 yield word
 
 
-def _started(command: Command) -> Word | None:
-    """The script that a command starts, unless it starts it only under a condition."""
+def _started(command: Command) -> tuple[Word | None, Word | None]:
+    """The script that a command starts, and else what may be a name with spaces that is not in quotes."""
     words = list(command.words[len(list(command.assignments)) :])
     if not words or _INTERPRETER.fullmatch(words[0].text) is None:
-        return None
-    named = next((word for word in words[1:] if _OPTION.fullmatch(word.text) is None), None)
-    return named if named is not None and _NAME.fullmatch(named.text) else None
+        return None, None
+    named = list(dropwhile(lambda word: _OPTION.fullmatch(word.text), words[1:]))
+    if not named or _NAME.fullmatch(named[0].text):
+        return (named[0] if named else None), None
+    last = next((place for place, word in enumerate(named) if _NAME.fullmatch(word.text)), 0)
+    if not last or not all(_PART.fullmatch(word.text) for word in named[:last]):
+        return None, None
+    text = " ".join(word.text for word in named[: last + 1])
+    is_plain = named[last].end - named[0].start == len(text)  # one space between words, and no quotes
+    return None, named[0]._replace(text=text, end=named[last].end) if is_plain else None
 
 
 _ENTRIES = {"spark": ("entry", "file"), "deployment": ("code_configuration", "scoring_script")}

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,14 @@ def hold_lock(root: Path, *, patience: float = 0.0) -> Iterator[int]:
         written = os.pwrite(file.fileno(), f"{os.getpid()} {os.uname().nodename}\n".encode(), 0)
         file.truncate(written)
         yield file.fileno()
+
+
+def find_foreign_link(folder: RunFolder) -> Path | None:
+    """Return a link that a resumed run would write through, to a place outside of the home of its runs."""
+    home, steps = folder.root.parent.parent.resolve(), folder.root / "steps"
+    written = chain(folder.root.iterdir(), steps.glob("*"), steps.glob("*/*"), steps.glob("*/outputs/*"))
+    links = (path for path in written if path.is_symlink() and path.parent.name != "inputs")
+    return next((link for link in links if not link.resolve().is_relative_to(home)), None)
 
 
 def is_alive(root: Path) -> bool:

@@ -68,7 +68,12 @@ def describe(folder: Path, version: str | None, met: str | None, **more: Any) ->
     folder.mkdir(exist_ok=True)
     registered: dict[str, Any] = {"registered": False, "name": NAME, "reason": "accuracy is 0.9"}
     if version is not None:
-        registered = {"registered": True, "name": NAME, "version": version, "tags": {"worldsize.model": "cnn"}}
+        registered = {
+            "registered": True,
+            "name": NAME,
+            "version": version,
+            "tags": {"worldsize.model": "cnn"},
+        }
     compared = {
         "verdict": "promote",
         "reason": f"rmse is better in version {version}",

@@ -363,3 +363,64 @@ def test_every_task_is_compared_as_evaluate_measures_it(
     assert told["verdict"] == "promote"
     assert told["difference"]["low"] > 0
     assert told["difference"]["rows"] == len(rows)
+
+
+@smoke
+def test_two_weeks_of_a_feed_from_files_to_a_verdict(
+    component: Run, shard: Callable[..., Any], compare: Any, tmp_path: Path
+) -> None:
+    """scikit-learn's models on the built-in shards of a table whose newest rows test."""
+    import mlflow
+    import numpy as np
+    import pandas as pd
+    from mlflow.models import infer_signature
+    from sklearn.linear_model import LinearRegression
+    from sklearn.metrics import mean_absolute_error
+
+    from wschampion.champion import claim
+    from wsmlflow.registry import MlflowRegistry
+
+    draw = np.random.default_rng(11)
+    days = pd.date_range("2026-01-01", periods=1400, freq="h")
+    feed = pd.DataFrame({"sold_on": days, "size": draw.normal(size=1400), "age": draw.normal(size=1400)})
+    feed["price"] = 3 * feed["size"] + feed["age"] * np.linspace(-2, 2, 1400) + draw.normal(size=1400) * 0.3
+    fitted, names = {}, ["size", "age"]
+    for week, rows in (("first", 1000), ("second", 1400)):
+        folder = tmp_path / week
+        feed[:rows].to_csv(tmp_path / f"{week}.csv", index=False)
+        inputs = {"label": "price", "task": "regression", "split_time": "sold_on", "test_fraction": 0.2}
+        done = shard(data=tmp_path / f"{week}.csv", shards=folder, shard_count=1, **inputs)
+        assert done.returncode == 0, done.stderr
+        manifest = m.read_manifest(folder)
+        train = feed[: int(rows * 0.6)]
+        fitted[week] = LinearRegression().fit(train[names], train["price"])
+        data = {"worldsize": {"source": "prices.csv", "model": "linear", "data": describe_data(manifest)}}
+        mlflow.sklearn.save_model(
+            fitted[week],
+            str(tmp_path / f"model_{week}"),
+            signature=infer_signature(train[names], fitted[week].predict(train[names])),
+            metadata=data,
+            pip_requirements=["scikit-learn"],
+            serialization_format="pickle",
+        )
+    first, second = tmp_path / "model_first", tmp_path / "model_second"
+    ports = {"model": first, "shards": tmp_path / "first"}
+    assert component("evaluate", metrics=tmp_path / "metrics", **ports).returncode == 0
+    done = component("register", metrics=tmp_path / "metrics", registration=tmp_path / "r", **ports)
+    assert done.returncode == 0, done.stderr
+    told = compare(first, tmp_path / "first", model_name="prices-linear")
+    assert told["verdict"] == "promote"
+    registry = MlflowRegistry(mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}"))
+    claim(registry, "prices-linear", "1", evidence=told["reason"], job="j", predecessor=None)
+
+    told = compare(second, tmp_path / "second", metric="mae", guards="r2: not_worse 0.02")
+    tested = feed[1400 - told["rows"]["compared"] :]
+    assert told["champion"]["version"] == "1"
+    assert told["champion"]["trained_until"] < "2026-02-12" < told["challenger"]["trained_until"]
+    for side, week in (("champion", "first"), ("challenger", "second")):
+        expected = mean_absolute_error(tested["price"], fitted[week].predict(tested[names]))
+        assert told[side]["metric"] == pytest.approx(expected, rel=1e-5)
+    assert told["verdict"] == "promote"
+    told = compare(second, tmp_path / "first", metric="mae")  # its training rows are among those that test
+    assert told["verdict"] == "keep"
+    assert "rows are new to the new model: it was trained on rows up to" in told["reason"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 
@@ -68,13 +69,14 @@ def parse_rule(text: str) -> Rule:
         if number.strip():
             raise UserError(f"`{shown}`: the rule `{kind}` takes no number", _EXAMPLE)
         return Rule(kind)
-    if not re.fullmatch(r"\s*\d*\.?\d+([eE][+-]?\d+)?\s*", number):
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
         raise UserError(f"`{shown}`: the rule `{kind}` takes a number of at least 0", _EXAMPLE)
-    value = float(number)
     if kind == "significant" and not 0.5 <= value < 1:
         raise UserError(f"`{shown}`: a confidence is from 0.5 to less than 1", _EXAMPLE)
-    if value == float("inf"):
-        raise UserError(f"`{shown}`: the number is too large", _EXAMPLE)
     return Rule(kind, value)
 
 

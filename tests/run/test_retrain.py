@@ -109,6 +109,31 @@ def test_two_looks_at_the_same_instant_train_once(tmp_path: Path) -> None:
         assert project.trained == week + 1
 
 
+def test_a_queued_look_waits(tmp_path: Path) -> None:
+    project = Project(tmp_path, "{overlap: queue}")
+    first = project.start(PAUSE="3")
+    _wait(lambda: project.trained == 1)
+    project.add("week2.csv", 30)
+    assert project.look()["action"] == "promote"
+    assert read_answer(first)["action"] == "promote"
+    assert project.trained == 2
+
+
+def test_a_look_replaces_a_training_on_older_data(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    fault = tmp_path / "trained.fault"
+    fault.touch()
+    project.write_spec(SPEC.replace("FAULT", "sleep 100") + "retrain: {overlap: replace}\n")
+    first = project.start()
+    _wait(lambda: bool(list(tmp_path.glob(".worldsize/runs/*/steps/train/outputs/model/MLmodel"))))
+    fault.unlink()
+    project.add("week2.csv", 30)
+    assert project.look()["action"] == "promote"
+    first.communicate(timeout=60)
+    assert first.returncode == 143
+    assert project.trained == 1
+
+
 def test_a_look_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
     """Killed between training and promotion: nothing is trained again, whatever is new meanwhile."""
     project, moments = Project(tmp_path), random.Random(37)

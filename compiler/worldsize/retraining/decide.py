@@ -60,7 +60,8 @@ def _mind_running(facts: Facts, policy: Policy, now: float) -> Action | None:
             limit = format_duration(attempt.limit)
             return Action("end", f"run {attempt.run} takes longer than its limit of {limit}", attempt.run)
     for attempt in running:
-        if policy.overlap == "replace" and attempt.fingerprint != facts.fingerprint:
+        older = attempt.fingerprint != facts.fingerprint and not attempt.trained
+        if policy.overlap == "replace" and older:
             return Action("end", f"run {attempt.run} trains on what is no longer the newest", attempt.run)
     if running:
         return Action("wait", f"run {running[0].run} is still at work", running[0].run)

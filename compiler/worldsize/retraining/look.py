@@ -110,7 +110,8 @@ def look(
             f"`{spec}` has no `retrain:`", "add `retrain: {}`, which has a careful default for each key"
         )
     policy, place = read_policy(block), local.make_place(home, checked.planned.spec.name.value)
-    for _ in range(MAX_ACTIONS):
+    actions = 0
+    while actions < MAX_ACTIONS:
         with _hold(place) as held:
             seen = _read(place, checked, policy, now, looking=not held)
             action = decide(seen.facts, policy, now)
@@ -120,15 +121,13 @@ def look(
             run = _act(seen, action, view) if held or action.kind == "end" else None
             if run is not None and (outcome := _read_verdict(place, run)) is not None:
                 return outcome
-        if action.kind in ("none", "stop") or (action.kind == "wait" and not _queues(policy, action)):
-            return _describe(place, seen.facts, action)
-        if action.kind == "wait":
+        if action.kind == "wait" and policy.overlap == "queue" and action.until is None:
             time.sleep(_QUEUE_SECONDS)
+            continue
+        if action.kind in ("none", "stop", "wait"):
+            return _describe(place, seen.facts, action)
+        actions += 1
     return Outcome("wait", "the data changes faster than it can be read: look again later")
-
-
-def _queues(policy: Policy, action: Action) -> bool:
-    return policy.overlap == "queue" and action.until is None
 
 
 @contextlib.contextmanager

@@ -40,8 +40,9 @@ def registry(tmp_path: Path, new_database: Callable[[Path], None]) -> Any:
     new_database(tmp_path / "mlflow.db")
     client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     client.create_registered_model(NAME)
+    tags = {"worldsize.model": "0a"}  # the digest of the model
     for number in range(1, 4):
-        client.create_model_version(NAME, str(tmp_path / "model"), tags={"metric.rmse": f"{number}"})
+        client.create_model_version(NAME, str(tmp_path / "model"), tags=tags | {"metric.rmse": f"{number}"})
     return MlflowRegistry(client)
 
 
@@ -68,7 +69,12 @@ def describe(folder: Path, version: str | None, met: str | None, **more: Any) ->
     folder.mkdir(exist_ok=True)
     registered: dict[str, Any] = {"registered": False, "name": NAME, "reason": "accuracy is 0.9"}
     if version is not None:
-        registered = {"registered": True, "name": NAME, "version": version, "tags": {"worldsize.model": "0a"}}
+        registered = {
+            "registered": True,
+            "name": NAME,
+            "version": version,
+            "tags": {"worldsize.model": "cnn"},
+        }
     compared = {
         "verdict": "promote",
         "reason": f"rmse is better in version {version}",
@@ -130,7 +136,8 @@ def test_promotes_what_is_better_and_keeps_the_champion_otherwise(
 def test_what_does_not_belong_together_is_refused(
     component: Run, registry: Any, tmp_path: Path, more: dict[str, Any], sentence: str
 ) -> None:
-    done = component("promote", **describe(tmp_path / "steps", "9", None, **more))
+    version = "1" if "challenger" in more else "9"
+    done = component("promote", **describe(tmp_path / "steps", version, None, **more))
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {sentence}")
     assert "Traceback" not in done.stderr

@@ -26,6 +26,7 @@ ORDER = [
     {"lab"},
     {"remote"},
     {"reporting"},
+    {"retraining"},
     {"serving"},
     {"dsl"},
     {"adopting"},

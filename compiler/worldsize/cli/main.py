@@ -23,6 +23,7 @@ COMMANDS: Mapping[str, str] = {
     "compile": "Write the Azure ML pipeline of a spec.",
     "run": "Run a spec's pipeline on this machine.",
     "submit": "Submit to a workspace in Azure, and follow the job.",
+    "retrain": "Train again if anything is new, and promote what is better.",
     "resume": "Continue an interrupted or failed run.",
     "runs": "List the runs of a folder.",
     "show": "Show a run: states, times, parameters, metrics.",

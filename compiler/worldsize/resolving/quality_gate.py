@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.problem import Related
@@ -12,7 +13,7 @@ from worldsize.base.wording import quoted_list
 from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory.workload import SOURCE_TASKS, is_sharding
 from worldsize.resolving.state import ResolveState
-from worldsize.spec.model import Located
+from worldsize.spec.model import Located, Spec
 from wsmetrics.names import METRICS, SHARES
 from wsshards.terms import LANGUAGE_MODEL
 from wssources.media_options import BYTES_TOKENIZER
@@ -20,6 +21,7 @@ from wssources.planned_rows import default_source
 
 _OF_EACH = ("precision", "recall", "f1", "mse", "rmse", "mae", "r2")  # also of each class or target
 _AT_LEAST = re.compile(r"\s*(>=?)\s*([0-9]+(?:\.[0-9]+)?)\s*")
+_SIZE = "size"  # of a model in bytes, which `compare` measures itself
 _INPUTS = {"when": "gate", "on_fail": "on_fail"}  # by the spec's key the input that carries it
 
 
@@ -50,9 +52,12 @@ def check_metrics(state: ResolveState, step: str) -> None:
     measured = _of_task(names, task)
     if _has_tokens(state, source):
         measured = [name for name in measured if name != "bits_per_byte"]
-    for metric, condition in state.spec.steps[step].when.items():
+    conditions = state.spec.steps[step].when.items()
+    named = [(metric, condition.key_span, condition) for metric, condition in conditions]
+    for metric, place, condition in [*named, *_list_promoted(state.spec)]:
         if metric in measured or _is_of_one_class(metric, names, measured):
-            _check_reachable(state, metric, condition)
+            if condition is not None:
+                _check_reachable(state, metric, condition)
             continue
         what = f" for the task {task}" if metric in names else ""
         what = (
@@ -62,7 +67,17 @@ def check_metrics(state: ResolveState, step: str) -> None:
         )
         message = f"step `{source}` does not measure `{metric}`{what}"
         help_ = did_you_mean(metric, measured) or f"it measures {quoted_list(measured, limit=12)}"
-        state.report("gate-metric-unknown", condition.key_span, message, help_)
+        state.report("gate-metric-unknown", place, message, help_)
+
+
+def _list_promoted(spec: Spec) -> Iterator[tuple[str, Span, None]]:
+    """The metrics that ``retrain.promote`` names, with their places."""
+    promote = spec.retrain.promote if spec.retrain is not None else None
+    if promote is not None and promote.metric is not None:
+        yield promote.metric.value, promote.metric.span, None
+    for metric, rule in (promote.guards if promote is not None else {}).items():
+        if metric != _SIZE:
+            yield metric, rule.key_span, None
 
 
 def _check_reachable(state: ResolveState, metric: str, condition: Located[str]) -> None:

@@ -14,7 +14,7 @@ from worldsize.base.span import Span
 from worldsize.base.wording import quoted_list
 from worldsize.documents import yaml
 from worldsize.documents.yaml.nodes import find_node, list_entries
-from worldsize.spec import pipeline_inputs, sweep, violations, workload
+from worldsize.spec import pipeline_inputs, retraining, sweep, violations, workload
 from worldsize.spec.decode import decode
 from worldsize.spec.model import ComputeProfile, EstimateKeys, Located, Schedule, Spec, Step
 from worldsize.spec.suggest import closest
@@ -42,7 +42,7 @@ def from_document(document: yaml.Document) -> tuple[Spec | None, list[Problem]]:
         others = [problem for problem in violations_found if (problem.span.line, problem.span.path) not in at]
         return None, violations.sort_problems([*document.problems, *unbound, *others])
     planned = frozenset(replaced.name for replaced in fixed)
-    spec = decode(Spec, root, path=Path(document.path), planned_inputs=planned)
+    spec = decode(Spec, retraining.add_steps(root), path=Path(document.path), planned_inputs=planned)
     spec = assign_only_profile(_add_split_inputs(spec))
     contradictions = list(check_references(spec))
     timing = list(_check_times(spec.schedule)) if spec.schedule else []
@@ -118,6 +118,8 @@ def check_references(spec: Spec) -> Iterator[Problem]:
             yield from workload.check_stage(step.scale.arithmetic)
             yield from workload.check_workload(step.scale.workload) if step.scale.workload is not None else ()
     yield from pipeline_inputs.check_inputs(spec)
+    if spec.retrain is not None:
+        yield from retraining.check_retrain(spec, spec.retrain)
 
 
 def _check_compute(step: Step, spec: Spec) -> Iterator[Problem]:

@@ -241,6 +241,41 @@ class Schedule(Struct, frozen=True):
     inputs: Mapping[str, Located[Any]] = field(default_factory=dict)  # in place of the pipeline's own
 
 
+class RetrainData(Struct, frozen=True):
+    """An entry of ``retrain.data``: how much of an input of the pipeline each training reads."""
+
+    name: str
+    span: Span  # of its name
+    newest: Located[bool] | None
+    window: Located[str] | None  # 365d
+    by: Located[str] | None  # the key of partitions, `file_name` or `modification_time`
+    minimum_new_rows: Located[int] | None
+
+
+class Promote(Struct, frozen=True):
+    """``retrain.promote``: when the model just trained takes the champion's place."""
+
+    span: Span
+    metric: Located[str] | None
+    rule: Located[str] | None  # better, not_worse 0.01 …
+    guards: Mapping[str, Located[str]]  # metric -> rule
+    on: Located[str] | None  # which rows
+    minimum_rows: Located[int] | None
+
+
+class Retrain(Struct, frozen=True):
+    """``retrain:``: when to train again, and which model is used then."""
+
+    span: Span
+    data: Mapping[str, RetrainData]
+    when: Located[Literal["new_data", "always"]] | None
+    start_from: Located[Literal["scratch", "champion"]] | None
+    promote: Promote | None
+    overlap: Located[Literal["skip", "queue", "replace"]] | None
+    retries: Located[int] | None
+    stale_after: Located[int] | None
+
+
 class Spec(Struct, frozen=True):
     """A whole spec file."""
 
@@ -254,6 +289,7 @@ class Spec(Struct, frozen=True):
     compute: Mapping[str, ComputeProfile]
     steps: Mapping[str, Step]
     schedule: Schedule | None
+    retrain: Retrain | None
     settings: Mapping[str, Located[Any]]  # default_datastore, force_rerun …
     inputs: Mapping[str, PipelineInput]
     outputs: Mapping[str, PipelineOutput]

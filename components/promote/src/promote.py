@@ -88,9 +88,16 @@ def check_documents(registration: Mapping[str, Any], comparison: Mapping[str, An
             f" `{registration['name']}`",
             "give `compare` and `register` the same `model_name`",
         )
-    compared = (comparison.get("challenger") or {}).get("model")
-    registered = (registration.get("tags") or {}).get("worldsize.model")
-    if compared and registered and compared != registered:
+
+
+def check_model(registered: Version, comparison: Mapping[str, Any]) -> None:
+    """Check that the version is the model that was compared, by the digest that `register` gives it as a tag.
+
+    Raises:
+        UserError: it is another one.
+    """
+    digest = (comparison.get("challenger") or {}).get("model")
+    if digest and registered.tags.get("worldsize.model", digest) != digest:
         raise UserError(
             "the comparison is of another model than the registered one",
             "bind the same model to `compare` and `register`",
@@ -111,8 +118,10 @@ def promote(
     compared = (comparison.get("champion") or {}).get("version")
     claims = version is not None and comparison["verdict"] == "promote"
     if claims:
-        if version not in (known.version for known in registry.versions(name)):
+        registered = next((known for known in registry.versions(name) if known.version == version), None)
+        if registered is None:
             raise UserError(f"`{name}` has no version `{version}`", "run the pipeline once more")
+        check_model(registered, comparison)
         # Azure ML and `worldsize run` keep the id of a job when they restart it.
         job = os.environ.get("AZUREML_RUN_ID") or uuid.uuid4().hex
         champion = claim(registry, name, version, evidence=reason, job=job, predecessor=compared)

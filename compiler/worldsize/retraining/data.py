@@ -1,0 +1,207 @@
+"""The local data that a spec reads now: which files, their content and rows, and a copy that stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path, PurePosixPath
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from worldsize.azureml.model import Argument, Data, Field
+from worldsize.azureml.references import local_path
+from worldsize.base import untrusted
+from worldsize.documents.yaml import Scalar
+from worldsize.resolving.planned import Planned
+from worldsize.retraining.policy import FILE_NAME, MODIFICATION_TIME, DataPolicy, Policy
+from worldsize.running.reuse.digests import Digests, Tree, walk_tree
+
+MAX_COPIED = 1_000_000_000  # bytes of an input; of a larger one, only the list of files stays as it is
+_DAY = timedelta(days=1)
+_DATE = re.compile(r"(?<!\d)(\d{4})-?(\d{2})(?:-?(\d{2}))?(?!\d)")
+
+
+class Source(Struct, frozen=True):
+    """Data that the pipeline reads from this machine: an input of the pipeline, or of a step."""
+
+    name: str  # of the input, or `step.input`
+    path: Path
+    node: Scalar  # of the path in the spec
+
+
+class ReadFile(Struct, frozen=True):
+    """A file that a training reads."""
+
+    sha256: str
+    size: int
+    modified: float  # seconds since 1970
+    rows: int | None = None  # where they are counted
+
+
+class Reading(Struct, frozen=True):
+    """What is read of one source: files by their places in it, and the digest of all."""
+
+    digest: str
+    files: Mapping[str, ReadFile] = field(default_factory=dict)
+    fault: str | None = None  # a sentence, if there is nothing to read
+
+
+def list_sources(planned: Planned) -> list[Source]:
+    """The local data of a spec, as its pipeline and its steps name it."""
+    arguments: dict[str, Field[Argument]] = dict(planned.job.inputs)
+    for step in planned.job.steps.values():
+        arguments |= {f"{step.name}.{name}": argument for name, argument in step.inputs.items()}
+    sources = []
+    for name, argument in arguments.items():
+        located = argument.value.path if isinstance(argument.value, Data) else None
+        if located is None or not isinstance(located.node, Scalar):
+            continue
+        path = local_path(str(located.value), planned.spec.path.parent)
+        if path is not None:
+            sources.append(Source(name, path, located.node))
+    return sources
+
+
+def read_source(source: Source, policy: Policy, now: float, digests: Digests) -> Reading:
+    """Read the files of a source that its policy lets through at a time; hidden ones never count.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    rule = policy.data.get(source.name, DataPolicy())
+    modified = {
+        entry.place: entry.status.st_mtime
+        for entry in walk_tree(source.path)
+        if entry.kind == "file" and entry.status is not None and not _is_hidden(entry.place)
+    }
+    if not modified:
+        return Reading("", fault=f"`{source.name}` has no files in `{source.path.name}`")
+    places = list(modified)
+    if rule.window is not None and rule.by is not None:
+        periods = {place: _find_period(place, modified[place], rule.by) for place in modified}
+        if not any(periods.values()):
+            return Reading("", fault=_explain_undated(source, rule.by))
+        low, high = _to_time(now - rule.window), _to_time(now)
+        places = [
+            place for place, period in periods.items() if period and period[1] > low and period[0] <= high
+        ]
+        if not places:
+            return Reading("", fault=f"`{source.name}` has no files in its window, since {low:%Y-%m-%d}")
+    tree = digests.files(
+        {place: source.path / place if place else source.path for place in places}, source.path
+    )
+    files = {
+        place: ReadFile(leaf.sha256, leaf.size, round(modified[place], 3))
+        for place, leaf in tree.files.items()
+    }
+    return Reading(Tree("folder", tree.files).digest(), files)
+
+
+def _is_hidden(place: str) -> bool:
+    return any(part[0] in "._" for part in PurePosixPath(place).parts)
+
+
+def _find_period(place: str, modified: float, by: str) -> tuple[datetime, datetime] | None:
+    """When the rows of a file are from; None if that is not known."""
+    if by == MODIFICATION_TIME:
+        return _to_time(modified), _to_time(modified) + timedelta(microseconds=1)
+    parts = PurePosixPath(place).parts
+    text = parts[-1] if by == FILE_NAME and parts else ""
+    for part in parts[:-1] if by != FILE_NAME else ():
+        key, equals, value = part.partition("=")
+        text = value if equals and key == by else text
+    found = _DATE.search(text)
+    if found is None:
+        return None
+    try:
+        first = date(int(found[1]), int(found[2]), int(found[3] or 1))
+    except ValueError:
+        return None
+    start = datetime.combine(first, datetime.min.time(), timezone.utc)
+    next_month = (start.replace(day=28) + 4 * _DAY).replace(day=1)
+    return start, start + _DAY if found[3] else next_month
+
+
+def _explain_undated(source: Source, by: str) -> str:
+    if by == FILE_NAME:
+        return f"no file of `{source.name}` has a date such as `2026-03-02` in its name"
+    return (
+        f"`{source.name}` has no folder `{by}=2026-03-02` or the like, and columns are not read for a window"
+    )
+
+
+def _to_time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)
+
+
+_COUNTED = {".csv": 1, ".tsv": 1, ".jsonl": 0, ".ndjson": 0}  # lines of the heading
+
+
+def count_rows(source: Source, reading: Reading, before: Reading | None) -> Reading:
+    """The reading with the rows of each file whose format tells them; unchanged files are not read again."""
+    known = {file.sha256: file.rows for file in (before.files if before else {}).values()}
+    files = {}
+    for place, file in reading.files.items():
+        path = source.path / place if place else source.path
+        rows = known[file.sha256] if file.sha256 in known else _count_file(path)
+        files[place] = replace(file, rows=rows)
+    return replace(reading, files=files)
+
+
+def _count_file(path: Path) -> int | None:
+    """The rows of a file; line breaks inside quotes end no row."""
+    heading = _COUNTED.get(path.suffix.lower())
+    if heading is None:
+        return None
+    rows, quotes = 0, 0
+    with untrusted.open_file(path) as file:
+        for line in file:
+            quotes += line.count(b'"') if heading else 0
+            rows += bool(line.strip()) and quotes % 2 == 0
+    return max(0, rows - heading)
+
+
+def count_new_rows(reading: Reading, before: Reading | None) -> int | None:
+    """The rows that files have more than at an earlier reading; None if they are not counted."""
+    if any(file.rows is None for file in reading.files.values()):
+        return None
+    earlier = before.files if before is not None else {}
+    added = 0
+    for place, file in reading.files.items():
+        old = earlier.get(place)
+        added += max(0, (file.rows or 0) - (old.rows or 0 if old is not None else 0))
+    return added
+
+
+def keep_files(source: Source, reading: Reading, target: Path) -> None:
+    """Put what is read under a path where nothing changes it: a copy, or of much data links.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
+    copied = sum(file.size for file in reading.files.values()) <= MAX_COPIED
+    for place in reading.files:
+        path = target / place if place else target
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        original = (source.path / place if place else source.path).resolve()
+        if copied:
+            shutil.copy2(original, path)
+        else:
+            path.symlink_to(original)
+
+
+def replace_paths(text: str, paths: Mapping[Source, Path], folder: Path) -> str:
+    """The text of a spec that reads its data from other paths; ``folder`` is the spec's."""
+    edits = {
+        (source.node.start, source.node.end): json.dumps(os.path.relpath(path, folder))
+        for source, path in paths.items()
+    }
+    for (start, end), written in sorted(edits.items(), reverse=True):
+        text = text[:start] + written + text[end:]
+    return text

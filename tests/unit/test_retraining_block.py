@@ -1,0 +1,128 @@
+"""The block `retrain:`: the steps that it adds, and one problem with its place for each fault."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from worldsize.checking.checker import check
+from worldsize.documents import yaml
+from worldsize.retraining.policy import DataPolicy, Policy, read_policy
+from worldsize.spec import from_document
+from worldsize.spec.model import Spec
+
+SPEC = """\
+name: sales
+compute: {cpu: {target: azureml:cpu-cluster, instance_type: Standard_D2s_v5, max_instances: 1}}
+inputs:
+  sales: {type: uri_folder, path: ./sales}
+  epochs: 3
+steps:
+  shard:
+    uses: shard_data
+    with: {data: "${{parent.inputs.sales}}", label: y, task: regression}
+  train:
+    uses: train_ddp
+    with: {model: mlp, epochs: 3}
+    scale: {reference: {batch_size: 16, learning_rate: 0.001}, rows: 100}
+  evaluate: {uses: evaluate}
+  register:
+    uses: register
+    with: {model_name: sales}
+    when: {r2: ">= 0.3"}
+"""
+
+
+def load(text: str) -> Spec:
+    spec, problems = from_document(yaml.load("spec.yml", text))
+    assert problems == []
+    assert spec is not None
+    return spec
+
+
+def test_an_empty_block_is_a_complete_policy() -> None:
+    spec = load(f"{SPEC}retrain: {{}}\n")
+    assert spec.retrain is not None
+    assert read_policy(spec.retrain) == Policy()
+    assert list(spec.steps) == ["shard", "train", "evaluate", "compare", "register", "promote"]
+    compare, register = spec.steps["compare"], spec.steps["register"]
+    assert compare.uses is not None
+    assert compare.uses.value == "compare"
+    assert {name: value.value for name, value in compare.with_.items()} == {"model_name": "sales"}
+    assert register.on_fail is not None
+    assert register.on_fail.value == "skip"  # a model that fails the gate is an outcome: the champion stays
+    assert list(load(SPEC).steps) == ["shard", "train", "evaluate", "register"]
+
+
+def test_the_keys_of_promote_are_inputs_of_compare() -> None:
+    block = (
+        "promote: {metric: rmse, rule: not_worse 0.1, guards: {mae: better, size: not_worse 10}, on: test}"
+    )
+    spec = load(f"{SPEC}retrain: {{{block}, when: always}}\n")
+    assert {name: value.value for name, value in spec.steps["compare"].with_.items()} == {
+        "model_name": "sales",
+        "metric": "rmse",
+        "rule": "not_worse 0.1",
+        "guards": "mae: better; size: not_worse 10",
+        "split": "test",
+    }
+
+
+def test_steps_that_are_there_are_not_added() -> None:
+    steps = "  judge: {uses: compare, with: {rule: newest}}\n  promote: {uses: promote}\n"
+    assert list(load(f"{SPEC}{steps}retrain: {{}}\n").steps)[-3:] == ["register", "judge", "promote"]
+
+
+def test_the_policy_of_the_data() -> None:
+    spec = load(f"{SPEC}retrain: {{data: {{sales: {{window: 2w, by: date, minimum_new_rows: 10}}}}}}\n")
+    assert spec.retrain is not None
+    assert read_policy(spec.retrain).data == {"sales": DataPolicy(14 * 86400.0, "date", 10)}
+
+
+@pytest.mark.parametrize(
+    ("block", "place", "message"),
+    [
+        ("{data: {sale: {newest: true}}}", "sale", "`sale` is not an input of the pipeline"),
+        ("{data: {epochs: {newest: true}}}", "epochs", "`epochs` is a literal, not data"),
+        ("{data: {sales: {window: 3d}}}", "window", "`retrain.data.sales` has `window` but no `by`"),
+        ("{promote: {rule: bettr}}", "bettr", "`bettr` is not a rule"),
+        (
+            "{promote: {guards: {mae: not_worse}}}",
+            "not_worse",
+            "`not_worse`: the rule `not_worse` takes a number of at least 0",
+        ),
+        (
+            "{promote: {metric: accuracy}}",
+            "accuracy",
+            "step `evaluate` does not measure `accuracy` for the task regression",
+        ),
+        ("{promote: {guards: {rmsee: better}}}", "rmsee", "step `evaluate` does not measure `rmsee`"),
+        ("{keep: {models: 10}}", "keep", "unknown key `keep` in `retrain`"),
+        ("{feed: {stop: [empty]}}", "feed", "unknown key `feed` in `retrain`"),
+    ],
+)
+def test_faults_have_their_place(tmp_path: Path, block: str, place: str, message: str) -> None:
+    text = f"{SPEC.replace('epochs: 3}', 'epochs: 4}')}retrain: {block}\n"
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "spec.yml").write_text(text)
+    found = [error for error in check([tmp_path / "spec.yml"]).errors if error.span.line == 19]
+    assert [error.message for error in found] == [message]
+    line = text.splitlines()[18]
+    assert line[found[0].span.column - 1 :].startswith(place)
+
+
+@pytest.mark.parametrize(
+    ("gone", "message"),
+    [
+        ("  evaluate: {uses: evaluate}\n", "`retrain` needs a step that measures the model"),
+        (SPEC[SPEC.index("  register:") :], "`retrain` needs a step that registers the model"),
+        (
+            "    scale: {reference: {batch_size: 16, learning_rate: 0.001}, rows: 100}\n",
+            "`retrain` needs a step that trains, and no step has `scale`",
+        ),
+    ],
+)
+def test_a_pipeline_without_what_it_needs(gone: str, message: str) -> None:
+    _, problems = from_document(yaml.load("spec.yml", f"{SPEC.replace(gone, '')}retrain: {{}}\n"))
+    assert [problem.message for problem in problems] == [message]

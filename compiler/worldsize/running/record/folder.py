@@ -108,7 +108,7 @@ def find_foreign_link(folder: RunFolder) -> Path | None:
     home, steps = folder.root.parent.parent.resolve(), folder.root / "steps"
     written = chain(folder.root.iterdir(), steps.glob("*"), steps.glob("*/*"), steps.glob("*/outputs/*"))
     links = (path for path in written if path.is_symlink() and path.parent.name != "inputs")
-    return next((link for link in links if not link.resolve().is_relative_to(home)), None)
+    return next((link for link in links if not Path(os.path.realpath(link)).is_relative_to(home)), None)
 
 
 def is_alive(root: Path) -> bool:

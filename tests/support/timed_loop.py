@@ -19,7 +19,7 @@ MOST_SECONDS = 0.05
 
 def _find_scope(owner: object) -> dict[str, Any] | None:
     """The request that a task answers; when the task has ended, its frame is gone."""
-    frame = getattr(owner.get_coro(), "cr_frame", None) if isinstance(owner, asyncio.Task) else None
+    frame = getattr(owner.get_coro(), "cr_frame", None) if isinstance(owner, asyncio.tasks.Task) else None
     scope = getattr(frame.f_locals.get("self"), "scope", None) if frame is not None else None
     return scope if isinstance(scope, dict) else None
 
@@ -41,7 +41,7 @@ def main() -> None:
         took = time.thread_time() - begin
         if took > MOST_SECONDS:
             # A `repr` of others can change them: aiohttp's answers keep the headers that they had then.
-            what = repr(owner) if isinstance(owner, asyncio.Task) else type(owner).__qualname__
+            what = repr(owner) if isinstance(owner, asyncio.tasks.Task) else type(owner).__qualname__
             name = f"{scope.get('method')} {scope.get('path')}" if scope else what
             with notes.open("a", encoding="utf-8") as file:
                 line = f"{took:.3f} s, the collector {collected[0] - collecting:.3f} s of it: {name}"

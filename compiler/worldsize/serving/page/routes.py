@@ -114,9 +114,12 @@ def _import_pages(home: Home) -> Any:
     storage = home.state / "page"  # not the working folder
     storage.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     os.environ["NICEGUI_STORAGE_PATH"] = str(storage)
-    module = importlib.import_module("worldsize.serving.page.addresses")
-    gc.freeze()  # the collector would look through it again and again, on the event loop's time
-    return module
+    gc.disable()  # the collector would look through it again and again, on the event loop's time
+    try:
+        return importlib.import_module("worldsize.serving.page.addresses")
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _send_file(workspace: Workspace, request: Request) -> Response:

@@ -255,6 +255,8 @@ class Matrix:
     def __init__(self, folder: Path, commands: Sequence[str]) -> None:
         self.pristine, self.root = folder / "pristine", folder / "work" / "project"
         make_project(self.pristine)
+        if any(COMMANDS[name][0] == "serve" for name in commands):
+            call(self.pristine, COMMANDS["serve"], SECONDS)  # it makes the home of a workspace
         self.plain: dict[str, Outcome] = {}
         self.without: dict[tuple[str, str], Outcome] = {}
         for name in commands:

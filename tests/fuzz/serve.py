@@ -28,6 +28,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
@@ -171,6 +172,21 @@ def fuzz(served: Served, folder: Path, count: int, seed: int, patience: float = 
         f"a traceback in the log ends: {text}" for text in tracebacks(served.home / "serve" / "server.log")
     ]
     return result
+
+
+def noting_loop(notes: Path) -> dict[str, Any]:
+    """How a server is started that notes what its event loop does for more than 50 ms at a time."""
+    program = [sys.executable, timed_loop.__file__, "serve"]
+    return {"environment": {**os.environ, "TIMED_LOOP": str(notes)}, "program": program}
+
+
+def judge_loop(notes: Path, result: Result) -> list[str]:
+    """The notes of a server that has ended, the longest first; more than the limit is a fault."""
+    text = notes.read_text(encoding="utf-8") if notes.exists() else ""
+    busy = sorted(text.splitlines(), reverse=True)
+    long = (line for line in busy if float(line.split()[0]) > LOOP_SECONDS)
+    result.faults += [f"the event loop worked {line}" for line in long]
+    return busy
 
 
 def attack_all(served: Served, channel: Channel, attacks: Iterator[Attack], result: Result) -> None:
@@ -368,17 +384,11 @@ def main() -> int:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, most))  # which the server inherits
         notes = folder.with_name(f"{folder.name}-loop.txt")
-        program = [sys.executable, timed_loop.__file__, "serve"]
-        environment = {**os.environ, "TIMED_LOOP": str(notes)}
-        with serving(folder / "work", environment=environment, program=program) as served:
+        with serving(folder / "work", **noting_loop(notes)) as served:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(4 * FILES, most), most))
             result = fuzz(served, folder, chosen.requests, chosen.seed)
-        notes.touch()
-        busy = sorted(notes.read_text(encoding="utf-8").splitlines(), reverse=True)
-        notes.unlink()
-        result.faults += [
-            f"the event loop worked {line}" for line in busy if float(line.split()[0]) > LOOP_SECONDS
-        ]
+        busy = judge_loop(notes, result)
+        notes.unlink(missing_ok=True)
         print(f"seed {chosen.seed}: {chosen.requests} requests in {time.monotonic() - begin:.0f} s")
         for what, number in sorted(result.answers.items()):
             print(f"  {number:6} {what}")

@@ -132,6 +132,8 @@ COMMANDS: dict[str, list[str]] = {
     "submit": ["submit", "spec.yml", "--dry-run", *AZURE],
     "catalogue": ["catalogue"],
     "lsp": ["lsp"],
+    "serve": ["serve", "--print-env"],
+    "serve a command": ["serve", "--", "true"],
 }
 
 

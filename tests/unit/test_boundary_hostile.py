@@ -329,6 +329,21 @@ def test_hashing_ends_where_links_double_at_every_level(tmp_path: Path) -> None:
     assert found[-1] == TreeEntry("y/\0x/d1/".replace("x/d1/", "x/"), "other")
 
 
+@pytest.mark.parametrize("target", ["/", "..", "."])
+def test_data_that_links_to_a_folder_around_it_is_hashed_alone(target: str, tmp_path: Path) -> None:
+    (tmp_path / "data" / "inner").mkdir(parents=True)
+    (tmp_path / "data" / "inner" / "rows.csv").write_text("1")
+    (tmp_path / "beside.csv").write_text("2")
+    (tmp_path / "data" / "inner" / "all").symlink_to(target)
+    entries = [(entry.place, entry.kind) for entry in walk_tree(tmp_path / "data")]
+    assert entries == [
+        ("", "folder"),
+        ("inner", "folder"),
+        ("inner/all", "folder"),
+        ("inner/rows.csv", "file"),
+    ]
+
+
 def test_a_link_to_all_the_disk_is_refused_before_it_is_listed(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ import worldsize
 from worldsize.base.problem import Related
 from worldsize.base.source import Source
 from worldsize.base.span import Span
+from worldsize.base.untrusted import UnreadWarning
 from worldsize.checking import Report
 from worldsize.cli.check import FORMATS
 from worldsize.cli.main import main
@@ -117,6 +118,15 @@ def test_a_run_is_not_resumed_through_a_link_out_of_its_home(place: str, home: P
     with pytest.raises(ResumeError, match=f"`{place}` of run `{FIRST}` is a link out of"):
         resume(home / "runs" / FIRST)
     assert not list(aside.iterdir())
+
+
+def test_a_record_that_is_a_link_to_itself_says_why(home: Path) -> None:
+    path = home / "runs" / FIRST / "run.json"
+    path.unlink()
+    path.symlink_to(path.name)
+    odd = pytest.warns(UnreadWarning, match="a link that leads back to itself")
+    with odd, pytest.raises(ResumeError, match="has no record"):
+        resume(home / "runs" / FIRST)
 
 
 def test_what_records_hold_acts_on_no_terminal(home: Path) -> None:

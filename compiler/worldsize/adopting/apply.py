@@ -343,7 +343,7 @@ def _starts(path: Path, folder: Path, started: str) -> bool:
     for _, step in list_entries(find_node(yaml.load(str(path)).root, "steps")):
         code, command = find_node(step, "code"), find_node(step, "command")
         if isinstance(code, Scalar) and isinstance(command, Scalar):
-            is_here = (path.parent / code.text).resolve() == folder.resolve()
+            is_here = os.path.realpath(path.parent / code.text) == os.path.realpath(folder)
             if is_here and started in command.text.split():
                 return True
     return False

@@ -101,6 +101,8 @@ def test_what_the_users_proxy_refuses_is_said(workspace: Workspace, answer: byte
         "[2002:a9fe:a9fe::]",
         "168.63.129.16",
         "0xa83f8110",
+        "169.254.170.2",
+        "[fe80::1]",
         "metadata.test",
     ],
 )

@@ -205,6 +205,7 @@ def test_an_archive_has_files_of_any_time_and_name(client: TestClient, home: Hom
         path.write_bytes(name)
         os.utime(path, (seconds, seconds))
     (folder / "all").symlink_to("/")
+    (folder / "itself").symlink_to("itself")
     before = sorted(home.state.iterdir())
     answer = client.get("/files/jobs/child/step-train")
     assert answer.headers["content-length"] == str(len(answer.content))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,7 @@ def _list_files(script: Script, node: ast.expr, depth: int) -> Iterator[Path]:
     for inner in ast.walk(node) if depth else ():
         name = _name_file(script, inner)
         if name is not None:
-            path = (folder / name).resolve()
+            path = Path(os.path.realpath(folder / name))
             if path.suffix in SUFFIXES and path.is_file() and path.is_relative_to(folder.resolve()):
                 yield path
         elif isinstance(inner, ast.Name):

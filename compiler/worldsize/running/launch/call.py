@@ -83,7 +83,7 @@ def _output_path(step: str, port: str, run: RunFolder) -> str:
     folder = run.step(step)
     # ./outputs and ./logs are in the working folder.
     path = folder.code if port == ARTIFACTS else folder.outputs / port
-    return str(path.resolve() if path.is_symlink() else path)  # a reused step has links
+    return os.path.realpath(path) if path.is_symlink() else str(path)  # a reused step has links
 
 
 def make_call(

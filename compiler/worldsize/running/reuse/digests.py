@@ -88,8 +88,8 @@ class TreeEntry(Struct, frozen=True):
 def walk_tree(path: Path, runs: Path | None = None) -> Iterator[TreeEntry]:
     """List everything at and below a path, except Python's caches.
 
-    Links are followed, except into a folder that is being listed. For what a step has written, ``runs`` is
-    the folder of the runs: links are followed into the folder of a run only, not to the rest of the disk.
+    Links are followed, except into a folder that is being listed or that the path is in. For what a step has
+    written, ``runs`` is the folder of the runs: links are followed into the folder of a run only.
 
     The path itself comes first, at the place ``""``. Circular links turn a few folders into millions of
     places: after :data:`MAX_REPEATED`, a folder that was listed before is an ``other`` with the name of its
@@ -127,7 +127,8 @@ def _is_in_run(real: str, runs: Path) -> bool:
 
 def _walk_folder(root: str, runs: Path | None) -> Iterator[TreeEntry]:
     first: dict[tuple[int, int], str] = {}
-    waiting: list[tuple[str, str, frozenset[tuple[int, int]]]] = [(root, "", frozenset())]
+    above_root = map(os.stat, Path(os.path.realpath(root)).parents)  # a link to one leads out
+    waiting = [(root, "", frozenset((status.st_dev, status.st_ino) for status in above_root))]
     listed = repeated = 0
     while waiting:
         folder, prefix, above = waiting.pop()

@@ -397,6 +397,7 @@ ALL = (*sorted(MANAGEMENT), *LOGIN, *WORKSPACES, *STORAGE, *TELEMETRY, *OTHER)
 
 
 # The metadata service of a virtual machine and the host below it, where a machine's own identity is found.
+# Other clouds have theirs at other addresses of the link.
 _MACHINE = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "168.63.129.16")))
 
 
@@ -407,8 +408,8 @@ def is_machine(address: str) -> bool:
     if isinstance(parsed, ipaddress.IPv6Address):
         embedded += [inner for inner in (parsed.ipv4_mapped, parsed.sixtofour) if inner is not None]
         embedded += parsed.teredo or ()
-        embedded.append(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF))  # `::a.b.c.d`, and NAT64's
-    return not _MACHINE.isdisjoint(embedded)
+    last = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)  # of `::a.b.c.d`, and NAT64's
+    return any(inner.is_link_local for inner in embedded) or not _MACHINE.isdisjoint((*embedded, last))
 
 
 def normalise(host: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import importlib
 import logging
 import os
@@ -172,6 +173,7 @@ class Server(uvicorn.Server):
     async def startup(self, *_: object, **__: object) -> None:
         """Start what runs beside the application, then accept connections."""
         sys.setswitchinterval(SWITCH_SECONDS)
+        gc.freeze()  # the collector need not look through what is imported, on the event loop's time
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(THREADS, "serve"))
         loop.slow_callback_duration = LONGEST_STEP  # PYTHONASYNCIODEBUG=1 logs which takes longer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -78,7 +79,7 @@ def _publish(home: Home, database: Database, job: JobRecord, output: JobOutput) 
 def _place(home: Home, database: Database, job: JobRecord, output: JobOutput, link: Path) -> None:
     """Make an output visible where the user wants it."""
     uri = (output.uri or "").replace("${{name}}", job.name).replace("${{output_name}}", output.name)
-    target, source = datastore_path(home, database, uri), link.resolve()
+    target, source = datastore_path(home, database, uri), Path(os.path.realpath(link))
     if target is None:
         return
     if target.is_symlink():  # to the output of an earlier job

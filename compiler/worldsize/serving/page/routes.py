@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import importlib
 import os
 import re
@@ -113,7 +114,12 @@ def _import_pages(home: Home) -> Any:
     storage = home.state / "page"  # not the working folder
     storage.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     os.environ["NICEGUI_STORAGE_PATH"] = str(storage)
-    return importlib.import_module("worldsize.serving.page.addresses")
+    gc.disable()  # the collector would look through it again and again, on the event loop's time
+    try:
+        return importlib.import_module("worldsize.serving.page.addresses")
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _send_file(workspace: Workspace, request: Request) -> Response:
@@ -161,7 +167,7 @@ def _pack(home: Home, folder: Path) -> IO[bytes]:
         file = stack.enter_context(tempfile.TemporaryFile(dir=home.state))
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive:
             for path in sorted(folder.rglob("*")):
-                real = path.resolve()
+                real = Path(os.path.realpath(path))
                 if real.is_file() and any(real.is_relative_to(root) for root in allowed):
                     with contextlib.suppress(FileNotFoundError, PermissionError):  # a job still writes
                         archive.write(real, _quote_bytes(str(path.relative_to(folder))))

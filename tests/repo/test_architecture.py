@@ -15,10 +15,10 @@ import pytest
 # The most that there may be of each: numbers, written here. A bound falls with its measure, which it may
 # exceed by 1 %.
 BOUNDS = {
-    "files": 547,
-    "lines": 99_130,
+    "files": 562,
+    "lines": 102_240,
     "small modules": 14,
-    "edges between packages": 130,
+    "edges between packages": 139,
     "packages in knots": 0,
     "edges in running": 27,
     "parts of running in knots": 0,
@@ -32,8 +32,8 @@ BOUNDS = {
     "functions called of": 0,
     "noqa": 105,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1247,
-    "lines of golden files": 13_434,
+    "test files": 1265,
+    "lines of golden files": 13_435,
     "processor seconds of the fast tests": 125,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
@@ -45,6 +45,19 @@ RAISED: dict[bound_history.Raise, str] = {
     ("lines of golden files", 13_592, 13_601): "plans say whether a step is compiled",
     ("lines of golden files", 13_423, 13_430): "each step that shards carries the package `wsleaks`",
     ("lines of golden files", 13_430, 13_434): "each trainer carries what its model keeps of the data",
+    ("lines of golden files", 13_434, 13_435): "each step that shards carries the package `wsleaks`",
+    (
+        "files",
+        547,
+        562,
+    ): "retraining: policy, facts, decision, looks; champions in two registries; models of Hugging Face",
+    ("lines", 99_130, 102_240): "retraining, adopted checkpoints and curves, memory of Hugging Face models",
+    (
+        "edges between packages",
+        130,
+        139,
+    ): "the package `retraining` plans, runs and reads runs, and a spec asks for it",
+    ("test files", 1247, 1265): "retraining, comparisons and promotions",
     ("test files", 1243, 1247): "columns that tell the label, event files, clean projects",
 }
 ELSEWHERE = {"processor seconds of the fast tests"}  # tests/support/spent_time.py measures it

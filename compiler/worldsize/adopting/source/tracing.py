@@ -180,7 +180,7 @@ class Tracer:
     def _workers(self) -> set[ast.AST]:
         """The functions that a loader itself calls in its workers."""
         read = {name for name in ("__getitem__", "__getitems__") if name in self.code.functions}
-        methods = {method for name in read for _, method in self.code.functions[name]}
+        methods: set[ast.AST] = {method for name in read for _, method in self.code.functions[name]}
         methods |= {
             method
             for class_ in self.classes.values()

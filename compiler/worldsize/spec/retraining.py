@@ -13,7 +13,8 @@ from worldsize.spec.model import Located, Retrain, Spec
 from wspaired.rules import parse_rule
 from wsshards.errors import UserError
 
-REGISTER, EVALUATE, COMPARE, PROMOTE = "register", "evaluate", "compare", "promote"
+SHARD, REGISTER, EVALUATE, COMPARE, PROMOTE = "shard_data", "register", "evaluate", "compare", "promote"
+_BY_TIME = ("split_time", "validation_after", "test_after")  # inputs of `shard_data`
 _SHARED = ("model", "shards", "model_name")  # inputs of `register` that `compare` needs as well
 _OF_RULE = ("metric", "rule", "minimum_rows")  # inputs of `compare` that are keys of `promote:`
 
@@ -46,6 +47,28 @@ def check_retrain(spec: Spec, block: Retrain) -> Iterator[Problem]:
             help_ = did_you_mean(name, inputs) or listed or declaration
             yield Problem("spec-unknown-key", entry.span, f"`{name}` {what}", help_)
     yield from _check_rules(block)
+    if block.promote is None or block.promote.rule is None or block.promote.rule.value != "newest":
+        yield from _check_division(spec, block)
+
+
+def _check_division(spec: Spec, block: Retrain) -> Iterator[Problem]:
+    """Report rows that are divided so that none is known to be new to the champion once there are more."""
+    for name, step in spec.steps.items():
+        if step.uses is None or name_component(step.uses.value) != SHARD:
+            continue
+        values = {key: located.value for key, located in step.with_.items()}
+        given = values.get("split") == "given"
+        tested = given or values.get("test_after") or values.get("test_fraction")
+        if tested and (given or any(values.get(key) for key in _BY_TIME)):
+            continue
+        lacking = "by time" if tested else "into a test part"
+        message = (
+            f"`{name}` does not divide its rows {lacking}, so `retrain` never replaces its first champion"
+        )
+        help_ = (
+            f"write `split: {{time: COLUMN, test: 0.2}}` under `{name}:`, with a column of dates or numbers"
+        )
+        yield Problem("retrain-never-promotes", block.span, message, help_)
 
 
 def _check_rules(block: Retrain) -> Iterator[Problem]:

@@ -24,7 +24,7 @@ _HELPER = '''def {name}(step, **numbers):
         mlflow.log_metrics({{name: float(number) for name, number in numbers.items()}}, step)'''
 _REASON = "the job shows these numbers as curves"
 _FLOAT = r"\.\d+[eEfFgG%]"
-_PERCENT = re.compile(r"%[-+ 0#]*\d*(?:\.\d+)?([a-zA-Z%])")
+_PERCENT = re.compile(r"%[-+ 0#]*(?:[1-9]\d*)?(?:\.\d+)?([a-zA-Z%])")
 _BRACES = re.compile(r"\{\w*(?::([^{}]*))?\}")
 _LABEL = re.compile(r"([A-Za-z_]\w*(?: [A-Za-z_]\w*)?)\W*$")  # one word or two
 _PURE = (

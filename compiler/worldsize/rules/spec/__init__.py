@@ -42,6 +42,8 @@ RULES = (
          "a distribution that Bayesian sampling does not support", confidence="likely", since="0.2.0"),
     Rule("WS127", "plan-not-passed", "warning", "a plan that does not reach a registered component",
          confidence="likely", since="0.2.0"),
+    Rule("WS128", "retrain-never-promotes", "warning", "retraining that never replaces its first champion",
+         confidence="likely", since="0.2.0"),
     Rule("WS130", "schedule-needs-cron-or-recurrence", "error", "a schedule without a trigger"),
     Rule("WS131", "schedule-cron-and-recurrence", "error", "a schedule with two triggers"),
     Rule("WS132", "schedule-bad-cron", "error", "a cron expression that is not valid"),

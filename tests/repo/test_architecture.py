@@ -32,7 +32,7 @@ BOUNDS = {
     "functions called of": 0,
     "noqa": 105,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1265,
+    "test files": 1266,
     "lines of golden files": 13_435,
     "processor seconds of the fast tests": 125,
 }
@@ -46,17 +46,11 @@ RAISED: dict[bound_history.Raise, str] = {
     ("lines of golden files", 13_423, 13_430): "each step that shards carries the package `wsleaks`",
     ("lines of golden files", 13_430, 13_434): "each trainer carries what its model keeps of the data",
     ("lines of golden files", 13_434, 13_435): "each step that shards carries the package `wsleaks`",
-    (
-        "files",
-        547,
-        562,
-    ): "retraining: policy, facts, decision, looks; champions in two registries; models of Hugging Face",
-    ("lines", 99_130, 102_260): "retraining, adopted checkpoints and curves, memory of Hugging Face models",
-    (
-        "edges between packages",
-        130,
-        139,
-    ): "the package `retraining` plans, runs and reads runs, and a spec asks for it",
+    ("files", 547, 562): "retraining, champions in two registries, models of Hugging Face",
+    ("lines", 102_240, 102_260): "a finding where retraining never promotes",
+    ("test files", 1265, 1266): "a finding where retraining never promotes",
+    ("lines", 99_130, 102_240): "retraining, adopted checkpoints and curves, memory of Hugging Face models",
+    ("edges between packages", 130, 139): "the package `retraining` plans, runs and reads runs",
     ("test files", 1247, 1265): "retraining, comparisons and promotions",
     ("test files", 1243, 1247): "columns that tell the label, event files, clean projects",
 }

@@ -206,6 +206,12 @@ def _wrong_length(where: NodeLocation, error: Violation) -> Problem:
 
 def report_key_problems(where: NodeLocation, errors: list[Violation]) -> Iterator[Problem]:
     """Report one problem for each cause among the errors about the keys of one mapping."""
+    if _is_text_of_input(where, errors):
+        text = write_flow(write_flow(to_plain(where.node)))
+        message = f"{where.title} is a mapping, and an input takes a text, a number, or data with a `path`"
+        help_ = f"if it is to be a text, write it in quotes: `{where.path[-1]}: {text}`"
+        yield Problem("spec-wrong-type", where.value_span, message, help_)
+        return
     by_keyword: dict[str, list[Violation]] = {}
     for error in errors:
         by_keyword.setdefault(error.keyword, []).append(error)
@@ -224,6 +230,13 @@ def report_key_problems(where: NodeLocation, errors: list[Violation]) -> Iterato
         yield from _none_of(where, error, meant)
     for error in by_keyword.get("not", []):
         yield _both_of(where, error)
+
+
+def _is_text_of_input(where: NodeLocation, errors: list[Violation]) -> bool:
+    """Whether a mapping under ``with:`` has no key of data, so that a text in the form of one is meant."""
+    keys = errors[0].subschema.get("properties", {}) if errors else {}
+    used = {key.text for key, _ in where.node.items()} if isinstance(where.node, Mapping) else set()
+    return where.path[-2:-1] == ("with",) and bool(used) and "path" in keys and not used & {*keys}
 
 
 def report_bad_name(where: NodeLocation, error: Violation) -> Problem:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ from worldsize.rules.graph._common import (
     span_of,
     text_node,
 )
+from wstrain.class_weights import BALANCED, NONE, class_weights
 
 _PREFIX = "builtin:"
 
@@ -45,6 +47,8 @@ def check_job(context: Tree, job: Job) -> Iterator[Problem]:
         if component is not None:
             yield from _judge_function(step, component)
             yield from _judge_data_set(context, step)
+            if context.is_built_in(component):
+                yield from _judge_class_weights(step)
 
 
 def _name_other(context: Tree, step: Step, name: str, field: Field[Any], fault: Problem) -> Problem:
@@ -129,6 +133,20 @@ def _judge_data_set(context: Tree, step: Step) -> Iterator[Problem]:
         message = f"there is no built-in data set `{source}`"
         help_ = did_you_mean(source, planned_rows.SOURCES)
         yield Problem("input-not-in-enum", span_of(field), message, help_)
+
+
+def _judge_class_weights(step: Step) -> Iterator[Problem]:
+    """Report weights of classes that a trainer cannot read."""
+    field = step.inputs.get("class_weights")
+    if field is None or not isinstance(field.value, Literal) or "${{" in str(field.value.value):
+        return
+    text = literals.render_literal(field.value.value)
+    try:
+        class_weights(text)
+    except ArgumentTypeError as error:
+        near = closest(text, (NONE, BALANCED))
+        help_ = f"did you mean `{near}`?" if near else None
+        yield Problem("input-not-in-enum", span_of(field), f"`class_weights`: {error}", help_)
 
 
 def find_unread_data(context: Tree, step: Step) -> tuple[Span, str, str] | None:

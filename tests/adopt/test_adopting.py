@@ -409,6 +409,8 @@ LOST = """\
 """
 
 
+@pytest.mark.run  # starts Python four times
+@pytest.mark.smoke
 def test_the_output_is_the_same_for_each_seed(tmp_path: Path) -> None:
     lost = tmp_path / "lost.py"  # three names that one statement sets are reported
     lines = PLAIN.decode().splitlines(keepends=True)

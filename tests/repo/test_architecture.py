@@ -16,7 +16,7 @@ import pytest
 # exceed by 1 %.
 BOUNDS = {
     "files": 562,
-    "lines": 102_260,
+    "lines": 102_280,
     "small modules": 14,
     "edges between packages": 139,
     "packages in knots": 0,
@@ -47,6 +47,7 @@ RAISED: dict[bound_history.Raise, str] = {
     ("lines of golden files", 13_430, 13_434): "each trainer carries what its model keeps of the data",
     ("lines of golden files", 13_434, 13_435): "each step that shards carries the package `wsleaks`",
     ("files", 547, 562): "retraining, champions in two registries, models of Hugging Face",
+    ("lines", 102_260, 102_280): "the value of `class_weights` is read",
     ("lines", 102_240, 102_260): "a finding where retraining never promotes",
     ("test files", 1265, 1266): "a finding where retraining never promotes",
     ("lines", 99_130, 102_240): "retraining, adopted checkpoints and curves, memory of Hugging Face models",

@@ -22,6 +22,7 @@ steps:
   shard:
     uses: shard_data
     with: {data: "${{parent.inputs.sales}}", label: y, task: regression}
+    split: {time: sold_on, test: 0.2}
   train:
     uses: train_ddp
     with: {model: mlp, epochs: 3}
@@ -106,9 +107,9 @@ def test_faults_have_their_place(tmp_path: Path, block: str, place: str, message
     text = f"{SPEC.replace('epochs: 3}', 'epochs: 4}')}retrain: {block}\n"
     (tmp_path / "sales").mkdir()
     (tmp_path / "spec.yml").write_text(text)
-    found = [error for error in check([tmp_path / "spec.yml"]).errors if error.span.line == 19]
+    found = [error for error in check([tmp_path / "spec.yml"]).errors if error.span.line == 20]
     assert [error.message for error in found] == [message]
-    line = text.splitlines()[18]
+    line = text.splitlines()[19]
     assert line[found[0].span.column - 1 :].startswith(place)
 
 

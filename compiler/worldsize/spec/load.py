@@ -45,9 +45,10 @@ def from_document(document: yaml.Document) -> tuple[Spec | None, list[Problem]]:
     spec = decode(Spec, retraining.add_steps(root), path=Path(document.path), planned_inputs=planned)
     spec = assign_only_profile(_add_split_inputs(spec))
     contradictions = list(check_references(spec))
-    timing = list(_check_times(spec.schedule)) if spec.schedule else []
-    timing += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
-    problems = violations.sort_problems([*document.problems, *contradictions, *timing])
+    doubts = list(_check_times(spec.schedule)) if spec.schedule else []
+    doubts += list(retraining.check_division(spec, spec.retrain)) if spec.retrain is not None else []
+    doubts += pipeline_inputs.report_fixed([*fixed, *pipeline_inputs.find_decisive(spec)])
+    problems = violations.sort_problems([*document.problems, *contradictions, *doubts])
     return None if contradictions else pipeline_inputs.plan_with_defaults(spec), problems
 
 

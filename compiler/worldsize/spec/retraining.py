@@ -47,12 +47,12 @@ def check_retrain(spec: Spec, block: Retrain) -> Iterator[Problem]:
             help_ = did_you_mean(name, inputs) or listed or declaration
             yield Problem("spec-unknown-key", entry.span, f"`{name}` {what}", help_)
     yield from _check_rules(block)
-    if block.promote is None or block.promote.rule is None or block.promote.rule.value != "newest":
-        yield from _check_division(spec, block)
 
 
-def _check_division(spec: Spec, block: Retrain) -> Iterator[Problem]:
+def check_division(spec: Spec, block: Retrain) -> Iterator[Problem]:
     """Report rows that are divided so that none is known to be new to the champion once there are more."""
+    if block.promote is not None and block.promote.rule is not None and block.promote.rule.value == "newest":
+        return
     for name, step in spec.steps.items():
         if step.uses is None or name_component(step.uses.value) != SHARD:
             continue

@@ -84,7 +84,7 @@ class PatientRegistry:
             return call()
         except UserError:
             raise
-        except Exception:
+        except Exception:  # each registry has its own errors; that of the last call is raised
             if not pauses:
                 raise
             self.sleep(pauses[0])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from wsshards.errors import NO_ROOM
 
@@ -23,6 +26,16 @@ def write_whole(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
         raise
     sync(path.parent)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write an object as indented JSON, as :func:`write_whole` does, into a folder that is made if need be.
+
+    Raises:
+        OSError: It cannot be written. The file is as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 def sync(path: Path) -> None:

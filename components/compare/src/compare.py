@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +12,7 @@ from question import Question, parse, read_question
 from wsmodels.mlmodel import read_mlmodel
 from wsshards.errors import UserError, describe_error, escape_controls, run_main
 from wsshards.reader import ShardReader
-from wsshards.whole_file import write_whole
+from wsshards.whole_file import write_json
 
 
 def main() -> None:
@@ -22,8 +21,7 @@ def main() -> None:
     comparison = compare(read_question(options))
     folder = Path(options.comparison)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(folder / "comparison.json", json.dumps(comparison, indent=2) + "\n")
+        write_json(folder / "comparison.json", comparison)
     except OSError as error:
         raise UserError(f"cannot write `{folder}`: {describe_error(error)}") from None
     log(comparison, folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from wsshards.errors import UserError, describe_error, print_warning, run_main
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
 from wsshards.terms import SPLITS
-from wsshards.whole_file import write_whole
+from wsshards.whole_file import write_json
 
 PERFECT = 0.9995  # an accuracy or R² from which on the data is doubted
 FEW_ROWS = 200  # of which an honest model may get all right
@@ -94,7 +93,7 @@ def parse() -> argparse.Namespace:
 def publish(path: Path, metrics: dict[str, float]) -> None:
     """Write `metrics.json`."""
     try:
-        write_whole(path, json.dumps(metrics, indent=2) + "\n")
+        write_json(path, metrics)
     except OSError as error:
         raise UserError(f"cannot write `{path}`: {describe_error(error)}") from None
 

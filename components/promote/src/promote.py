@@ -13,7 +13,7 @@ from typing import Any
 from wschampion.champion import ROLLED_BACK, PatientRegistry, Registry, Version, claim, settle
 from wsshards.errors import UserError, clip_text, escape_controls, run_main
 from wsshards.regular_files import read_regular
-from wsshards.whole_file import write_whole
+from wsshards.whole_file import write_json
 
 _LARGEST = 16 << 20  # bytes of a file of JSON
 
@@ -33,7 +33,7 @@ def main() -> None:
     registry = PatientRegistry(MlflowRegistry(mlflow.MlflowClient()))
     with report_mlflow_errors("MLflow does not promote the model"):
         promotion = promote(registry, registration, comparison)
-    publish(options.promotion, promotion)
+    write_json(Path(options.promotion) / "promotion.json", promotion)
     name = escape_controls(f"{promotion['name']} version {promotion['version']}")
     reason = escape_controls(promotion["reason"])
     if promotion["action"] == "promote":
@@ -149,13 +149,6 @@ def explain_loss(
         return f"version {version} was rolled back from, and is not promoted again"
     met = f"was compared with version {compared}" if compared else "was compared with none"
     return f"the champion is {'version ' + champion.version if champion else 'gone'}, and the model {met}"
-
-
-def publish(folder: str, content: Mapping[str, Any]) -> None:
-    """Write `promotion.json`."""
-    path = Path(folder) / "promotion.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
 from gate import parse_gate, read_metrics, shortfalls
 from tags import version_tags
@@ -13,7 +11,7 @@ from tags import version_tags
 from wsmodels.mlmodel import read_mlmodel
 from wsmodels.model_name import choose_model_name
 from wsshards.errors import UserError, escape_controls, run_main
-from wsshards.whole_file import write_whole
+from wsshards.whole_file import write_json
 
 
 def main() -> None:
@@ -39,8 +37,8 @@ def main() -> None:
         version = register_once(run, options.model, options.model_name, tags, options.description)
         uri = f"models:/{options.model_name}/{version}"
         rows = prove(options, version, uri)
-    publish(
-        options.registration,
+    write_json(
+        Path(options.registration) / "registration.json",
         {"registered": True, "name": options.model_name, "version": version, "uri": uri, "tags": tags},
     )
     print(f"registered {escape_controls(options.model_name)} version {version}")
@@ -74,7 +72,10 @@ def refuse(options: argparse.Namespace, failed: list[str]) -> None:
             f"nothing is registered: {reason}",
             "train longer or lower the gate; `on_fail: skip` ends the pipeline without an error",
         )
-    publish(options.registration, {"registered": False, "name": options.model_name, "reason": reason})
+    write_json(
+        Path(options.registration) / "registration.json",
+        {"registered": False, "name": options.model_name, "reason": reason},
+    )
     print(f"nothing is registered: {escape_controls(reason)}")
 
 
@@ -88,13 +89,6 @@ def prove(options: argparse.Namespace, version: str, uri: str) -> int:
     except UserError as error:
         mlflow.MlflowClient().delete_model_version(options.model_name, version)
         raise UserError(f"`{uri}` was taken back: {error.message}", error.help) from error
-
-
-def publish(folder: str, content: dict[str, Any]) -> None:
-    """Write `registration.json`."""
-    path = Path(folder) / "registration.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(content, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -126,7 +126,10 @@ def prove(options: argparse.Namespace, work: Path) -> int:
                 save(options.out, document)
                 continue
             for check in group:
-                running.append(start(check, limit, options, work))  # noqa: PERF401
+                # Between its start and its place in the list, a signal would leave it running.
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                running.append(start(check, limit, options, work))
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             while running:
                 document["checks"][running[0].name] = running[0].wait(options.out)
                 del running[0]
@@ -237,6 +240,7 @@ def start(check: Check, limit: float, options: argparse.Namespace, work: Path) -
 
 def run_check(options: argparse.Namespace) -> NoReturn:
     """Run one check in this process."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # the driver had blocked it for a moment
     place, work, end, file = options.check
     module, _, name = place.partition(":")
     trial = Trial(options.device, Path(work), float(end), options.out / "gpu.json", Path(file))

@@ -166,12 +166,18 @@ def _kubernetes(shape: Shape) -> Shape:
     return {**shape, "required": [key for key in shape["required"] if key != "namespace"]}
 
 
+def _bandit(shape: Shape) -> Shape:
+    """Microsoft Learn, "Hyperparameter tuning a model": either of the two; the service refuses both."""
+    return {**shape, "x-exclusive-keys": [["slack_factor", "slack_amount"]]}
+
+
 def _settings(shape: Shape) -> Shape:
     """Settings that the SDK does not know are sent to the service as they are."""
     return {**shape, "x-unknown-keys": "kept"}
 
 
 _AMENDMENTS = {
+    "BanditPolicySchema": _bandit,
     "ComputeInstanceSchema": _compute_instance,
     "InputPortSchema": _port,
     "AnonymousEnvironmentSchema": _anonymous_environment,

@@ -37,6 +37,8 @@ SPEC_CANNOT = {
     "shm-size-invalid": "the schema of specs refuses such a size",
     "variable-name-impossible": "the schema of specs refuses such a name",
     "parallel-without-input-data": "a step of a spec is a command",
+    "step-type-disagrees": "a step of a spec has no `type`",
+    "trial-without-inputs": "a trial of a spec declares its inputs",
     "job-output-unwritten": "an output of a spec says where it comes from",
     "data-without-path": "an input of a spec without a path is pipeline-input-without-value",
     "compute-without-prefix": "the schema of specs refuses such a `target`",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from worldsize.azureml import literals
 from worldsize.documents.yaml.nodes import Mapping as MappingNode
 from worldsize.documents.yaml.nodes import Node, Scalar
 
@@ -40,6 +41,18 @@ def find_algorithm(sampling: Node | None) -> Scalar | None:
     """The name of the algorithm in ``sampling_algorithm``, which may be a mapping with options."""
     name = sampling.get("type") if isinstance(sampling, MappingNode) else sampling
     return name if isinstance(name, Scalar) else None
+
+
+def searched_type(distribution: Mapping[str, Any]) -> str:
+    """The type of an input that a distribution gives its values."""
+    kind = str(distribution.get("type")).lower()
+    if kind != "choice":
+        return "integer" if kind == "randint" else "number"
+    values = distribution.get("values")
+    types = {literals.primitive_type(value) for value in (values if isinstance(values, list) else []) or [""]}
+    if types <= {"integer", "number"}:
+        return "number" if "number" in types else "integer"
+    return types.pop() if len(types) == 1 else "string"
 
 
 def list_values(distribution: Mapping[str, Any]) -> list[Any] | None:

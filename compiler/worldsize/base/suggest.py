@@ -17,10 +17,15 @@ def closest(word: str, candidates: Collection[str]) -> str | None:
     neighbours; a third of the word may be wrong. Among equally close words the first in the alphabet wins, so
     that the answer does not depend on their order.
     """
+    near = list_similar(word, candidates)
+    return near[0] if near else None
+
+
+def list_similar(word: str, candidates: Collection[str]) -> list[str]:
+    """All known words that are similar enough, the closest first."""
     if not limits.take_comparisons(len(candidates)):
-        return None
-    near = _rank_similar(word, tuple(sorted(candidates)))
-    return near[0][1] if near else None
+        return []
+    return [name for _, name in _rank_similar(word, tuple(sorted(candidates)))]
 
 
 @lru_cache(maxsize=4096)  # generated files make the same mistake thousands of times

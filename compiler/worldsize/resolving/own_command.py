@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from worldsize.azureml import binding, literals
 from worldsize.azureml.model import SPEC, SWEPT_SPEC, Binding, Component, Data, Field, Port
 from worldsize.azureml.references import classify, exists, is_file, local_path
+from worldsize.azureml.sweep import searched_type
 from worldsize.base import limits
 from worldsize.planning.quantities import NAMES, PLANNED, input_type
 from worldsize.resolving import plan_values
 from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Step
-from worldsize.spec.sweep import searched_type
 
 OPEN = "open"  # the type of an input that nothing has been bound to yet
 
@@ -33,7 +33,7 @@ def build_component(step: Step, folder: Path) -> Component:
         for name, located in step.with_.items()
     }
     for name, located in (step.sweep.search_space if step.sweep is not None else {}).items():
-        inputs[name] = Port(name, searched_type(located), located.key_span)
+        inputs[name] = Port(name, searched_type(located.value), located.key_span)
     for name, optional in find_named_inputs(step.command.value).items():
         port = Port(name, _unsaid(name, optional=optional), step.command.span, optional=optional)
         inputs.setdefault(name, port)

@@ -60,19 +60,6 @@ def list_values(located: Located[Any]) -> list[Located[Any]] | None:
     ]
 
 
-def searched_type(located: Located[Any]) -> str:
-    """The type of an input that a distribution gives its values."""
-    block = located.value
-    if block.get("type") == "randint":
-        return "integer"
-    if block.get("type") != "choice":
-        return "number"
-    types = {literals.primitive_type(value) for value in block.get("values") or [""]}
-    if types <= {"integer", "number"}:
-        return "number" if "number" in types else "integer"
-    return types.pop() if len(types) == 1 else "string"
-
-
 def _check_distribution(name: str, located: Located[Any]) -> Iterator[Problem]:
     block, node = located.value, located.node
     kind = block["type"]

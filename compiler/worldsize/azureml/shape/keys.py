@@ -8,7 +8,7 @@ from worldsize.azureml.shape.catalog import MappingContext, fits_shape, load_cat
 from worldsize.azureml.shape.recognise import CHECKED
 from worldsize.base import limits
 from worldsize.base.problem import Fix, Problem
-from worldsize.base.suggest import closest, edit_distance, fix_unambiguous
+from worldsize.base.suggest import closest, edit_distance, fix_unambiguous, list_similar
 from worldsize.base.wording import join_words, shorten
 from worldsize.documents.shape import Schema, Shape
 from worldsize.documents.yaml.nodes import Mapping, Scalar
@@ -176,12 +176,17 @@ def _of_other_type(key: Scalar, tree: MappingContext) -> Problem | None:
     slug = "distribution-field-of-other-type" if tree.name == "distribution" else "aml-field-of-other-type"
     listed_owners = _listing(owners, "and")
     message = f"`{key.text}` is a key of type {listed_owners}, but the type here is `{tree.type}`"
+    written, meant = tree.node.get("type"), closest(tree.type, owners)
+    if meant is not None and written is not None and tree.type not in {s.type for s in tree.siblings}:
+        return Problem(slug, written.span, message, f"did you mean `{meant}`?")
     names = [name for name in known_keys(tree.shape) if name not in _COMMON]
-    advice = (
-        f"type `{tree.type}` takes {_listing(names, 'and')}"
-        if 0 < len(names) <= 8
-        else f"remove `{key.text}`, or change `type`"
-    )
+    similar = tuple(list_similar(key.text, names))
+    counterparts = [name for name in names if name.startswith(similar)]
+    advice = f"remove `{key.text}`, or change `type`"
+    if counterparts:
+        advice = f"type `{tree.type}` has {_listing(counterparts, 'and')}: mind the unit"
+    elif 0 < len(names) <= 8:
+        advice = f"type `{tree.type}` takes {_listing(names, 'and')}"
     return Problem(slug, key.span, message, advice)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from worldsize.azureml import binding, literals
 from worldsize.azureml.fields import read_command
 from worldsize.azureml.model import Component, Step
 from worldsize.azureml.references import list_names, local_path
-from worldsize.azureml.sweep import find_algorithm
+from worldsize.azureml.sweep import find_algorithm, list_values
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
+from worldsize.documents.yaml.load import to_python
 from worldsize.documents.yaml.nodes import Mapping, Scalar, Sequence, find_node, list_entries
 from worldsize.rules.graph._common import declared_component, list_searched, port_finder, suggest_fix
+
+_LARGEST_LOGARITHM = 30  # exp(30) is 1e13
 
 
 def check_step(context: Tree, step: Step) -> Iterator[Problem]:
@@ -21,6 +25,7 @@ def check_step(context: Tree, step: Step) -> Iterator[Problem]:
     for key, entry in list_entries(find_node(step.raw, "search_space")):
         if isinstance(entry, Mapping):
             yield from _check_bounds(key, entry)
+            yield from _check_single(key, entry)
             yield from _check_choice(key, entry, is_grid=is_grid)
     yield from _check_keys(context, step, [key for key, _ in list_searched(step)])
 
@@ -67,9 +72,38 @@ def _check_bounds(key: Scalar, entry: Mapping) -> Iterator[Problem]:
     if not isinstance(low, Scalar) or not isinstance(high, Scalar):
         return
     lower, upper = literals.parse_number(low.value), literals.parse_number(high.value)
-    if lower is not None and upper is not None and lower > upper:
+    if lower is None or upper is None:
+        return
+    if lower > upper:
         message = f"`{key.text}` has `min_value` {low.text} above `max_value` {high.text}"
         yield Problem("search-space-empty", low.span, message, "swap the two bounds")
+    kind = entry.get("type")
+    is_logarithm = isinstance(kind, Scalar) and kind.text.lower() in ("loguniform", "qloguniform")
+    # Positive bounds are those of the values where the logarithms of the drawn ones span less than one unit
+    # below e, or reach numbers that no parameter has.
+    if is_logarithm and 0 < lower < upper and (upper <= 1 or upper > _LARGEST_LOGARITHM):
+        drawn = f"{math.exp(lower):.6g} and {math.exp(upper):.6g}" if upper < 700 else "1e304 and more"
+        bounds = f"`min_value: {math.log(lower):.4g}` and `max_value: {math.log(upper):.4g}`"
+        message = f"`{key.text}` is drawn between {drawn}: the bounds are logarithms"
+        help_ = f"for values from {low.text} to {high.text} write {bounds}"
+        yield Problem("bounds-not-logarithms", low.span, message, help_)
+
+
+def _check_single(key: Scalar, entry: Mapping) -> Iterator[Problem]:
+    """Report a distribution that draws one value only; a choice of one says so itself."""
+    distribution, kind = to_python(entry), entry.get("type")
+    if not isinstance(kind, Scalar) or kind.text.lower() not in ("randint", "quniform"):
+        return
+    try:
+        values = list_values({**distribution, "type": kind.text.lower()})
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return
+    if values is not None and len(values) == 1:
+        message = f"every trial gets `{key.text}` = {values[0]}"
+        help_ = (
+            "raise `upper`: it is not drawn itself" if "upper" in entry else "lower `q`, or widen the bounds"
+        )
+        yield Problem("search-space-single", key.span, message, help_)
 
 
 def _check_choice(key: Scalar, entry: Mapping, *, is_grid: bool) -> Iterator[Problem]:

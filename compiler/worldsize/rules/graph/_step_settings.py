@@ -1,18 +1,23 @@
-"""Settings of steps: computes, environment variables, and the input that a parallel step splits."""
+"""Settings of steps: types, trials, computes, environment variables, and what a parallel step splits."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from worldsize.azureml.fields import read_entries
+from worldsize.azureml.binding import find_expressions
+from worldsize.azureml.fields import read_command, read_entries
 from worldsize.azureml.graph import is_inline
 from worldsize.azureml.job import Compute
 from worldsize.azureml.model import Component, Job, Step
+from worldsize.azureml.sweep import searched_type
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import NOWHERE
-from worldsize.documents.yaml.nodes import Mapping, Scalar
+from worldsize.base.wording import join_words
+from worldsize.documents.yaml.load import to_python
+from worldsize.documents.yaml.nodes import Mapping, Scalar, find_node
+from worldsize.rules.graph._common import declared_component
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]*")
 _NEW_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")  # what a compute can be created with
@@ -53,6 +58,51 @@ def _find_computes(job: Job) -> Iterator[Scalar]:
         # A step of a spec names a profile instead, and the profile its cluster.
         if field is not None and isinstance(field.node, Scalar) and field.node.text == field.value:
             yield field.node
+
+
+def check_step_type_disagrees(context: Tree, step: Step) -> Iterator[Finding]:
+    component, written = declared_component(step), find_node(step.raw, "type")
+    reference = step.reference
+    if component is None or reference is None or reference.span is None or not isinstance(written, Scalar):
+        return
+    kind = component.type.lower()
+    if kind == step.type or (step.type, kind) == ("sweep", "command"):
+        return
+    message = f"step `{step.name}` is of type `{step.type}`, but `{reference.value}` is of type `{kind}`"
+    help_ = f"write `type: {kind}`"
+    if step.type == "sweep":
+        help_ = "a sweep runs a component of type `command`"
+        inner = component.graph.steps.values() if component.graph is not None else ()
+        paths = [part.reference.value for part in inner if part.reference is not None]
+        help_ += f": name {join_words([f'`{path}`' for path in paths], 'or')}, or" if paths else ","
+        help_ += " sweep inside the pipeline component" if kind == "pipeline" else " name one as the `trial`"
+    yield Finding(reference.span if step.type == "sweep" else written.span, message, help_)
+
+
+def check_trial_without_inputs(context: Tree, job: Job) -> Iterator[Finding]:
+    for step in job.steps.values() if job.type == "pipeline" else ():
+        trial = step.raw.get("trial") if isinstance(step.raw, Mapping) and step.type == "sweep" else None
+        if not isinstance(trial, Mapping) or "inputs" in trial or not is_inline(step):
+            continue
+        used = {part.port: part for part in find_expressions(read_command(step.component) or "")}
+        names = [name for name, part in used.items() if name and part.scope in ("inputs", "search_space")]
+        key = step.raw.key("trial") if isinstance(step.raw, Mapping) else None
+        if not names or key is None:
+            continue
+        declared = ", ".join(f"{name}: {{type: {_choose_type(step, name)}}}" for name in names)
+        listed = join_words([f"`{name}`" for name in names], "nor")
+        message = f"an inline trial in a pipeline without `inputs` gets no value of {listed}"
+        help_ = f"add `inputs: {{{declared}}}` under `trial:`; its command reads `${{{{inputs.NAME}}}}`"
+        yield Finding(key.span, message, help_)
+
+
+def _choose_type(step: Step, name: str) -> str:
+    """The type of a value that a step gives its trial, or that a sweep searches."""
+    searched = find_node(step.raw, "search_space", name)
+    if isinstance(searched, Mapping):
+        return searched_type(to_python(searched))
+    port = step.component.inputs.get(name) if step.component is not None else None
+    return port.type if port is not None and port.type != "open" else "string"
 
 
 def check_environment_variable_not_text(context: Tree, step: Step) -> Iterator[Finding]:

@@ -34,7 +34,7 @@ RULES = (
     Rule("WS211", "compute-conflict", "error", "two profiles that describe the same cluster differently"),
     _tensorflow_rule("WS212", "workers-below-instances", "warning",
                      "fewer TensorFlow workers than instances"),
-    Rule("WS213", "count-not-positive", "error", "a count or time limit that is zero or negative",
+    Rule("WS213", "count-not-positive", "error", "a count or time limit that is out of range",
          on=("Component", "Step", "Compute"), checked_in="_counts"),
     Rule("WS214", "count-from-wrong-input", "error",
          "a count bound to an input that is not a positive whole number", on=("Job",), checked_in="_counts"),

@@ -34,6 +34,7 @@ _LEAST_OF_PARALLEL = {
 }
 _LEAST_OF_RETRIES = {"max_retries": 0, "timeout": 1}
 _LEAST_OF_STOPPING = {"evaluation_interval": 1, "delay_evaluation": 0, "truncation_percentage": 1}
+_MOST = {"truncation_percentage": 99}  # Microsoft Learn, "Hyperparameter tuning a model"
 
 _LEAST_OF_COMPUTE = {
     "min_instances": 0,
@@ -79,6 +80,10 @@ def _check_counts(block: Field[Any] | None, least_by_name: dict[str, int]) -> It
             unit = " second" if "timeout" in name else ""
             message = f"`{name}` is {field.value} but must be at least {least}{unit}"
             yield Finding(field.span, message, f"write a whole number of at least {least}, or remove it")
+        most = _MOST.get(name)
+        if value is not None and most is not None and value > most:
+            message = f"`{name}` is {field.value} but must be at most {most}"
+            yield Finding(field.span, message, f"write a whole number from {least} to {most}")
 
 
 _COUNTS = ("process_count_per_instance", "worker_count", "instance_count", "max_instance_count")

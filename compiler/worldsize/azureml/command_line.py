@@ -18,7 +18,7 @@ from worldsize.base.patterns import compile_later
 from worldsize.base.source import Source
 
 # A word is put together from its pieces: as one repeated group it would cost hundreds of bytes a character.
-_PIECE = re.compile(r"\$\{\{[^{}\n]*\}\}|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\$]+|\$")
+_PIECE = re.compile(r"\$\{\{[^{}\n]*\}\}|\$\([^()]*\)|`[^`]*`|\"[^\"]*\"|'[^']*'|\\.|[^\s;|&<>\"'\\$`]+|[$`]")
 _TOKEN = re.compile(
     r"(?P<redirect>\d?>&\d|&?>>?|\d>>?|<+)|(?P<join>\\\n)|(?P<operator>&&|\|\||[;|&]|\n\s*)"
     rf"|(?P<word>{_PIECE.pattern})"

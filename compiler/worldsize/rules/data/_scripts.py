@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from worldsize.azureml import command_line, ignore, references
+from worldsize.azureml.command_launchers import read_launcher_call
 from worldsize.azureml.command_line import Command, Word
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, exists, folder_of, is_file, is_folder, local_path
@@ -36,6 +37,7 @@ _OPTION = re.compile(r"-[uBOEsSIex]+")  # takes no value
 _PIP = re.compile(r"pip3?(?:\.\d+)?")
 _REQUIREMENTS = re.compile(r"[\w./-]+\.(?:txt|in|pip)")
 _NAME = re.compile(r"[\w./-]+\.(?:py|sh|R|r)")
+_MODULE = re.compile(r"[\w./-]+\.py")
 _PART = re.compile(r"[\w./][\w./-]*")
 # Commands that make or fetch files, or go elsewhere: after them nothing is known of the folder.
 _MAKES = re.compile(r"\b(?:cd|git|wget|curl|unzip|tar|cp|mv|azcopy|az|pushd|touch|echo|cat|tee)\b|>")
@@ -221,6 +223,8 @@ def _find_requirements(command: Command) -> Iterator[Word]:
 def _started(command: Command) -> tuple[Word | None, Word | None]:
     """The script that a command starts, and else what may be a name with spaces that is not in quotes."""
     words = list(command.words[len(list(command.assignments)) :])
+    if read_launcher_call(command) is not None:
+        return next((word for word in words if _MODULE.fullmatch(word.text)), None), None
     if not words or _INTERPRETER.fullmatch(words[0].text) is None:
         return None, None
     named = list(dropwhile(lambda word: _OPTION.fullmatch(word.text), words[1:]))

@@ -7,6 +7,7 @@ from functools import partial
 from worldsize.rules.registry import Rule
 
 _upload_rule = partial(Rule, on=("Upload",), checked_in="_uploads", since="0.2.0")
+_variable_rule = partial(Rule, on=("Launch",), checked_in="_variables", confidence="likely", since="0.2.0")
 _unpinned_rule = partial(Rule, checked_in="_unpinned")
 
 # One row a rule.
@@ -26,6 +27,9 @@ RULES = (
          on=("Component", "Step"), checked_in="_shell"),
     _unpinned_rule("WS807", "environment-without-version", "error",
                    "a registered environment without a version", on=("Step", "Component"), since="0.2.0"),
+    _variable_rule("WS808", "variable-not-replaced", "error", "a variable that the shell does not replace"),
+    _variable_rule("WS809", "variable-unset", "error",
+                   "an address or a rank from a variable that nothing sets"),
     _unpinned_rule("WS810", "environment-unpinned", "info", "an environment without a fixed version",
                    on=("Step", "Component")),
     _unpinned_rule("WS811", "image-unpinned", "info", "an image without a fixed tag", on=("Component",)),

@@ -68,7 +68,8 @@ _MEET = frozenset({*_ADDRESSES, *_RANKS, "rdzv_backend", "rdzv_id", "standalone"
 _SAME_RANK = compile_later(r"^\$\{?(?:OMPI_COMM_WORLD_(?:NODE|LOCAL)_RANK|LOCAL_RANK)\}?$")
 _NODE_RANK = "write `$NODE_RANK`, which Azure ML sets on each instance"
 _MACHINES = "--machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT"
-_WHERE = "--node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
+_ADDRESS = "--master_addr $MASTER_ADDR --master_port $MASTER_PORT"
+_WHERE = f"--node_rank $NODE_RANK {_ADDRESS}"
 
 
 def check_launcher_nodes_disagree(context: Tree, job: Job) -> Iterator[Finding]:
@@ -163,10 +164,17 @@ def _find_fixed(inner: InnerLauncher, count: int) -> tuple[Word, str, str] | Non
         if value is not None and value.bare.isdigit():
             message = f"`{flag.text.partition('=')[0]}` is {value.bare} on each of the {count} instances"
             return value, message, _NODE_RANK
-    backend = inner.options.get("rdzv_backend", (inner.word, None))[1]
-    meets = backend is not None or "rdzv_endpoint" in inner.options
-    has_rank = meets or "node_rank" in inner.options
-    if inner.nodes is not None and inner.name in TORCH and not has_rank:
+    return _find_missing(inner, count) if inner.nodes is not None and inner.name in TORCH else None
+
+
+def _find_missing(inner: InnerLauncher, count: int) -> tuple[Word, str, str] | None:
+    """What torch's launcher lacks to find the other instances."""
+    if not {"rdzv_backend", "rdzv_endpoint", "node_rank"} & inner.options.keys():
         message = f"`{inner.name}` without `--node_rank` is node 0 on each of the {count} instances"
         return inner.word, message, f"add `{_WHERE}`"
+    if not {"rdzv_endpoint", "master_addr"} & inner.options.keys():
+        message = f"`{inner.name}` without an address waits on each of the {count} instances for itself"
+        dynamic = "rdzv_backend" in inner.options
+        help_ = "add `--rdzv_endpoint $MASTER_ADDR:$MASTER_PORT`" if dynamic else f"add `{_ADDRESS}`"
+        return inner.word, message, help_
     return None

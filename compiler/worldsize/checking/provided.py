@@ -184,8 +184,8 @@ def _read(path: str) -> str | None:
 
 
 _PLACEHOLDER = re.compile(
-    r"(?<!\$)\{\{(?!\s?parent\.)[^{}\n]{1,80}\}\}|\{%[^\n]{1,200}?%\}"  # Jinja, Mustache, cookiecutter
-    r"|(?<![$\w])\{[A-Za-z_][\w-]{0,80}\}"  # str.format
+    r"(?<!\$)\{\{(?!\s?(?:parent\.|\$))[^{}\n]{1,80}\}\}|\{%[^\n]{1,200}?%\}"  # Jinja, Mustache, cookiecutter
+    r"|(?<![${\w])\{[A-Za-z_][\w-]{0,80}\}"  # str.format
     r"|<[ \t]{0,4}[A-Za-z][^<>|&;\n]{0,80}>"  # <fill in>
     r"|\b(?:(?:TODO|FIXME|TBD|CHANGE_?ME|REPLACE_?ME|FILL_?ME)(?:_\w{1,80})?|(?:YOUR|INSERT|PATH_TO)_\w{1,80})\b"
     r"|\byour[-_]\w{1,80}|\bpath/to/|\[[A-Z][A-Z _-]{2,80}\]|^[\"']?\.\.\.[\"']?$"
@@ -193,7 +193,7 @@ _PLACEHOLDER = re.compile(
 )
 # Azure DevOps, envsubst. Among other words the shell fills them in.
 _VARIABLE = re.compile(
-    r"[^\s$]{0,80}(?P<name>\$\([A-Za-z][\w.-]{0,80}\)|\$(?!schema\b)\{?[A-Za-z_]\w{0,80}\}?)(?![{\w\[.])\S*"
+    r"(?!\{\{)[^\s$]{0,80}(?P<name>\$\([A-Za-z][\w.-]{0,80}\)|\$(?!schema\b)\{?[A-Za-z_]\w{0,80}\}?)(?![{\w\[.])\S*"
 )
 # Rules over code have tokens in which these characters are code; a secret counts wherever it stands.
 _FAMILIES = frozenset({"spec", "data", "graph", "schedule", "topology"})

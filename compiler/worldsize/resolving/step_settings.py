@@ -15,6 +15,7 @@ from worldsize.azureml.job import Compute
 from worldsize.azureml.model import SPEC, Field, Job, OutputSetting, Step, join_fields
 from worldsize.azureml.tree import read_cluster
 from worldsize.base.problem import Related
+from worldsize.documents.yaml.nodes import find_node
 from worldsize.planning.model import PlanValue
 from worldsize.planning.quantities import comment
 from worldsize.resolving import plan_values
@@ -150,6 +151,12 @@ def environment_variables(state: ResolveState, step: str) -> Field[Any] | None:
     return join_fields(variables) if variables else None
 
 
+def _read_part(located: Field[Any], key: str) -> Field[Any]:
+    """One entry of a mapping, with its place."""
+    node = find_node(located.node, key)
+    return Field(located.value[key], node.span if node is not None else None, node=node)
+
+
 def outputs(state: ResolveState, step: str) -> dict[str, Field[OutputSetting]]:
     """Settings of outputs beyond their type, which the component declares."""
     declared = state.outputs(step)
@@ -158,7 +165,7 @@ def outputs(state: ResolveState, step: str) -> dict[str, Field[OutputSetting]]:
         value = located.value
         keys = ("path", "mode", "name", "version")
         if isinstance(value, dict) and any(key in value for key in keys):
-            parts = {key: Field(value[key]) if key in value else None for key in keys}
+            parts = {key: _read_part(located, key) if key in value else None for key in keys}
             type_ = declared[name].type if declared and name in declared else value.get("type")
             settings[name] = Field(OutputSetting(type=type_, **parts), located.span, located.key_span)
     return settings

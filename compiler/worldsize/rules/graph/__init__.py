@@ -112,6 +112,8 @@ RULES = (
          checked_in="_step_settings", since="0.2.0"),
     _port_rule("WS670", "minimum-above-maximum", "error",
                "an input whose minimum is greater than its maximum"),
+    _binding_rule("WS674", "output-path-shared", "warning", "a path that two outputs are written to",
+                  on=("Job",), since="0.2.0"),
     _search_rule("WS672", "bounds-not-logarithms", "warning",
                  "bounds of a logarithmic distribution that are the values", confidence="likely",
                  since="0.2.0"),

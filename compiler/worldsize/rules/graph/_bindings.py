@@ -12,8 +12,9 @@ from worldsize.azureml.binding import Expression, find_expressions
 from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Component, Field, Job, Keys, Port, Step
 from worldsize.azureml.tree import Tree
-from worldsize.base.problem import Finding, Fix
+from worldsize.base.problem import Finding, Fix, relate
 from worldsize.base.suggest import did_you_mean
+from worldsize.base.wording import shorten
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.graph._command import CommandText, find_split_texts, find_texts
 from worldsize.rules.graph._common import (
@@ -22,6 +23,7 @@ from worldsize.rules.graph._common import (
     find_unknown_names,
     find_wires,
     known_ports,
+    list_output_paths,
     port_finder,
     searched_inputs,
     suggest_fix,
@@ -92,6 +94,8 @@ def check_binding_in_text(context: Tree, job: Job) -> Iterator[Finding]:
 
 
 _FREE = frozenset({"name", "output_name", "default_datastore"})  # filled in by the service
+_FILLED_IN = "`${{name}}`, `${{output_name}}` and `${{default_datastore}}`"
+_LIKE_EXPRESSION = re.compile(r"(?<!\$)\{\{\s{0,8}\$?(name|output_name|default_datastore)\s{0,8}\}\}")
 
 
 def check_binding_unknown_scope(context: Tree, subject: Job | Component) -> Iterator[Finding]:
@@ -99,6 +103,37 @@ def check_binding_unknown_scope(context: Tree, subject: Job | Component) -> Iter
         yield from _check_scopes_of_command(context, subject)
     else:
         yield from _check_scopes(context, subject)
+        yield from _check_places(subject)
+
+
+def _check_places(job: Job) -> Iterator[Finding]:
+    """Report expressions in the paths of outputs that the service does not fill in."""
+    for _, node in list_output_paths(job):
+        for expression in find_expressions(node.text):
+            if expression.name in _FREE or expression.scope in _WHOLE:  # that one is binding-in-text
+                continue
+            last = expression.parts[-1]
+            help_ = f"write `${{{{{last}}}}}`" if last in _FREE else f"write one of {_FILLED_IN}"
+            message = f"`{expression}` becomes part of the path: the service does not fill it in"
+            yield Finding(node.subspan(expression.start, expression.end), message, help_)
+        for match in _LIKE_EXPRESSION.finditer(node.text):
+            span, written = node.subspan(match.start(), match.end()), f"${{{{{match[1]}}}}}"
+            message = f"`{match[0]}` becomes part of the path: an expression starts with `$`"
+            yield Finding(span, message, f"write `{written}`", fix=Fix(span, written, safe=False))
+
+
+def check_output_path_shared(context: Tree, job: Job) -> Iterator[Finding]:
+    first: dict[tuple[str, str], Scalar] = {}
+    for step, node in list_output_paths(job):
+        names = {expression.name for expression in find_expressions(node.text)}
+        if "output_name" in names or not isinstance(node.value, str):
+            continue
+        key = (step if "name" in names else "", node.text.rstrip("/"))
+        earlier = first.setdefault(key, node)
+        if earlier is not node:
+            message = f"two outputs are written to `{shorten(node.text, 80)}`"
+            help_ = "end the path with `${{name}}/${{output_name}}`, which differ by step and output"
+            yield Finding(node.span, message, help_, relate(earlier.span, "written here as well"))
 
 
 def _check_scopes(context: Tree, job: Job) -> Iterator[Finding]:

@@ -195,3 +195,13 @@ def find_unbound_texts(job: Job) -> Iterator[Scalar]:
         nodes = [field.node for field in step.inputs.values() if isinstance(field.value, (Literal, Data))]
         nodes += [setting.node for setting in step.outputs.values() if setting.value.path is not None]
         yield from (text for text in map(text_node, nodes) if text is not None)
+
+
+def list_output_paths(job: Job) -> list[tuple[str, Scalar]]:
+    """The paths that outputs of steps are written to, each with the name of its step."""
+    return [
+        (step.name, path.node)
+        for step in job.steps.values()
+        for setting in step.outputs.values()
+        if (path := setting.value.path) is not None and isinstance(path.node, Scalar)
+    ]

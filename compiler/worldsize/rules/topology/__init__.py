@@ -115,4 +115,7 @@ RULES = (
                 confidence="possible"),
     _build_rule("WS273", "image-for-other-processor", "error",
                 "an x86-64 image on a VM size with Arm processors", confidence="likely"),
+    Rule("WS274", "device-not-there", "warning",
+         "a variable that names a GPU which the VM size does not have", on=("Launch",),
+         checked_in="_processes", confidence="likely", since="0.2.0"),
 )

@@ -18,7 +18,7 @@ from worldsize.base.span import Span
 from worldsize.base.wording import plural
 from worldsize.rules.topology import _devices
 
-_NAME = "CUDA_VISIBLE_DEVICES"
+_NAMES = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 _NUMBERS = re.compile(r"(?:-?\d+(?:,-?\d+)*)?")
 
 
@@ -49,9 +49,7 @@ def check_processes_exceed_gpus(context: Tree, launch: Launch) -> Iterator[Findi
 
 
 def _report_hidden(visible: Visible, starts: int, span: Span | None) -> Finding:
-    message = (
-        f"`CUDA_VISIBLE_DEVICES` shows {plural(visible.count, 'GPU')} to {starts} processes of an instance"
-    )
+    message = f"`{visible.name}` shows {plural(visible.count, 'GPU')} to {starts} processes of an instance"
     related = relate(span, plural(starts, "process"))
     return Finding(visible.span, message, "leave it out: each process takes its own GPU", related=related)
 
@@ -101,25 +99,48 @@ def _help(launch: Launch, count: int, devices: int, nodes: int | None) -> str:
     return f"write {devices}, one process per GPU{total}"
 
 
-class Visible(Struct):
-    """How many GPUs the processes can see, and where that is written."""
+def check_device_not_there(context: Tree, launch: Launch) -> Iterator[Finding]:
+    visible, size = find_visible_devices(launch), launch.size
+    starts = (launch.processes.value or 1) if launch.kind in STARTS_PROCESSES else 1
+    if visible is None or size is None or not size.devices or visible.count < starts > 1:
+        return
+    absent = [number for number in visible.numbers if number >= size.devices]
+    numbers = f"0 to {size.devices - 1}" if size.devices > 1 else "0"
+    related = relate(launch.size_span, plural(size.devices, "GPU") + " per instance")
+    if absent:
+        message = f"`{visible.name}` names GPU {absent[0]}, but `{size.name}` has only {numbers}"
+        yield Finding(visible.span, message, f"name {numbers}, or leave it out", related)
+    elif not visible.count:
+        message = f"`{visible.name}` hides {'all ' if size.devices > 1 else ''}{plural(size.devices, 'GPU')}"
+        yield Finding(
+            visible.span, f"{message} of `{size.name}`", "leave it out, or use a size without GPUs", related
+        )
 
-    count: int
+
+class Visible(Struct):
+    """The GPUs that the processes can see, and where that is written."""
+
+    name: str  # of the variable
+    numbers: list[int]
     span: Span
+
+    @property
+    def count(self) -> int:
+        """How many there are: a negative number hides itself and those after it."""
+        shown = enumerate(self.numbers)
+        return next((position for position, number in shown if number < 0), len(self.numbers))
 
 
 def find_visible_devices(launch: Launch) -> Visible | None:
     """Read the variable; None if it is not set, set more than once, or not a list of numbers."""
-    settings = [setting for setting in launch.list_variables() if setting.name == _NAME]
+    settings = [setting for setting in launch.list_variables() if setting.name in _NAMES]
     if len(settings) != 1 or (span := settings[0].span) is None:
         return None
     text, command = settings[0].value.replace(" ", ""), settings[0].command
     is_for_all = command is None or command.words[0].text == "export" or len(launch.commands) == 1
     if _NUMBERS.fullmatch(text) is None or not is_for_all:
         return None
-    numbers = [int(number) for number in text.split(",") if number]
-    hidden = next((position for position, number in enumerate(numbers) if number < 0), len(numbers))
-    return Visible(hidden, span)
+    return Visible(settings[0].name, [int(number) for number in text.split(",") if number], span)
 
 
 _LAUNCHERS = compile_later(

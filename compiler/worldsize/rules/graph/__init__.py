@@ -80,6 +80,8 @@ RULES = (
          on=("Component",), checked_in="_command"),
     Rule("WS651", "required-input-in-section", "error", "a required input inside `$[[ ]]`", on=("Component",),
          checked_in="_command"),
+    Rule("WS675", "sections-glued", "error", "two optional sections without a blank between them",
+         on=("Component",), checked_in="_command", confidence="likely", since="0.2.0"),
     _port_rule("WS652", "names-differ-by-case", "error",
                "two inputs or outputs whose names differ only in case"),
     _port_rule("WS653", "name-reserved", "warning", "an input with the name of a system environment variable",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from worldsize.azureml import binding
@@ -88,6 +89,16 @@ def check_component(context: Tree, component: Component) -> Iterator[Problem]:
                 help_ = f"write `{section}`, which is omitted if there is no value"
                 fix = Fix(span := text.span(start, end), section, safe=False)
                 yield Problem("optional-input-unguarded", span, message, help_, fix=fix)
+
+
+def check_sections_glued(context: Tree, component: Component) -> Iterator[Finding]:
+    for text in find_texts(context, component):
+        for before, after in pairwise(text.template.sections):
+            if before.end == after.start:
+                message = "no blank separates this optional section from the one before it"
+                span = text.span(after.start, after.start + len("$[["))
+                fix = Fix(text.span(after.start, after.start), " ", safe=False)
+                yield Finding(span, message, "write a blank before `$[[`", fix=fix)
 
 
 _BROKEN = re.compile(r"\\[ \t]*\r?\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -108,7 +109,7 @@ def _report(
     span = fault.argument.span or span
     if span is None:
         return None
-    if fault.what == "unknown":
+    if fault.what in ("unknown", "glued"):
         at_launcher = span == launch.span(program.command.arguments[0])
         meant = None if at_launcher else _find_meant(fault, interface, faults)
         message, help_ = _describe_unknown(program, interface, fault, meant, at_launcher=at_launcher)
@@ -142,7 +143,11 @@ def _describe_unknown(
         message = f"`{launcher}` gives `{script}` the argument `{flag}`, which it does not declare"
         return message, f'add `parser.add_argument("{flag}", type=int)` to the script'
     help_: str | None = None
-    if fault.argument is not None and fault.argument.is_flag:
+    if fault.argument is not None and fault.what == "glued":
+        written = fault.argument.written
+        message = f"no blank separates `{flag}` from its value in `{written}`"
+        help_ = f"write `{fault.names[0]} {written.removeprefix(flag)}`"
+    elif fault.argument is not None and fault.argument.is_flag:
         message = f"`{script}` has no argument `{flag}`"
         free = _list_free(fault, interface)
         if meant is not None and find_meant(flag, free) != meant:
@@ -172,11 +177,11 @@ def _list_free(fault: Fault, interface: Interface) -> list[str]:
 
 
 def _flag(fault: Fault) -> str:
-    return "" if fault.argument is None else fault.argument.written.partition("=")[0]
+    return "" if fault.argument is None else re.split(r"=|\$\{\{", fault.argument.written, maxsplit=1)[0]
 
 
 class Fault(Struct):
-    """A contradiction: ``what`` is `unknown`, `missing`, `command` or `value`.
+    """A contradiction: ``what`` is `unknown`, `glued`, `missing`, `command` or `value`.
 
     The ``names`` are those that are missing, or, of an unknown word, the options that the command gives.
     """
@@ -278,7 +283,14 @@ class _Match:
 
     def _take_unknown(self, argument: Argument, name: str, fits: list[str]) -> None:
         """A flag that is not declared as it is written."""
-        may_be = not fits and ("$" in name or self._may_know(name))
+        glued = self._find_glued(name)
+        if glued is not None:
+            self.faults.append(Fault("glued", argument, self.by_flag[glued], names=(glued,)))
+            self.given.add(self.by_flag[glued])
+            return
+        known = name.partition("$")[0]
+        is_open = "$" in name and any(flag.startswith(known) for flag in self.flags)
+        may_be = not fits and (is_open or self._may_know(name))
         if may_be:
             self.sure = False
             return
@@ -293,6 +305,14 @@ class _Match:
         while self.position < len(self.arguments) and not self.arguments[self.position].is_flag:
             self.position += 1  # its values
             self.swallowed = True
+
+    def _find_glued(self, name: str) -> str | None:
+        """The flag that an expression follows without a blank, as in `--month${{inputs.month}}`."""
+        flag, is_expression, _ = name.partition("${{")
+        if not (is_expression and flag.startswith("--")):
+            return None
+        is_begun = any(other.startswith(flag) for other in self.flags)
+        return flag if flag in self.by_flag else None if is_begun else find_meant(flag, self.flags)
 
     def _may_know(self, flag: str) -> bool:
         """Whether the flag may be several in one word, or one that a launcher spells in another way."""

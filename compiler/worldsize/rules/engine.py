@@ -212,10 +212,17 @@ def _starts_python(component: Component | None) -> bool:
     return _STARTS_PYTHON.search(read_command(component)) is not None
 
 
+def _has_entry(_context: Tree, subjects: Subjects) -> bool:
+    """Whether a parallel task or a deployment may call the functions of a script."""
+    kinds = ("parallel", "deployment")
+    return any(component.type.lower() in kinds for component, _ in subjects.get("Component", ()))
+
+
 # Conditions without which some rules have nothing to check; their modules are then not imported.
 CONDITIONS: dict[str, Callable[[Tree, Subjects], bool]] = {
     "bound-input": _has_bound_input,
     "bound-output": _has_bound_output,
     "script": _has_script,
+    "entry": _has_entry,
     "deepspeed": _has_deepspeed,
 }

@@ -26,7 +26,7 @@ from worldsize.documents.diagnostics.diagnostic import Severity
 if TYPE_CHECKING:
     from worldsize.azureml.tree import Tree
 
-Condition = Literal["bound-input", "bound-output", "script", "deepspeed"]
+Condition = Literal["bound-input", "bound-output", "script", "entry", "deepspeed"]
 Check = Callable[["Tree", Any], Iterable[Finding | Problem]]
 
 # The first ten by the digit of their codes; schedules share the graph's, as WS68x.

@@ -159,7 +159,7 @@ def _search_scripts(context: Tree, component: Component) -> Iterator[ScriptSearc
             included = _included(component, folder)
             for script in _find_scripts(component):
                 yield from _search(context, script, node, folder, included)
-    for script, node, folder in _find_entry_scripts(component):
+    for script, node, folder in find_entry_scripts(component):
         if node is not None:
             yield from _search(context, script, node, folder, ())
 
@@ -241,7 +241,7 @@ def _started(command: Command) -> tuple[Word | None, Word | None]:
 _ENTRIES = {"spark": ("entry", "file"), "deployment": ("code_configuration", "scoring_script")}
 
 
-def _find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
+def find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
     """The entry of a parallel task, Spark job or deployment, its code and the folder of the code's path."""
     kind, key = _ENTRIES.get(component.type.lower(), ("task", "entry_script"))
     entry = find_node(component.raw, kind, key)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from worldsize.azureml import binding
-from worldsize.azureml.model import Job, Literal, Step
+from worldsize.azureml.model import Job, Literal, Port, Step
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem, Related, relate
 from worldsize.base.span import NOWHERE, Span
 from worldsize.base.suggest import did_you_mean
 from worldsize.documents.yaml.nodes import Scalar, find_node, list_scalars
 from worldsize.rules.graph._common import (
+    Wire,
     declared_component,
     find_wires,
     known_ports,
@@ -161,25 +162,36 @@ def _has_open_type(step: Step, output: str) -> bool:
 _KINDS = {"uri_file": "a file"} | dict.fromkeys(("uri_folder", "mlflow_model", "triton_model"), "a folder")
 
 
+def _find_source(job: Job, wire: Wire) -> Port | None:
+    """The declaration that a binding names: an output of a step, or an input of a pipeline component.
+
+    What a pipeline job is given may be named as either, and official examples do so.
+    """
+    name, source = wire.expression.port or "", job.steps.get(wire.expression.step or "")
+    if source is None:
+        inputs = job.interface.inputs if job.interface is not None else {}
+        return inputs.get(name) if wire.expression.scope == "parent.inputs" else None
+    if wire.expression.side != "outputs" or _has_open_type(source, name):
+        return None
+    return (known_ports(source, "outputs") or {}).get(name)
+
+
 def check_file_feeds_folder(context: Tree, job: Job) -> Iterator[Finding]:
     for wire in find_wires(context, job):
-        target, source = wire.port, job.steps.get(wire.expression.step or "")
-        # What a pipeline is given may be named as either, and official examples do so.
-        if target is None or source is None or wire.expression.side != "outputs":
+        target, port, source_kind = wire.port, _find_source(job, wire), source_type(job, wire.expression)
+        kinds = {_KINDS.get(source_kind or ""), _KINDS.get(target.type if target is not None else "")}
+        if target is None or port is None or declared_component(wire.step) is None:
             continue
-        source_kind = source_type(job, wire.expression)
-        kinds = {_KINDS.get(source_kind or ""), _KINDS.get(target.type or "")}
-        if declared_component(wire.step) is None or None in kinds or len(kinds) < 2:
+        if None in kinds or len(kinds) < 2:
             continue
-        name = wire.expression.port or ""
-        port = (known_ports(source, "outputs") or {}).get(name)
-        if _has_open_type(source, name):
-            continue
+        name, step = wire.expression.port or "", wire.expression.step
         written, taken = _KINDS[source_kind or ""], _KINDS[target.type or ""]
-        message = f"`{source.name}` writes {written} as `{name}`, but `{wire.name}` takes {taken}"
-        related = relate(port.span if port is not None else None, f"declared as `{source_kind}` here")
-        help_ = f"write `type: {source_kind}` for the input, or `type: {target.type}` for the output"
-        yield Finding(wire.part(4), message, help_, related=related)
+        message = f"`{step}` writes {written} as `{name}`" if step else f"`{name}` is {written}"
+        message += f", but `{wire.name}` takes {taken}"
+        related = relate(port.span, f"declared as `{source_kind}` here")
+        other = "output" if step else "input of the pipeline"
+        help_ = f"write `type: {source_kind}` for the input, or `type: {target.type}` for the {other}"
+        yield Finding(wire.part(4 if step else 2), message, help_, related=related)
 
 
 def check_optional_feeds_required(context: Tree, job: Job) -> Iterator[Finding]:

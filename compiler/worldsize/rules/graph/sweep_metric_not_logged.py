@@ -13,6 +13,7 @@ from worldsize.base.problem import Finding, relate
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml.nodes import Scalar, find_node
 from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.module import list_packages
 from worldsize.scripts.values import evaluate
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def check_program(context: Tree, program: Program) -> Iterator[Finding]:
         return
     logged = [_list_logged(module) for module in program.modules]
     names = {name for batch in logged if batch is not None for name in batch}
-    texts = {node.value for module in program.modules for node in module.kinds.get(ast.Constant, ())}
+    texts = {text for module in program.modules for text in _list_texts(module, program)}
     if None in logged or metric.value in texts or not (names or program.packages - sys.stdlib_module_names):
         return
     script = program.path.name
@@ -50,6 +51,17 @@ def check_program(context: Tree, program: Program) -> Iterator[Finding]:
         f"did you mean `{near}`?" if near else f'call `mlflow.log_metric("{metric.value}", …)` in the script'
     )
     yield Finding(metric.span, message, help_, relate(program.place, "the trial starts the script here"))
+
+
+def _list_texts(module: Module, program: Program) -> set[object]:
+    """The texts under which something may log: a setting of a package that logs nothing here is not one."""
+    roots = {name: name.partition(".")[0] for name, _ in module.calls}
+    logging = {root for name, root in roots.items() if name.rpartition(".")[2] in _METHODS}
+    quiet = list_packages(module) - logging - program.names_beside
+    settings = {
+        keyword.value for name, call in module.calls if roots[name] in quiet for keyword in call.keywords
+    }
+    return {node.value for node in module.kinds.get(ast.Constant, ()) if node not in settings}
 
 
 def _list_logged(module: Module) -> set[str] | None:

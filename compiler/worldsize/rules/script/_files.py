@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
-from worldsize.facts.library_calls import find_call
+from worldsize.facts.library_calls import LibraryCall, find_call
 from worldsize.rules.script._group import is_without_group
-from worldsize.scripts.definitions import define_alone
+from worldsize.scripts.definitions import Definitions, define_alone
 from worldsize.scripts.edits import add_argument, guard_by_rank
-from worldsize.scripts.guards import is_guarded_by_rank
+from worldsize.scripts.guards import find_guards, is_guarded_by_rank
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, find_mentions, find_passed
 from worldsize.scripts.program import Program
-from worldsize.scripts.ranks import mentions_rank
+from worldsize.scripts.ranks import is_rank, is_read_from, mentions_rank
 from worldsize.scripts.values import evaluate
 
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
@@ -27,9 +27,15 @@ def check_saves_on_every_rank(context: Tree, program: Program) -> Iterator[Findi
         return
     if is_without_group(program):
         return  # that is the cause
-    keras = (("saves its checkpoints here", "saves_checkpoints"),) if program.imports("horovod") else ()
-    for what, effect in (("saves this file", "saves_once"), ("logs this", "logs_once"), *keras):
-        saves = program.entry.once(_unguarded, program.modules, effect)
+    effects = {
+        "saves_once": "saves this file",
+        "logs_once": "logs this",
+        "logs_fixed": "logs its own value here",
+    }
+    if program.imports("horovod"):
+        effects["saves_checkpoints"] = "saves its checkpoints here"
+    for effect, what in effects.items():
+        saves = program.entry.once(_unguarded, program, effect)
         if saves:
             module, call = saves[0]
             more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
@@ -37,25 +43,78 @@ def check_saves_on_every_rank(context: Tree, program: Program) -> Iterator[Findi
             help_ = "put it under `if rank == 0:`"
             fix = guard_by_rank(program, module, call)
             yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+    if (program.launch.instances.value or 1) > 1 and program.per_instance > 1:
+        yield from _check_local_guards(program, (*effects,))
 
 
-def _unguarded(_entry: Module, modules: tuple[Module, ...], effect: str) -> list[tuple[Module, ast.Call]]:
+def _unguarded(_entry: Module, program: Program, effect: str) -> list[tuple[Module, ast.Call]]:
     """The calls with an effect that every rank reaches."""
     return [
         (module, call)
-        for module in modules
+        for module in program.modules
         for name, call in module.calls
-        if find_call(name, effect)
-        and not _apart(module, name, call)
-        and not is_guarded_by_rank(modules, module, call)
+        if (row := find_call(name, *_LOGS if effect in _LOGS else (effect,))) is not None
+        and row.effect == effect
+        and not _is_apart(program, module, row, call)
+        and not is_guarded_by_rank(program.modules, module, call)
     ]
 
 
-def _apart(module: Module, name: str, call: ast.Call) -> bool:
-    """Whether the path that a call writes to contains the rank."""
-    first = 1 if find_call(name, "saves_once") else 0  # what is saved comes before the path
-    parts: list[ast.AST] = [*call.args[first:], *(keyword.value for keyword in call.keywords)]
-    return any(mentions_rank(module, part) for part in parts)
+_LOGS = ("logs_once", "logs_fixed")
+
+
+def _is_apart(program: Program, module: Module, row: LibraryCall, call: ast.Call) -> bool:
+    """Whether the ranks write to places of their own, or the same value to one."""
+    what, where = _split_arguments(row, call)
+    if any(mentions_rank(module, part) for part in where if not isinstance(part, ast.Constant)):
+        return True
+    code = read_reached(program)
+    inner = [node for part in what for node in ast.walk(part)]
+    return row.effect == "logs_fixed" and not any(is_rank(code, module, node) for node in inner)
+
+
+def _split_arguments(row: LibraryCall, call: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
+    """What a call writes, and under which path, name or other setting; the keys of a literal are names."""
+    position = row.argument if row.effect in _LOGS else 0  # what is saved comes before the path
+    what = [argument for at, argument in enumerate(call.args) if at == position]
+    where = [argument for at, argument in enumerate(call.args) if at != position]
+    for keyword in call.keywords:
+        (what if keyword.arg == "value" else where).append(keyword.value)
+    for literal in [part for part in what if isinstance(part, ast.Dict)]:
+        what.remove(literal)
+        where += [key for key in literal.keys if key is not None]
+        what += literal.values
+    return what, where
+
+
+def _check_local_guards(program: Program, effects: tuple[str, ...]) -> Iterator[Finding]:
+    """Report what the first process of each instance writes, of which only the first of the job should."""
+    code, instances = read_reached(program), program.launch.instances.value
+    for module in program.modules:
+        for name, call in module.calls:
+            row = find_call(name, *effects)
+            if row is None or _is_apart(program, module, row, call) or _is_on_node(module, row, call):
+                continue
+            tests = [test for side, test in find_guards(code, module, call) if side == "first"]
+            local = [test for test in tests if _reads_local_rank(code, module, test)]
+            if local and len(local) == len(tests):
+                verb = "logs" if row.effect in _LOGS else "saves"
+                message = (
+                    f"the first process of each of the {instances} instances {verb} this, not only rank 0"
+                )
+                help_ = f"ask for the rank in the job instead of `{ast.unparse(local[0])}`: `rank == 0`"
+                yield Finding(module.span(local[0]), message, help_, related=program.related)
+                return
+
+
+def _reads_local_rank(code: Definitions, module: Module, test: ast.AST) -> bool:
+    return any(is_read_from(code, module, node, "local_rank") for node in ast.walk(test))
+
+
+def _is_on_node(module: Module, row: LibraryCall, call: ast.Call) -> bool:
+    """Whether a file is written to the disk of the node."""
+    path = evaluate(define_alone(module), module, find_passed(call, 1, "f"))
+    return row.effect == "saves_once" and isinstance(path, str) and _LOST.fullmatch(path) is not None
 
 
 def check_load_without_map_location(context: Tree, program: Program) -> Iterator[Finding]:

@@ -235,6 +235,7 @@ def check_trainer_arguments_disagree(context: Tree, program: Program) -> Iterato
             )
             if is_arguments and read_reached(program).runs(module, call):
                 yield from _judge_precisions(program, module, call)
+                yield from _judge_best(program, module, call)
                 yield from _judge_config(context, program, module, call)
 
 
@@ -271,6 +272,59 @@ def _judge_precisions(program: Program, module: Module, call: ast.Call) -> Itera
         message = "`fp16` and `bf16` are both true, but `TrainingArguments` takes only one of them"
         related = (Related(module.span(half), "the other"), *program.related)
         yield Finding(module.span(brain), message, "remove one of them", related=related)
+
+
+def _judge_best(program: Program, module: Module, call: ast.Call) -> Iterator[Finding]:
+    """The best model is kept only if the trainer saves when it evaluates."""
+    best = keyword_argument(call, "load_best_model_at_end")
+    if read_value(program, module, best) is not True or any(one.arg is None for one in call.keywords):
+        return
+    evaluates = keyword_argument(call, "eval_strategy") or keyword_argument(call, "evaluation_strategy")
+    saves = keyword_argument(call, "save_strategy")
+    when = "no" if evaluates is None else read_value(program, module, evaluates)
+    kept = "steps" if saves is None else read_value(program, module, saves)
+    if not isinstance(when, str) or not isinstance(kept, str) or kept == "best":
+        return
+    place = saves or evaluates or best
+    assert place is not None
+    related = (Related(module.span(best or place), "needs both to agree"), *program.related)
+    if when != kept:
+        message = f"`save_strategy` is `{kept}`, but `eval_strategy` is `{when}`: the best model is not known"
+        wanted = f'save_strategy="{when}"' if when != "no" else f'eval_strategy="{kept}"'
+        yield Finding(module.span(place), message, f"write `{wanted}`", related=related)
+        return
+    steps = [keyword_argument(call, name) for name in ("save_steps", "eval_steps")]
+    numbers = [read_number(program, module, node) for node in steps]
+    if when == "steps" and numbers[0] and numbers[1] and numbers[0] % numbers[1]:
+        message = f"`save_steps` is {numbers[0]}, which is not a multiple of `eval_steps` {numbers[1]}"
+        nearest = numbers[0] // numbers[1] * numbers[1] or numbers[1]
+        yield Finding(module.span(steps[0] or place), message, f"write {nearest}", related=related)
+
+
+# What keeps a trainer off the GPUs.
+_SWITCHES: tuple[tuple[str, object], ...] = (("accelerator", "cpu"), ("use_cpu", True), ("no_cuda", True))
+
+
+def check_gpu_switched_off(context: Tree, program: Program) -> Iterator[Finding]:
+    size = program.launch.size
+    if size is None or not size.devices or not program.imports(*_LIGHTNING, *_PACKAGES):
+        return
+    for module in program.modules:
+        for name, call in module.calls:
+            if name.partition(".")[0] not in (*_LIGHTNING, *_PACKAGES):
+                continue
+            for keyword, off in _SWITCHES:
+                node = keyword_argument(call, keyword)
+                value = read_value(program, module, node) if node is not None else None
+                if node is None or value != off or type(value) is not type(off):
+                    continue
+                gpus = plural(size.devices, "GPU")
+                written = f'{keyword}="{off}"' if isinstance(off, str) else f"{keyword}={off}"
+                message = f"`{written}` leaves the {gpus} of `{size.name}` unused"
+                help_ = "remove it, or choose a size without GPUs for this step"
+                related = (*relate(program.launch.size_span, gpus), *program.related)
+                yield Finding(find_place(program, module, node), message, help_, related=related)
+                return
 
 
 def _judge_config(context: Tree, program: Program, module: Module, call: ast.Call) -> Iterator[Finding]:

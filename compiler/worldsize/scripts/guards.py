@@ -18,7 +18,7 @@ from worldsize.scripts.module import (
     list_earlier,
     variable_read,
 )
-from worldsize.scripts.ranks import is_rank, list_rank_nodes
+from worldsize.scripts.ranks import is_rank, list_rank_nodes, list_selecting_nodes
 from worldsize.scripts.values import find_single, find_values
 
 Side = Literal["first", "others"]
@@ -124,9 +124,12 @@ def _find_left(
 
 def leaves_block(body: list[ast.stmt]) -> bool:
     """Whether what follows a block is not reached: it ends with ``return``, ``break`` or ``sys.exit()``."""
-    last = body[-1]
+    return isinstance(body[-1], _LEAVES) or _ends_program(body[-1])
+
+
+def _ends_program(last: ast.stmt) -> bool:
     called = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
-    return isinstance(last, _LEAVES) or (called is not None and last_name(called) in ("exit", "_exit"))
+    return isinstance(last, ast.Raise) or (called is not None and last_name(called) in ("exit", "_exit"))
 
 
 def is_guarded_by_rank(modules: tuple[Module, ...], module: Module, node: ast.AST, depth: int = 4) -> bool:
@@ -209,9 +212,14 @@ def _list_asking(module: Module) -> set[ast.AST]:
 
 def _list_left(module: Module) -> set[ast.AST]:
     """All statements before which ``if rank != 0: return`` stands in the same block."""
-    speaking = module.once(list_rank_nodes)
+    speaking, selecting = module.once(list_rank_nodes), module.once(list_selecting_nodes)
     leaving = {
-        node for node in module.kinds.get(ast.If, ()) if node.test in speaking and leaves_block(node.body)
+        node
+        for node in module.kinds.get(ast.If, ())
+        if node.test in speaking
+        and leaves_block(node.body)
+        # A check that stops all processes alike leaves none of them behind.
+        and (node.test in selecting or not _ends_program(node.body[-1]))
     }
     behind: set[ast.AST] = set()
     for above in {module.parents[node] for node in leaving}:

@@ -11,11 +11,12 @@ from worldsize.scripts.module import Module, constant_value, is_conditional, las
 from worldsize.scripts.values import find_values
 
 # Words of what differs from process to process, or speaks of processes: where one stands, rules are silent.
-_SPEAKS = re.compile(
+_DIFFERS = (
     r"rank|main_process|is_main|is_master|is_chief|is_writer|is_root|is_primary|is_leader|chief|worker_index"
-    r"|task_index|task_id|task_type|worker_id|zero_first|world_size|distributed|master|primary|leader",
-    re.IGNORECASE,
+    r"|task_index|task_id|task_type|worker_id|zero_first|master|primary|leader"
 )
+_SPEAKS = re.compile(rf"{_DIFFERS}|world_size|distributed", re.IGNORECASE)
+_SELECTS = re.compile(_DIFFERS, re.IGNORECASE)
 _NUMBER = re.compile(r"(?:^|_|my)rank$|process_index$", re.IGNORECASE)
 _OTHER_NUMBERS = re.compile(r"lora|matrix|low_rank|full|num|max|total", re.IGNORECASE)
 _WORKED_OUT = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.JoinedStr, ast.BinOp, ast.IfExp)
@@ -45,6 +46,11 @@ def list_rank_nodes(module: Module) -> set[ast.AST]:
         for target in node.targets
     } - {""}
     return speaking | module.holding(derived.__contains__) if derived else speaking
+
+
+def list_selecting_nodes(module: Module) -> set[ast.AST]:
+    """The nodes that speak of one process among others, not only of how many there are; for `Module.once`."""
+    return module.holding(_SELECTS.search)
 
 
 def _reads_rank(module: Module, value: ast.expr) -> bool:

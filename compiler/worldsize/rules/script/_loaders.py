@@ -25,7 +25,10 @@ from worldsize.scripts.values import find_values, open_variable
 
 
 def check_sampler_without_set_epoch(context: Tree, program: Program) -> Iterator[Finding]:
-    if not program.is_own_loop or program.says("set_epoch") or not any(map(_counts_epochs, program.modules)):
+    if not program.is_own_loop or not any(map(_counts_epochs, program.modules)):
+        return
+    if program.says("set_epoch"):
+        yield from _judge_epochs(program)
         return
     for module, call in program.called("DistributedSampler"):
         if constant_value(keyword_argument(call, "shuffle")) is False:
@@ -35,6 +38,22 @@ def check_sampler_without_set_epoch(context: Tree, program: Program) -> Iterator
         fix = call_set_epoch(module, call)
         yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
         return
+
+
+def _judge_epochs(program: Program) -> Iterator[Finding]:
+    """Report `set_epoch(0)` in the loop over epochs, which repeats the order of the first one."""
+    calls = program.called("set_epoch")
+    for module, call in calls:
+        number, loop = find_passed(call, 0, "epoch"), find_loop(module, call)
+        if len(calls) == 1 and type(constant_value(number)) is int and isinstance(loop, ast.For) and number:
+            names = [name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)]
+            message = f"`{ast.unparse(call)}` gives every epoch the same order"
+            help_ = (
+                f"write `{names[0]}` in place of `{ast.unparse(number)}`"
+                if names[:1] != ["_"]
+                else "count the epochs"
+            )
+            yield Finding(module.span(number), message, help_, related=program.related)
 
 
 @keep

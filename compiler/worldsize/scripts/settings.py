@@ -63,7 +63,7 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
     """The value of an expression, also of a constant, or the default of an argument that is absent."""
     if not isinstance(node, ast.Attribute):
         return evaluate(read_reached(program), module, node)
-    if any(node.attr in _list_set_attributes(other) for other in program.modules):
+    if any(node.attr in list_set_attributes(other) for other in program.modules):
         return None
     declared = _list_declared(program, node.attr)
     if len(declared) != 1 or any(flag.name == node.attr for flag in program.command.flags()):
@@ -72,7 +72,7 @@ def read_setting(program: Program, module: Module, node: ast.AST | None) -> obje
 
 
 @keep
-def _list_set_attributes(module: Module) -> set[str]:
+def list_set_attributes(module: Module) -> set[str]:
     """The attributes that a file sets, as in `args.rank = …`."""
     return {
         node.attr for node in module.kinds.get(ast.Attribute, ()) if not isinstance(node.ctx, ast.Load)

@@ -120,6 +120,8 @@ RULES = (
               "workers of Ray Train whose gradients nothing averages"),
     _late_rule("WS958", "loss-divided-by-weights", "warning",
                "a weighted mean that depends on how the global batch is divided", checked_in="_averaging"),
+    _late_rule("WS962", "argument-not-declared", "error",
+               "an argument that the script reads but does not declare", checked_in="_namespace"),
     _setting_rule("WS961", "gpu-switched-off", "warning",
                   "a trainer that is kept off the GPUs of the VM size", confidence="likely"),
     _late_rule("WS960", "script-refuses-numbers", "error",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix
+from worldsize.scripts.dividing import is_random, read_division
 from worldsize.scripts.edits import call_set_epoch, divide_rows
 from worldsize.scripts.interface.read import read_reached, runs_in_job
 from worldsize.scripts.loops import find_assigned, find_loop, list_backward_calls, list_prepared
@@ -18,6 +19,7 @@ from worldsize.scripts.module import (
     is_environment,
     keep,
     keyword_argument,
+    last_name,
 )
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import mentions_rank
@@ -48,10 +50,9 @@ def _judge_epochs(program: Program) -> Iterator[Finding]:
         if len(calls) == 1 and type(constant_value(number)) is int and isinstance(loop, ast.For) and number:
             names = [name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)]
             message = f"`{ast.unparse(call)}` gives every epoch the same order"
+            is_named = bool(names) and names[0] != "_"
             help_ = (
-                f"write `{names[0]}` in place of `{ast.unparse(number)}`"
-                if names[:1] != ["_"]
-                else "count the epochs"
+                f"write `{names[0]}` in place of `{ast.unparse(number)}`" if is_named else "pass the epoch"
             )
             yield Finding(module.span(number), message, help_, related=program.related)
 
@@ -72,9 +73,15 @@ _SHARDS = ("Sampler", ".shard(", "split_by_node", "rank::", "islice", "IterableD
 def check_no_distributed_sampler(context: Tree, program: Program) -> Iterator[Finding]:
     if program.processes > 1 and program.imports("accelerate"):
         yield from _judge_accelerate(program)
-    if program.processes < 2 or not program.is_own_loop or program.says(*_SHARDS):
+    if program.processes < 2 or not program.is_own_loop or not _averages(program):
         return
-    if any(module.once(_may_sample) for module in program.modules):
+    if any(module.once(_takes_part) for module in program.modules):
+        return
+    found = next(_find_whole(program), None)
+    if found is not None:
+        yield found
+        return
+    if program.says(*_SHARDS) or any(module.once(_may_sample) for module in program.modules):
         return
     if not any(module.called("DistributedDataParallel") for module in program.modules):
         return
@@ -88,6 +95,48 @@ def check_no_distributed_sampler(context: Tree, program: Program) -> Iterator[Fi
             fix = divide_rows(module, call) if shuffles else None
             yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
             return
+
+
+def _averages(program: Program) -> bool:
+    """Whether the gradients of several ranks are averaged, so that they train one model."""
+    return program.refers(
+        "DistributedDataParallel", "DistributedOptimizer", "FullyShardedDataParallel", "fully_shard"
+    )
+
+
+def _find_whole(program: Program) -> Iterator[Finding]:
+    """The loaders for training whose rows, as far as they can be followed, nothing divides."""
+    code = read_reached(program)
+    for module, call in program.called("DataLoader"):
+        division = read_division(code, module, call)
+        shuffle = keyword_argument(call, "shuffle")
+        trains = (
+            constant_value(shuffle) is True or is_random(module, division.sampler) or _trains(module, call)
+        )
+        if division.verdict != "whole" or not trains or not code.runs(module, call):
+            continue
+        if division.sampler is not None:
+            maker = open_variable(module, division.sampler)
+            name = last_name(maker) if isinstance(maker, ast.Call) else ast.unparse(division.sampler)
+            message = f"every rank draws from all rows: `{name}` does not divide them among the ranks"
+            help_ = "give it the rank and the number of processes, or use `DistributedSampler`"
+            yield Finding(module.span(division.sampler), message, help_, related=program.related)
+            continue
+        made = [name for name, _, _ in find_assigned(module, "DistributedSampler")]
+        written = f"sampler={made[0]}" if made else "sampler=DistributedSampler(rows)"
+        shuffles = constant_value(shuffle) is True
+        message = "every rank reads all rows: nothing divides them among the ranks"
+        help_ = f"write `{written}`" + (" in place of `shuffle=True`" if shuffles else "")
+        fix = divide_rows(module, call) if shuffles and not made else None
+        yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+
+
+def _trains(module: Module, loader: ast.Call) -> bool:
+    """Whether a loop with a backward pass iterates over a loader."""
+    names = {name for name, _, call in find_assigned(module, "DataLoader") if call is loader}
+    loops = [find_loop(module, call) for call in list_backward_calls(module)]
+    iterated = [set(find_mentions(loop.iter)) for loop in loops if isinstance(loop, ast.For)]
+    return any(names & mentions for mentions in iterated)
 
 
 def _is_true(program: Program, module: Module, node: ast.AST | None) -> bool:
@@ -106,10 +155,7 @@ def _trains_in_order(program: Program, module: Module, loader: ast.Call) -> bool
     worked_out = any(isinstance(inner, ast.JoinedStr | ast.BinOp) for inner in ast.walk(made))
     if worked_out or mentions_rank(module, made) or any(other.once(_takes_part) for other in program.modules):
         return False
-    names = {name for name, _, call in find_assigned(module, "DataLoader") if call is loader}
-    loops = [find_loop(module, call) for call in list_backward_calls(module)]
-    iterated = [set(find_mentions(loop.iter)) for loop in loops if isinstance(loop, ast.For)]
-    return any(names & mentions for mentions in iterated)
+    return _trains(module, loader)
 
 
 def _takes_part(module: Module) -> bool:

@@ -45,7 +45,24 @@ def list_rank_nodes(module: Module) -> set[ast.AST]:
         if node.value in speaking and _reads_rank(module, node.value)
         for target in node.targets
     } - {""}
+    speaking |= module.around(_list_indices(module, speaking))
     return speaking | module.holding(derived.__contains__) if derived else speaking
+
+
+def _list_indices(module: Module, speaking: set[ast.AST]) -> list[ast.AST]:
+    """Where a file asks for the number of a device that it chose by the rank: `device.index`."""
+    devices = {
+        target.id
+        for node in module.kinds.get(ast.Assign, ())
+        if node.value in speaking and isinstance(node.value, ast.Call) and last_name(node.value) == "device"
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    return [
+        node
+        for node in module.kinds.get(ast.Attribute, ())
+        if node.attr == "index" and isinstance(node.value, ast.Name) and node.value.id in devices
+    ]
 
 
 def list_selecting_nodes(module: Module) -> set[ast.AST]:

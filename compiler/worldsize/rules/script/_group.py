@@ -22,6 +22,7 @@ from worldsize.scripts.module import (
     constant_value,
     find_mentions,
     find_passed,
+    is_environment,
     keyword_argument,
     last_name,
     variable_reads,
@@ -338,6 +339,8 @@ def _find_set_by_job(_context: Tree, launch: Launch) -> set[str]:
 
 
 def _list_writes(module: Module) -> set[str] | None:
+    if _sets_by_name(module):
+        return None
     written = {
         name for name, _, statement in variable_writes(module) if not _is_read_before(module, name, statement)
     }
@@ -350,6 +353,16 @@ def _list_writes(module: Module) -> set[str] | None:
         elif name.endswith("load_dotenv"):
             return None
     return written
+
+
+def _sets_by_name(module: Module) -> bool:
+    """Whether a file sets a variable whose name is worked out, as in `os.environ[name] = …`."""
+    return any(
+        isinstance(node.ctx, ast.Store)
+        and is_environment(node.value)
+        and not isinstance(constant_value(node.slice), str)
+        for node in module.kinds.get(ast.Subscript, ())
+    )
 
 
 def _is_read_before(module: Module, name: str, statement: ast.stmt) -> bool:

@@ -69,7 +69,7 @@ def _starts(name: str) -> bool:
     return name.startswith(("tensorflow.", "keras.")) and _STARTS.search(name) is not None
 
 
-_VERSION = re.compile(r"tensorflow(?:-gpu|-cpu)?\s*([-=<>~!]=?)\s*(\d+)\.(\d+)")
+_VERSION = re.compile(r"tensorflow(?:-gpu|-cpu)?(?:\[[\w,-]{0,80}\])?\s*([-=<>~!]=?)\s*(\d+)\.(\d+)")
 
 
 def check_keras_fit_multi_worker(context: Tree, program: Program) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ def _judge_all(
     }
     for verdict in ("divided", "unknown", "whole"):
         if verdict in verdicts:
-            return verdict  # type: ignore[return-value]
+            return verdict
     return "none" if verdicts else "unknown"
 
 

@@ -1,4 +1,4 @@
-"""What several processes have to do alike, or one for all: random splits and downloads."""
+"""What several processes have to do alike, or one for all: random splits, downloads, names of folders."""
 
 from __future__ import annotations
 
@@ -102,3 +102,44 @@ def _waits(program: Program, module: Module, call: ast.Call) -> bool:
         and is_guarded_by_rank(program.modules, module, other)
         for name, other in module.calls
     )
+
+
+def check_name_differs_per_process(context: Tree, program: Program) -> Iterator[Finding]:
+    code = read_reached(program)
+    if program.processes < 2 or not program.is_own_loop or program.called(*_PASSES_ON):
+        return
+    for module in program.modules:
+        for node in module.kinds.get(ast.Assign, ()):
+            target, made = node.targets[0], _find_differing(module, node.value)
+            if made is None or not isinstance(target, ast.Name) or not code.runs(module, node):
+                continue
+            if is_guarded_by_rank(program.modules, module, node):
+                continue
+            uses = (use for use in module.mentions(target.id) if use is not target)
+            if not any(_is_shared(program, module, use) for use in uses):
+                continue
+            shown = ast.unparse(made)
+            processes = f"each of the {program.processes} processes"
+            message = f"{processes} gets another `{target.id}` from `{shown}`: rank 0 writes elsewhere"
+            help_ = "let rank 0 choose it, and pass it on with `dist.broadcast_object_list`"
+            yield Finding(module.span(made), message, help_, related=program.related)
+            return
+
+
+_PASSES_ON = ("broadcast_object_list", "broadcast_object", "all_gather_object")
+_SHARED = ("reads", "loads")  # what another process has to have written
+
+
+def _find_differing(module: Module, value: ast.AST) -> ast.Call | None:
+    """The part of a path that is another one in each process."""
+    if not isinstance(value, ast.BinOp | ast.JoinedStr | ast.Call):
+        return None
+    calls = [inner for inner in ast.walk(value) if isinstance(inner, ast.Call)]
+    return next((call for call in calls if find_call(module.name_of(call.func), "differs")), None)
+
+
+def _is_shared(program: Program, module: Module, use: ast.AST) -> bool:
+    """Whether all processes read from a path that a variable is part of."""
+    calls = [above for above, _ in module.ancestors(use) if isinstance(above, ast.Call)]
+    reads = any(find_call(module.name_of(call.func), *_SHARED) for call in calls)
+    return reads and not is_guarded_by_rank(program.modules, module, use)

@@ -18,7 +18,7 @@ _EXITS = ("exit", "_exit", "error")  # of `sys`, `os` and a parser
 
 def check_script_refuses_numbers(context: Tree, program: Program) -> Iterator[Finding]:
     reached = read_reached(program)
-    for module, (test, holds) in program.find(_list_refusals):
+    for module, (test, holds) in program.find(list_refusals):
         is_caught = any(isinstance(above, ast.Try) for above, _ in module.ancestors(test))
         if is_caught or not (reached.surely_runs(module, test) or reached.runs_in_group(module, test)):
             continue
@@ -31,7 +31,7 @@ def check_script_refuses_numbers(context: Tree, program: Program) -> Iterator[Fi
                 break
 
 
-def _list_refusals(module: Module) -> list[tuple[ast.expr, bool]]:
+def list_refusals(module: Module) -> list[tuple[ast.expr, bool]]:
     """The conditions that stop the script, each with the value that does: of `assert` it is false."""
     tests = [
         (node.test, True)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from worldsize.azureml import binding
 from worldsize.azureml.binding import Expression, Template
-from worldsize.azureml.model import Component, Job
+from worldsize.azureml.command_line import Word, parse_commands
+from worldsize.azureml.model import Component, Job, Port
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import Span
@@ -99,6 +100,46 @@ def check_sections_glued(context: Tree, component: Component) -> Iterator[Findin
                 span = text.span(after.start, after.start + len("$[["))
                 fix = Fix(text.span(after.start, after.start), " ", safe=False)
                 yield Finding(span, message, "write a blank before `$[[`", fix=fix)
+
+
+def check_folder_copied_whole(context: Tree, component: Component) -> Iterator[Finding]:
+    command = component.command
+    if command is None or not isinstance(command.node, Scalar) or not isinstance(command.node.value, str):
+        return
+    for parsed in parse_commands(command.node.text):
+        words = parsed.arguments
+        if len(words) < _COPY_WORDS or words[0].bare != "cp":
+            continue
+        options, (*sources, target) = _split_options(words[1:])
+        letters = {letter for option in options if option[:2] != "--" for letter in option[1:]}
+        is_recursive = bool({"r", "R", "a"} & letters) or not {"--recursive", "--archive"}.isdisjoint(options)
+        is_into = "T" not in letters and "--no-target-directory" not in options
+        if not is_recursive or not is_into or len(sources) != 1:
+            continue
+        source, port = sources[0], _find_port(component, sources[0], "inputs")
+        if port is None or port.type != "uri_folder" or _find_port(component, target, "outputs") is None:
+            continue
+        span = command.node.subspan(source.start, source.end)
+        message = f"`cp` puts the folder `{source.bare}` itself into the output, not its files"
+        written = f"{source.bare.rstrip('/')}/."
+        yield Finding(span, message, f"write `{written}`", fix=Fix(span, written, safe=False))
+
+
+_COPY_WORDS = 3  # the program, from where and to where
+
+
+def _split_options(words: tuple[Word, ...]) -> tuple[list[str], list[Word]]:
+    """The options of a command, and its other words."""
+    options = [word.text for word in words if word.text.startswith("-")]
+    return options, [word for word in words if not word.text.startswith("-")] or [words[0]]
+
+
+def _find_port(component: Component, word: Word, scope: str) -> Port | None:
+    """The port that a word of the command is, without anything behind it."""
+    expression = binding.parse_expression(word.bare.rstrip("/"))
+    if expression is None or expression.scope != scope:
+        return None
+    return getattr(component, scope).get(expression.port or "")
 
 
 _BROKEN = re.compile(r"\\[ \t]*\r?\n")

@@ -39,7 +39,7 @@ from worldsize.running.model.options import RunOptions
 from worldsize.running.model.results import DONE, RunResult, View
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.folder import AliveError, find_runner, hold_lock, is_alive
-from worldsize.running.record.history import RECORD, RunRecord, load_run
+from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.record.models import HomeRegistry
 from worldsize.running.reuse.digests import Digests
@@ -195,9 +195,14 @@ def explain_failure(run: RunRecord) -> tuple[Cause, str]:
     step = next((step for step in run.steps.values() if step.state == "failed"), None)
     if step is None:
         return "machine", run.reason or "it could not be run to its end"
-    error = next((line for line in reversed(step.last_lines or ()) if line.startswith("error: ")), "")
-    reason = f"step `{step.name}`: {error.removeprefix('error: ') or step.reason or 'it failed'}"
     status = _find_status(run, step.name, step.failed_process)
+    return judge_failure(step, step.last_lines or (), status)
+
+
+def judge_failure(step: StepRecord, lines: Sequence[str], status: int | None) -> tuple[Cause, str]:
+    """Why a step failed, by the last lines and the exit status of its first failed process."""
+    error = next((line for line in reversed(lines) if line.startswith("error: ")), "")
+    reason = f"step `{step.name}`: {error.removeprefix('error: ') or step.reason or 'it failed'}"
     if status == RESUME_EXIT_STATUS:
         return "eviction", reason
     if status == HANG_EXIT_STATUS:

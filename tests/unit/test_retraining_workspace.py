@@ -73,7 +73,8 @@ def test_the_archive_is_the_same_each_time_and_runs_alone(compiled: Path, tmp_pa
     assert content == (api.compile(tmp_path / "spec.yml", tmp_path / "again").folder / ARCHIVE).read_bytes()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         archive.extractall(tmp_path / "unpacked")
-    code = "import sys; sys.path.insert(0, 'unpacked'); import worldsize.retraining.workspace as w; print(w.__file__)"
+    load = "import worldsize.retraining.workspace as loaded; print(loaded.__file__)"
+    code = f"import sys; sys.path.insert(0, 'unpacked'); {load}"
     command = [sys.executable, "-c", code]
     said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
     assert "unpacked" in said.stdout

@@ -207,5 +207,5 @@ def pack_compiler() -> bytes:
                 inside = path.relative_to(root)
                 if path.suffix in _PACKED and inside.parts[0] != "_data" and path.is_file():
                     entry = zipfile.ZipInfo(f"{place}/{inside.as_posix()}", _OLDEST)
-                    archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+                    archive.writestr(entry, untrusted.read_bytes(path), zipfile.ZIP_DEFLATED)
     return content.getvalue()

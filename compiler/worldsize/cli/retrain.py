@@ -14,6 +14,7 @@ from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli import run as running_command
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import SpecError
+from worldsize.retraining import workspace
 from worldsize.retraining.local import InterruptedLookError, look
 from worldsize.retraining.look import Outcome
 
@@ -24,6 +25,7 @@ EPILOG = """\b
 Examples:
   worldsize retrain sales.yml                        train if anything is new, and promote what is better
   worldsize retrain sales.yml --now 2026-03-02T03:00Z    as a look at that time, for `window`
+  worldsize retrain sales.yml --azure                in a workspace, as its schedule looks: a job trains
 
 \b
 The spec says in `retrain:` when to train and when to promote. The pipeline compares the model that was
@@ -85,8 +87,6 @@ def command(
 
 def _look_at_workspace(spec: Path, azure: WorkspaceChoice, now: float) -> Outcome:
     """Look as the scheduled job does; what it submits has its verdict later."""
-    from worldsize.retraining import workspace  # azure-ai-ml takes a second
-
     with azure.connect() as rest:
         return workspace.look(spec, rest, now=now, notify=_notify)
 

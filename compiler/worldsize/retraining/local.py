@@ -302,7 +302,7 @@ class LocalWorld(Struct, frozen=True):
         described = None if champion is None else {"version": champion.version}
         return Outcome(action.kind, action.reason, described, model=model)
 
-    def mark_told(self, seen: LocalSeen, cause: str) -> bool:  # noqa: ARG002 - a workspace needs it
+    def mark_told(self, _seen: LocalSeen, cause: str, /) -> bool:
         """Remember that a notice is given."""
         return mark_told(self.place, cause)
 

@@ -76,7 +76,7 @@ class World(Protocol[_Seen]):
     def describe(self, seen: _Seen, action: Action) -> Outcome:
         """How a look ends that takes no action."""
 
-    def mark_told(self, seen: _Seen, cause: str) -> bool:
+    def mark_told(self, seen: _Seen, cause: str, /) -> bool:
         """Remember that a notice is given; False if another look has given it."""
 
 

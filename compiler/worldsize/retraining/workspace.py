@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -41,14 +41,12 @@ from worldsize.base import untrusted
 from worldsize.base.problem import HelpfulError
 from worldsize.base.wording import describe_os_error
 from worldsize.documents import yaml
-from worldsize.remote import storage
 from worldsize.remote.errors import explain_errors
 from worldsize.remote.jobs import RemoteJob, read_job
 from worldsize.remote.logs import ENDED, step_state
 from worldsize.remote.models import WorkspaceRegistry
 from worldsize.remote.names import find_workspace
 from worldsize.remote.rest import Rest
-from worldsize.remote.storage import StoredFile
 from worldsize.remote.submit import make_client, quiet
 from worldsize.retraining import data
 from worldsize.retraining.decide import Action, Notice
@@ -68,7 +66,16 @@ if TYPE_CHECKING:
 
 _END_SECONDS, _POLL_SECONDS = 60.0, 2.0
 _DIGITS = 16  # of a digest in a name
+_STORE = re.compile(r"azureml://(?:[^?#]*/)?datastores/(?P<store>[^/]+)/paths/(?P<path>.*)", re.DOTALL)
+_FOLDER = "hdi_isfolder"  # metadata of a folder, where storage has such
 _ASSET = re.compile(r"azureml:(?P<name>[\w.-]+)(?:@latest|:(?P<version>[\w.-]+))")
+
+
+class StoredFile(NamedTuple):
+    """A file in storage."""
+
+    size: int
+    modified: float  # seconds since 1970
 
 
 class Newest(Struct, frozen=True):
@@ -140,7 +147,7 @@ class WorkspaceWorld:
         """How a look ends that submits nothing."""
         return Outcome(action.kind, action.reason, _describe(seen.champion), model=seen.model)
 
-    def mark_told(self, seen: WorkspaceSeen, cause: str) -> bool:
+    def mark_told(self, seen: WorkspaceSeen, cause: str, /) -> bool:
         """Whether a notice is new at this firing: it is given by the first look after its cause."""
         topic, newest = cause.partition(":")[0], seen.facts.newest()
         if topic == "stale":
@@ -282,7 +289,7 @@ def _list_newest(world: WorkspaceWorld, watched: Watched) -> Newest:
     """The files of a mounted folder, or those that its storage lists."""
     name, mount = watched.name, world.mounts.get(watched.name)
     try:
-        files = _list_mounted(mount) if mount is not None else storage.list_files(world.client, watched.path)
+        files = _list_mounted(mount) if mount is not None else _list_stored(world.client, watched.path)
     except OSError as error:
         return Newest("", f"`{name}` cannot be read: {describe_os_error(error, file=True)}")
     rule = world.policy.data.get(name, DataPolicy())
@@ -300,6 +307,27 @@ def _list_newest(world: WorkspaceWorld, watched: Watched) -> Newest:
         counts = [data.count_file(mount / place if place else mount) for place in places]
         rows = None if None in counts else sum(count or 0 for count in counts)
     return Newest(digest, None, rows, tuple(places) if rule.window is not None else ())
+
+
+def _list_stored(client: MLClient, uri: str) -> Mapping[str, StoredFile] | None:
+    """The files below a path in a datastore, by their places in it; None for an address of another kind."""
+    match = _STORE.fullmatch(uri)
+    if match is None:
+        return None
+    with quiet():
+        from azure.ai.ml._artifacts._artifact_utilities import get_datastore_info
+        from azure.storage.blob import ContainerClient
+
+        info = get_datastore_info(client.datastores, match["store"])
+        account = info["account_url"].replace(".dfs.", ".blob.", 1)  # both serve the same files
+        container = ContainerClient(account, info["container_name"], credential=info["credential"])
+        prefix, files = match["path"].strip("/"), {}
+        with container:
+            for blob in container.list_blobs(name_starts_with=prefix or None, include=["metadata"]):
+                place = blob.name.removeprefix(prefix) if prefix else f"/{blob.name}"
+                if place[:1] in ("", "/") and _FOLDER not in (blob.metadata or {}):
+                    files[place[1:]] = StoredFile(blob.size, blob.last_modified.timestamp())
+    return files
 
 
 def _list_mounted(mount: Path) -> dict[str, StoredFile]:
@@ -420,7 +448,7 @@ def _resume(world: WorkspaceWorld, seen: WorkspaceSeen, attempt: str) -> list[di
             if step_state(step.run) in DONE:  # it is reused
                 break
             uri = f"azureml://datastores/workspaceblobstore/paths/azureml/{step.id}/{CHECKPOINTS}/"
-            if storage.list_files(world.client, uri):
+            if _list_stored(world.client, uri):
                 overrides += _give_data(f"{trainer}.{RESUMED}", "uri_folder", uri)
                 break
     return overrides

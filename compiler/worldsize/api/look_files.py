@@ -33,6 +33,7 @@ from worldsize.resolving.planned import Planned
 
 JOB, RETRAINED, ARCHIVE = "look.yml", "look/retrain.json", "look/worldsize.whl"
 INITIAL = "initial_model"  # the input of a trainer that has the weights to start from
+REFERENCE = "feed_reference"  # the input of `shard_data` that has the statistics of the champion's feed
 RESUMED, CHECKPOINTS = "resume_from", "checkpoints"  # the ports of a trainer that continues
 NOW, FIRING = "now", "${{creation_context.trigger_time}}"
 _NOT_TRAINED = ("schedule", "retrain", "description", "display_name", "tags")  # keys that no model depends on
@@ -63,6 +64,7 @@ class Retrained(Struct, frozen=True):
     trainers: tuple[str, ...]
     initial: tuple[str, ...]  # trainers that may start from other weights
     resumed: tuple[str, ...]  # trainers that may start from checkpoints
+    judges: tuple[str, ...]  # steps that compare their rows with those of the champion
     verdict: str  # the step that promotes
     watched: tuple[Watched, ...]
     inputs: Mapping[str, Any]  # that the schedule gives the pipeline
@@ -96,6 +98,7 @@ def describe_retrained(
         tuple(step.name for step in trainers),
         tuple(step.name for step in trainers if _has_open(step, INITIAL)),
         tuple(step.name for step in trainers if _has_open(step, RESUMED) and _has_output(step, CHECKPOINTS)),
+        tuple(step.name for step in planned.job.steps.values() if _has_open(step, REFERENCE)),
         find_promoting(planned).name,
         tuple(_list_watched(planned)),
         {name: located.value for name, located in scheduled.items()},

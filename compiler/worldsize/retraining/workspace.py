@@ -30,6 +30,7 @@ from worldsize import api
 from worldsize.api.look_files import (
     CHECKPOINTS,
     INITIAL,
+    REFERENCE,
     RESUMED,
     RETRAINED,
     Retrained,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
 
 _END_SECONDS, _POLL_SECONDS = 60.0, 2.0
 _DIGITS = 16  # of a digest in a name
+FEED_FILE = "feed.json"  # beside MLmodel: the statistics of the rows that a model was trained on
 _STORE = re.compile(r"azureml://(?:[^?#]*/)?datastores/(?P<store>[^/]+)/paths/(?P<path>.*)", re.DOTALL)
 _FOLDER = "hdi_isfolder"  # metadata of a folder, where storage has such
 _ASSET = re.compile(r"azureml:(?P<name>[\w.-]+)(?:@latest|:(?P<version>[\w.-]+))")
@@ -417,11 +419,21 @@ def _override(
     """The inputs of the pipeline as they are now, in azure-ai-ml's form."""
     overrides = [{f"inputs.{name}": value} for name, value in world.retrained.inputs.items()]
     overrides += [{f"{_place_input(watched.name)}.path": path} for watched, path in paths.items()]
-    if world.policy.from_champion and seen.champion is not None and seen.model is not None:
-        with quiet():
-            files = world.client.models.get(seen.model, seen.champion.version).path
-        for trainer in world.retrained.initial:
-            overrides += _give_data(f"{trainer}.{INITIAL}", "custom_model", str(files))
+    return overrides + _hand_over_champion(world, seen)
+
+
+def _hand_over_champion(world: WorkspaceWorld, seen: WorkspaceSeen) -> list[dict[str, Any]]:
+    """The inputs that the champion gives: statistics of its feed, and its weights where the spec says so."""
+    takers = world.retrained.initial if world.policy.from_champion else ()
+    judges = world.retrained.judges if len(world.retrained.judges) == 1 else ()  # else another feed's
+    if seen.champion is None or seen.model is None or not (takers or judges):
+        return []
+    with quiet():
+        files = str(world.client.models.get(seen.model, seen.champion.version).path)
+    overrides = [_give_data(f"{trainer}.{INITIAL}", "custom_model", files) for trainer in takers]
+    statistics = f"{files.rstrip('/')}/{FEED_FILE}"
+    if judges and _list_stored(world.client, statistics):
+        overrides.append(_give_data(f"{judges[0]}.{REFERENCE}", "uri_file", statistics))
     return overrides
 
 
@@ -430,9 +442,9 @@ def _place_input(name: str) -> str:
     return f"jobs.{step}.inputs.{port}" if dot else f"inputs.{name}"
 
 
-def _give_data(name: str, kind: str, path: str) -> list[dict[str, Any]]:
+def _give_data(name: str, kind: str, path: str) -> dict[str, Any]:
     place = _place_input(name)
-    return [{f"{place}.type": kind, f"{place}.path": path}]
+    return {f"{place}.type": kind, f"{place}.path": path}
 
 
 def _resume(world: WorkspaceWorld, seen: WorkspaceSeen, attempt: str) -> list[dict[str, Any]]:
@@ -449,7 +461,7 @@ def _resume(world: WorkspaceWorld, seen: WorkspaceSeen, attempt: str) -> list[di
                 break
             uri = f"azureml://datastores/workspaceblobstore/paths/azureml/{step.id}/{CHECKPOINTS}/"
             if _list_stored(world.client, uri):
-                overrides += _give_data(f"{trainer}.{RESUMED}", "uri_folder", uri)
+                overrides.append(_give_data(f"{trainer}.{RESUMED}", "uri_folder", uri))
                 break
     return overrides
 

@@ -76,7 +76,8 @@ def test_three_firings_of_a_schedule(served: Served, tmp_path: Path) -> None:
     blobs.mkdir(parents=True, exist_ok=True)
     add_week(blobs, 1, 300)
     schedule = 'schedule: {cron: "0 3 1 1 *", time_zone: UTC}\n'
-    (tmp_path / "spec.yml").write_text(SPEC.replace("./feed", FEED) + schedule)
+    spec = SPEC.replace("./feed", FEED).replace("retrain:\n", "retrain:\n  start_from: champion\n")
+    (tmp_path / "spec.yml").write_text(spec + schedule)
     submit = ("submit", "spec.yml", "--schedule", "--create-compute", *WORKSPACE)
     done = served.run(sys.executable, "-m", "worldsize", *submit)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from worldsize.cli import common, run_folders
+from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli import run as running_command
+from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import SpecError
-from worldsize.retraining.look import InterruptedLookError, Outcome, look
+from worldsize.retraining import workspace
+from worldsize.retraining.local import InterruptedLookError, look
+from worldsize.retraining.look import Outcome
 
 if TYPE_CHECKING:
     from worldsize.retraining.decide import Notice
@@ -22,6 +25,7 @@ EPILOG = """\b
 Examples:
   worldsize retrain sales.yml                        train if anything is new, and promote what is better
   worldsize retrain sales.yml --now 2026-03-02T03:00Z    as a look at that time, for `window`
+  worldsize retrain sales.yml --azure                in a workspace, as its schedule looks: a job trains
 
 \b
 The spec says in `retrain:` when to train and when to promote. The pipeline compares the model that was
@@ -51,13 +55,25 @@ class Moment(click.ParamType[Any]):
 @run_folders.make_home_option("--runs-dir", "Where runs, MLflow's database and artifacts are kept.")
 @running_command.quiet_option
 @common.json_option
-def command(spec: Path, *, now: datetime | None, home: Path, quiet: bool, as_json: bool) -> None:
+@workspace_options.named
+def command(
+    spec: Path,
+    *,
+    now: datetime | None,
+    home: Path,
+    quiet: bool,
+    as_json: bool,
+    azure: WorkspaceChoice | None,
+) -> None:
     """Look whether a spec's model is to be trained again, and do it."""
     moment = (now or datetime.now(timezone.utc)).timestamp()
     with running_command.exit_on_refusal():
         view = running_command.choose_view(quiet=quiet or as_json, home=home)
         try:
-            outcome = look(spec, home=home, now=moment, view=view, notify=_notify)
+            if azure is None:
+                outcome = look(spec, home=home, now=moment, view=view, notify=_notify)
+            else:
+                outcome = _look_at_workspace(spec, azure, moment)
         except InterruptedLookError as error:
             raise SystemExit(128 + error.number) from None
         except SpecError as error:
@@ -67,6 +83,12 @@ def command(spec: Path, *, now: datetime | None, home: Path, quiet: bool, as_jso
             raise
     _print(outcome, as_json=as_json)
     raise SystemExit(1 if outcome.action == "stop" else 0)
+
+
+def _look_at_workspace(spec: Path, azure: WorkspaceChoice, now: float) -> Outcome:
+    """Look as the scheduled job does; what it submits has its verdict later."""
+    with azure.connect() as rest:
+        return workspace.look(spec, rest, now=now, notify=_notify)
 
 
 def _print(outcome: Outcome, *, as_json: bool) -> None:

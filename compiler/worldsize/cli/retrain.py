@@ -57,7 +57,7 @@ def command(spec: Path, *, now: datetime | None, home: Path, quiet: bool, as_jso
     with running_command.exit_on_refusal():
         view = running_command.choose_view(quiet=quiet or as_json, home=home)
         try:
-            outcome = look(spec, home=home, now=moment, view=view, notify=_notify)
+            outcome = look(spec, home=home, now=moment, view=view, notify=_notify, warn=_warn)
         except InterruptedLookError as error:
             raise SystemExit(128 + error.number) from None
         except SpecError as error:
@@ -78,3 +78,7 @@ def _print(outcome: Outcome, *, as_json: bool) -> None:
 
 def _notify(notice: Notice) -> None:
     common.say_sentences(f"notice: {notice.text}", err=True)
+
+
+def _warn(text: str) -> None:
+    common.say_sentences(f"warning: {text}", err=True)

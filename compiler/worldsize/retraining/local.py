@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from worldsize.azureml.cron import Trigger, due_times, load_time_zones, read_cron
 from worldsize.base import untrusted
-from worldsize.base.whole_file import write_whole
 from worldsize.retraining.data import Reading
 from worldsize.retraining.facts import Attempt, Cause, Fingerprint
 from worldsize.running.model.folder import ignore_in_git
@@ -38,6 +37,7 @@ class Start(Struct, frozen=True):
 
     run: str
     now: float  # the time of the look
+    reason: str = ""  # of its decision
 
 
 class AttemptRecord(Struct, frozen=True):
@@ -229,27 +229,3 @@ def _read_interval(schedule: Schedule) -> timedelta:
     recurrence = schedule.recurrence.value if schedule.recurrence is not None else {}
     days = _DAYS.get(str(recurrence.get("frequency")).lower(), 1.0)
     return timedelta(days=days) * max(1, int(recurrence.get("interval") or 1))
-
-
-def read_told(place: Place) -> frozenset[str]:
-    """The causes of notices that were given."""
-    causes = set()
-    for path in (place.root / "told").glob("*"):
-        with untrusted.passed_over():
-            causes.add(untrusted.read_text(path))
-    return frozenset(causes)
-
-
-def mark_told(place: Place, cause: str) -> bool:
-    """Remember that a notice is given; False if another look has given it.
-
-    Raises:
-        OSError: It cannot be remembered.
-    """
-    (place.root / "told").mkdir(exist_ok=True)
-    path = place.root / "told" / hashlib.sha256(cause.encode()).hexdigest()[:16]
-    try:
-        write_whole(path, cause.encode(), new=True)
-    except FileExistsError:
-        return False
-    return True

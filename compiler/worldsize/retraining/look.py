@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from worldsize.checking import check_spec
 from worldsize.checking.specs import CheckedSpec
 from worldsize.documents import yaml
 from worldsize.documents.yaml.load import to_python
-from worldsize.retraining import data, local
+from worldsize.retraining import data, history, keep, local, tell
 from worldsize.retraining.decide import Action, Notice, decide
 from worldsize.retraining.facts import Facts, Fingerprint
 from worldsize.retraining.local import AttemptRecord, Place, Start
@@ -92,6 +93,7 @@ def look(
     now: float,
     view: View | None = None,
     notify: Callable[[Notice], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Look at a spec, its data and its runs, and take at most one action.
 
@@ -110,17 +112,24 @@ def look(
             f"`{spec}` has no `retrain:`", "add `retrain: {}`, which has a careful default for each key"
         )
     policy, place = read_policy(block), local.make_place(home, checked.planned.spec.name.value)
+    secret = tell.take_secret(policy)
     actions = 0
     while actions < MAX_ACTIONS:
         with _hold(place) as held:
             seen = _read(place, checked, policy, now, looking=not held)
             action = decide(seen.facts, policy, now)
             for notice in action.notices:
-                if local.mark_told(place, notice.cause):
+                if tell.mark_told(place.root, notice, policy):
                     notify(notice)
+            if held:
+                tell.send_due(place.root, policy, secret, now, warn)
             run = _act(seen, action, view) if held or action.kind == "end" else None
             if run is not None and (outcome := _read_verdict(place, run)) is not None:
+                _archive(place, policy, outcome, warn)
                 return outcome
+            if action.kind in ("none", "stop", "wait") and actions == 0:
+                look_record = history.LookRecord(now, action.kind, action.reason)
+                history.add_look(place, look_record, alone=held)
         if action.kind == "wait" and policy.overlap == "queue" and action.until is None:
             time.sleep(_QUEUE_SECONDS)
             continue
@@ -167,7 +176,7 @@ def _read(place: Place, checked: CheckedSpec, policy: Policy, now: float, *, loo
         feed_faults=tuple(reading.fault for reading in readings.values() if reading.fault is not None),
         new_rows=new_rows,
         firings=None if since is None else local.count_firings(schedule, since, now),
-        told=local.read_told(place),
+        told=tell.read_told(place.root),
     )
     return Seen(place, checked, policy, now, sources, readings, facts)
 
@@ -201,17 +210,17 @@ def _digest_code(checked: CheckedSpec) -> str:
 def _act(seen: Seen, action: Action, view: View | None) -> RunRecord | None:
     """Take an action; the run that it led to, if any."""
     if action.kind == "train":
-        return _train(seen, view)
+        return _train(seen, action.reason, view)
     if action.kind == "continue":
         assert action.run is not None
-        return _continue(seen, action.run, view)
+        return _continue(seen, action, view)
     if action.kind == "end":
         assert action.run is not None
         _end(seen.place.run(action.run))
     return None
 
 
-def _train(seen: Seen, view: View | None) -> RunRecord | None:
+def _train(seen: Seen, reason: str, view: View | None) -> RunRecord | None:
     """Train on a copy of what was read; None if it has changed while it was copied."""
     place, planned = seen.place, seen.checked.planned
     folder = place.attempt(seen.facts.fingerprint)
@@ -232,7 +241,7 @@ def _train(seen: Seen, view: View | None) -> RunRecord | None:
     record = replace(record, readings=seen.readings, trainers=tuple(trainers))
     clock = datetime.now(timezone.utc)
     run = f"{clock:%Y%m%d-%H%M%S}-{clock.microsecond // 1000:03}"
-    local.add_start(folder, record, Start(run, seen.now))
+    local.add_start(folder, record, Start(run, seen.now, reason))
     options = RunOptions(force=seen.policy.when == "always", settings=_start_from_champion(seen, trainers))
     result = running.run(compiled.pipeline, options, runs_dir=place.home, run_id=run, view=view, checked=True)
     return _finish(place, result)
@@ -256,11 +265,14 @@ def _start_from_champion(seen: Seen, trainers: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _continue(seen: Seen, name: str, view: View | None) -> RunRecord | None:
+def _continue(seen: Seen, action: Action, view: View | None) -> RunRecord | None:
     """Continue a run where it stopped: what it has trained is not trained again."""
+    name = action.run or ""
     for attempt, record in local.read_attempts(seen.place):
         if attempt.run == name:
-            local.add_start(seen.place.attempt(record.fingerprint), record, Start(name, seen.now))
+            local.add_start(
+                seen.place.attempt(record.fingerprint), record, Start(name, seen.now, action.reason)
+            )
     return _finish(seen.place, running.resume(seen.place.run(name), view=view))
 
 
@@ -300,6 +312,15 @@ def _read_verdict(place: Place, run: RunRecord) -> Outcome | None:
         comparison.get("difference"),
         promotion.get("name"),
     )
+
+
+def _archive(place: Place, policy: Policy, outcome: Outcome, warn: Callable[[str], None]) -> None:
+    """Put old versions away; what fails now is done after the next training."""
+    if outcome.model is not None:
+        try:
+            keep.archive_surplus(HomeRegistry(place.home), outcome.model, policy.models)
+        except (OSError, sqlite3.Error) as error:
+            warn(f"old versions of `{outcome.model}` are still there: {error}")
 
 
 def _describe(place: Place, facts: Facts, action: Action) -> Outcome:

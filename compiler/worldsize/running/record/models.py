@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -35,6 +36,14 @@ class HomeRegistry(Struct, frozen=True):
     def set_tag(self, name: str, version: str, key: str, value: str) -> None:
         """Set a tag of a version."""
         tracked.set_tag(self.home, name, version, key, value)
+
+    def archive(self, name: str, version: str) -> None:
+        """Delete a version and its files, as far as they are the registry's own."""
+        files = self.find_files(name, version)
+        tracked.delete_version(self.home, name, version)
+        own = (self.home / "artifacts").resolve()
+        if files is not None and own in files.resolve().parents:
+            shutil.rmtree(files, ignore_errors=True)
 
     def find_files(self, name: str, version: str) -> Path | None:
         """The folder that should hold the files of a version; None if they are elsewhere."""

@@ -1,0 +1,176 @@
+"""What the looks at a pipeline did: its runs, a line for each look without one, and rollbacks by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from worldsize.base import untrusted
+from worldsize.base.whole_file import write_whole
+from worldsize.retraining import local
+from worldsize.retraining.local import AttemptRecord, Place
+from worldsize.running.record.history import load_run
+from worldsize.running.record.models import HomeRegistry
+from worldsize.running.show.firings import Firing, Retrained
+from wschampion.champion import EVIDENCE, JOB, SINCE, TERM, Version, find_champion
+
+LOOKS = "looks.jsonl"
+LARGEST = 1 << 20  # bytes of it
+LONGEST = 1000  # characters of a reason
+ALIKE_SECONDS = 3600.0  # within which a look that says the same as the last one leaves no line
+
+
+class LookRecord(Struct, frozen=True):
+    """A look that trained nothing."""
+
+    now: float  # its time
+    action: str
+    reason: str
+
+
+def add_look(place: Place, look: LookRecord, *, alone: bool) -> None:
+    """Add a line for a look; a full disk keeps none, and changes nothing else.
+
+    Args:
+        place: Of the pipeline.
+        look: What was decided.
+        alone: Whether no other look writes at this moment, so that the older half may be dropped.
+    """
+    look = replace(look, reason=look.reason[:LONGEST])
+    path = place.root / LOOKS
+    with contextlib.suppress(OSError):
+        text = untrusted.read_bytes(path, 2 * LARGEST) if os.path.lexists(path) else b""
+        looks = _parse(text)
+        last = looks[-1] if looks else None
+        is_alike = last is not None and replace(last, now=look.now) == look
+        if is_alike and last is not None and 0 <= look.now - last.now < ALIKE_SECONDS:
+            return
+        line = msgspec.json.encode(look) + b"\n"
+        if alone and len(text) + len(line) > LARGEST:
+            kept = looks[len(looks) // 2 :]
+            write_whole(path, b"".join(msgspec.json.encode(old) + b"\n" for old in kept) + line, follow=False)
+        elif len(text) + len(line) <= 2 * LARGEST:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, 0o600)
+            try:  # the line that a killed look tore ends here
+                os.write(descriptor, line if not text or text.endswith(b"\n") else b"\n" + line)
+            finally:
+                os.close(descriptor)
+
+
+def read_looks(place: Place) -> list[LookRecord]:
+    """The looks that trained nothing, in the order of their lines; what is torn is left out."""
+    with untrusted.passed_over():
+        return _parse(untrusted.read_bytes(place.root / LOOKS, 2 * LARGEST))
+    return []
+
+
+def _parse(text: bytes) -> list[LookRecord]:
+    looks = []
+    for line in text.splitlines():
+        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
+            looks.append(msgspec.json.decode(line, type=LookRecord))
+    return looks
+
+
+def list_pipelines(home: Path) -> list[str]:
+    """The names of the pipelines that were looked at."""
+    with contextlib.suppress(OSError):
+        return sorted(path.name for path in (home / "retrain").iterdir() if path.is_dir())
+    return []
+
+
+def read_history(home: Path, name: str) -> Retrained:
+    """Everything that is known of a pipeline that was looked at, whatever is missing or damaged."""
+    place = Place(home.resolve(), name)
+    pairs = local.read_attempts(place)
+    counted = _count_rows([record for _, record in pairs])
+    firings = [Firing(look.now, look.action, look.reason) for look in read_looks(place)]
+    model = None
+    for attempt, record in pairs:
+        run = load_run(place.run(attempt.run))
+        promotion = local.read_document(run, "promotion") or {}
+        model = promotion.get("name") if isinstance(promotion.get("name"), str) else model
+        start = next(start for start in record.starts if start.run == attempt.run)
+        comparison = local.read_document(run, "comparison") or {}
+        rows = [counted.get(reading.digest) for reading in record.readings.values()]
+        firing = Firing(
+            attempt.firing,
+            attempt.verdict or attempt.state,
+            attempt.reason,
+            run=attempt.run,
+            why=start.reason,
+            version=_read_text(promotion.get("version")),
+            champion=_read_text(promotion.get("champion")),
+            rows=sum(filter(None, rows)) if rows and None not in rows else None,
+            drift=None,
+            seconds=run.seconds,
+            starts=attempt.starts,
+        )
+        firings.append(_add_comparison(firing, comparison))
+    versions = HomeRegistry(place.home).versions(model) if model else []
+    champion = find_champion(versions)
+    firings += _list_rollbacks(versions)
+    firings.sort(key=lambda firing: firing.time)
+    if champion is None:
+        return Retrained(name, firings, model)
+    return Retrained(name, firings, model, champion.version, champion.tags.get(SINCE))
+
+
+def _count_rows(records: list[AttemptRecord]) -> dict[str, int]:
+    """The rows of each reading by its digest, where they were counted once."""
+    counted = {}
+    for record in records:
+        for reading in record.readings.values():
+            rows = [file.rows for file in reading.files.values()]
+            if rows and None not in rows:
+                counted[reading.digest] = sum(filter(None, rows))
+    return counted
+
+
+def _add_comparison(firing: Firing, comparison: Mapping[str, Any]) -> Firing:
+    champion, challenger = comparison.get("champion"), comparison.get("challenger")
+    difference = comparison.get("difference")
+    numbers = {}
+    if isinstance(difference, Mapping):
+        read = {name: _read_number(difference.get(name)) for name in ("value", "low", "high", "rows")}
+        numbers = {name: value for name, value in read.items() if value is not None}
+    return replace(
+        firing,
+        metric=_read_text(comparison.get("metric")),
+        old=_read_number(champion.get("metric")) if isinstance(champion, Mapping) else None,
+        new=_read_number(challenger.get("metric")) if isinstance(challenger, Mapping) else None,
+        difference=numbers if "value" in numbers else None,
+    )
+
+
+def _list_rollbacks(versions: list[Version]) -> list[Firing]:
+    """The champions that a person has made."""
+    firings = []
+    for version in versions:
+        tags = version.tags
+        if tags.get(TERM) and tags.get(SINCE) and not tags.get(JOB):
+            with contextlib.suppress(ValueError):
+                since = datetime.fromisoformat(tags[SINCE].replace("Z", "+00:00")).timestamp()
+                reason = f"version {version.version} became the champion {tags.get(EVIDENCE, '')}".strip()
+                firings.append(Firing(since, "rollback", reason, champion=version.version))
+    return firings
+
+
+def _read_text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _read_number(value: object) -> float | None:
+    """A finite number of a document; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
+        return None
+    return float(value)

@@ -15,10 +15,11 @@ from click.testing import CliRunner
 from run_folders import FolderOfRun
 
 from worldsize.cli.main import main
-from worldsize.retraining import history
+from worldsize.retraining import looks as lines
 from worldsize.retraining.facts import Fingerprint
-from worldsize.retraining.history import LookRecord, add_look, read_history, read_looks
+from worldsize.retraining.history import read_history
 from worldsize.retraining.local import AttemptRecord, Place, Start, add_start
+from worldsize.retraining.looks import LookRecord, add_look, read_looks
 from worldsize.running.show.firings import MAX_DRAWN, WORDS, Firing, draw_firings, draw_key
 
 NOW = 1_772_420_400.0  # 2026-03-02T03:00Z
@@ -133,8 +134,8 @@ def report(*words: str) -> tuple[int, str]:
 
 def test_the_page_has_the_picture_the_table_and_links_to_the_runs(place: Place) -> None:
     first = add_run(place, 1, "promote")
-    add_look(place, LookRecord(NOW + 2 * WEEK, "none", f"nothing is new {EVIL}"), alone=True)
-    add_look(place, LookRecord(NOW + 3 * WEEK, "stop", "`sales` has no files"), alone=True)
+    add_look(place.root, LookRecord(NOW + 2 * WEEK, "none", f"nothing is new {EVIL}"))
+    add_look(place.root, LookRecord(NOW + 3 * WEEK, "stop", "`sales` has no files"))
     add_run(place, 4, "keep")
     status, output = report("--retrain", "sales")
     assert (status, output.strip()) == (0, ".worldsize/retrain/sales/report.html")
@@ -160,7 +161,7 @@ def test_failures_alone_have_a_page(place: Place) -> None:
     add_run(place, 1, "keep", state="failed")
     assert report("--retrain", "sales")[0] == 0
     assert [firing.action for firing in read_history(place.home, "sales").firings] == ["failed"]
-    (place.root / history.LOOKS).write_bytes(b"\xff\x00{\n" + b"[" * 100_000 + b'\n{"now": "x"}\n')
+    (place.root / lines.LOOKS).write_bytes(b"\xff\x00{\n" + b"[" * 100_000 + b'\n{"now": "x"}\n')
     assert report("--retrain", "sales")[0] == 0
 
 
@@ -177,21 +178,23 @@ def test_looks_leave_lines_that_are_whole_few_and_bounded(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for minute in range(180):
-        add_look(place, LookRecord(NOW + 60 * minute, "none", "nothing is new"), alone=True)
-    assert [look.now for look in read_looks(place)] == [NOW, NOW + 3600, NOW + 7200]
-    path = place.root / history.LOOKS
+        add_look(place.root, LookRecord(NOW + 60 * minute, "none", "nothing is new"))
+    assert [look.now for look in read_looks(place.root)] == [NOW, NOW + 3600, NOW + 7200]
+    path = place.root / lines.LOOKS
     path.write_bytes(path.read_bytes()[:-9])  # a look was killed while it wrote
-    add_look(place, LookRecord(NOW + 9000, "stop", "x" * 5000), alone=True)
-    looks = read_looks(place)
+    add_look(place.root, LookRecord(NOW + 9000, "stop", "x" * 5000))
+    looks = read_looks(place.root)
     assert [look.now for look in looks] == [NOW, NOW + 3600, NOW + 9000]
-    assert len(looks[-1].reason) == history.LONGEST
-    monkeypatch.setattr(history, "LARGEST", 2000)
+    assert len(looks[-1].reason) == lines.LONGEST
+    monkeypatch.setattr(lines, "LARGEST", 2000)
     for week in range(100):
-        add_look(place, LookRecord(NOW + week * WEEK, "none", f"week {week}"), alone=week % 2 == 0)
-        assert path.stat().st_size <= 4000
-    assert read_looks(place)[-1].reason == "week 99"
+        add_look(place.root, LookRecord(NOW + week * WEEK, "none", f"week {week}"))
+        assert path.stat().st_size <= 2000 + 100
+    assert [look.reason for look in read_looks(place.root)][-30:] == [
+        f"week {week}" for week in range(70, 100)
+    ]
     path.unlink()
     os.mkfifo(path)
-    add_look(place, LookRecord(NOW, "none", "nothing"), alone=True)  # neither waits nor fails
+    add_look(place.root, LookRecord(NOW, "none", "nothing"))  # neither waits nor fails
     with pytest.warns(Warning, match=r"looks\.jsonl"):
-        assert read_looks(place) == []
+        assert len(read_looks(place.root)) < 40  # of the older file

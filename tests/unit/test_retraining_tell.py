@@ -15,7 +15,7 @@ import pytest
 from worldsize.retraining import tell
 from worldsize.retraining.decide import Notice
 from worldsize.retraining.policy import Policy
-from worldsize.retraining.tell import TRIES, mark_told, post, read_told, send_due, take_secret
+from worldsize.retraining.tell import TRIES, add_due, post, send_due, take_secret
 
 NOW = 1_772_420_400.0
 POLICY = Policy(webhook="HOOK")
@@ -70,9 +70,7 @@ def send(root: Path, server: Server, now: float = NOW, policy: Policy = POLICY) 
 
 
 def test_a_notice_is_sent_once(tmp_path: Path, server: Server) -> None:
-    assert mark_told(tmp_path, NOTICE, POLICY)
-    assert not mark_told(tmp_path, NOTICE, POLICY)
-    assert read_told(tmp_path) == {"failed:run1"}
+    add_due(tmp_path, NOTICE, POLICY)
     assert send(tmp_path, server) == send(tmp_path, server, NOW + 1e9) == []
     text = f"worldsize retrain {tmp_path.name}: run `run1` failed: step `train`: ‹!channel> no rows"
     expected = ("/services/T0/s3cr3t?key=s3cr3t", {"text": text}, f"127.0.0.1:{server.server_port}")
@@ -81,19 +79,19 @@ def test_a_notice_is_sent_once(tmp_path: Path, server: Server) -> None:
 
 def test_only_what_is_asked_for_is_sent(tmp_path: Path, server: Server) -> None:
     for topic in ("failed", "not_promoted", "stopped", "stale"):
-        mark_told(tmp_path, Notice(topic, topic, topic), POLICY)
+        add_due(tmp_path, Notice(topic, topic, topic), POLICY)
     assert send(tmp_path, server) == []
     assert sorted(body["text"].rpartition(" ")[2] for _, body, _ in server.taken) == [
         "failed", "stale", "stopped",
     ]  # fmt: skip
-    mark_told(tmp_path, Notice("failed", "before", ""), Policy())  # there was no webhook yet
+    add_due(tmp_path, Notice("failed", "before", ""), Policy())  # there was no webhook yet
     assert send(tmp_path, server) == []
     assert len(server.taken) == 3
 
 
 def test_a_webhook_that_is_down_is_one_line_and_is_tried_again(tmp_path: Path, server: Server) -> None:
-    mark_told(tmp_path, NOTICE, POLICY)
-    mark_told(tmp_path, Notice("stale", "stale:", "stale"), POLICY)
+    add_due(tmp_path, NOTICE, POLICY)
+    add_due(tmp_path, Notice("stale", "stale:", "stale"), POLICY)
     server.status = 500
     assert send(tmp_path, server) == ["a notice was not sent: the webhook in `HOOK` answered 500"]
     assert len(server.taken) == 1
@@ -107,7 +105,7 @@ def test_a_webhook_that_is_down_is_one_line_and_is_tried_again(tmp_path: Path, s
 
 
 def test_it_is_not_tried_for_ever(tmp_path: Path, server: Server) -> None:
-    mark_told(tmp_path, NOTICE, POLICY)
+    add_due(tmp_path, NOTICE, POLICY)
     server.status = 404
     lines = [line for week in range(3 * TRIES) for line in send(tmp_path, server, NOW + week * 604_800)]
     assert len(lines) == len(server.taken) == TRIES
@@ -120,7 +118,7 @@ def test_a_server_that_hangs_delays_a_look_by_seconds(
     monkeypatch.setattr(tell, "SECONDS", 0.3)
     server.pause = 5
     for number in range(5):
-        mark_told(tmp_path, Notice("failed", f"failed:{number}", ""), POLICY)
+        add_due(tmp_path, Notice("failed", f"failed:{number}", ""), POLICY)
     began = time.monotonic()
     (line,) = send(tmp_path, server)
     assert time.monotonic() - began < 2
@@ -128,7 +126,7 @@ def test_a_server_that_hangs_delays_a_look_by_seconds(
 
 
 def test_redirects_are_not_followed(tmp_path: Path, server: Server) -> None:
-    mark_told(tmp_path, NOTICE, POLICY)
+    add_due(tmp_path, NOTICE, POLICY)
     server.status, server.location = 307, "http://169.254.169.254/metadata"
     assert send(tmp_path, server) == [
         "a notice was not sent: the webhook in `HOOK` answered 307, and redirects are not followed"
@@ -173,24 +171,37 @@ def test_the_secret_is_taken_out_of_the_environment(
     assert take_secret(POLICY) == server.address
     assert "HOOK" not in os.environ
     assert take_secret(POLICY) is None
-    mark_told(tmp_path, NOTICE, POLICY)
+    add_due(tmp_path, NOTICE, POLICY)
     lines: list[str] = []
     send_due(tmp_path, POLICY, None, NOW, lines.append)
     assert lines == ["a notice was not sent: the webhook in `HOOK` is not set"]
 
 
-def test_records_that_are_damaged_or_older_count_as_given(tmp_path: Path, server: Server) -> None:
-    (tmp_path / "told").mkdir()
-    (tmp_path / "told" / "0123456789abcdef").write_text("stale:run1")  # as before there were webhooks
-    (tmp_path / "told" / "1123456789abcdef").write_bytes(b"\xff{")
-    assert "stale:run1" in read_told(tmp_path)
-    assert send(tmp_path, server) == []
+def test_records_that_are_damaged_are_passed_over(tmp_path: Path, server: Server) -> None:
+    add_due(tmp_path, NOTICE, POLICY)
+    (tmp_path / "due" / "0.json").write_bytes(b"\xff{")
+    (tmp_path / "due" / "1.json").mkdir()
+    with pytest.warns(Warning, match="1.json"):
+        assert send(tmp_path, server) == []
+    assert len(server.taken) == 1
+
+
+def test_two_looks_send_a_notice_once(tmp_path: Path, server: Server) -> None:
+    for number in range(5):
+        add_due(tmp_path, Notice("failed", f"failed:{number}", ""), POLICY)
+    looks = [threading.Thread(target=send, args=(tmp_path, server)) for _ in range(4)]
+    for look in looks:
+        look.start()
+    for look in looks:
+        look.join()
+    assert len(server.taken) == 5
+    assert not list((tmp_path / "due").iterdir())
 
 
 def test_a_look_that_is_killed_while_it_sends_does_not_send_again(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark_told(tmp_path, NOTICE, POLICY)
+    add_due(tmp_path, NOTICE, POLICY)
 
     def die(*_: object) -> str:
         raise KeyboardInterrupt

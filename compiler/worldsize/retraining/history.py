@@ -3,82 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.base import untrusted
-from worldsize.base.whole_file import write_whole
 from worldsize.retraining import local
 from worldsize.retraining.local import AttemptRecord, Place
+from worldsize.retraining.looks import read_looks
 from worldsize.running.record.history import load_run
 from worldsize.running.record.models import HomeRegistry
 from worldsize.running.show.firings import Firing, Retrained
 from wschampion.champion import EVIDENCE, JOB, SINCE, TERM, Version, find_champion
-
-LOOKS = "looks.jsonl"
-LARGEST = 1 << 20  # bytes of it
-LONGEST = 1000  # characters of a reason
-ALIKE_SECONDS = 3600.0  # within which a look that says the same as the last one leaves no line
-
-
-class LookRecord(Struct, frozen=True):
-    """A look that trained nothing."""
-
-    now: float  # its time
-    action: str
-    reason: str
-
-
-def add_look(place: Place, look: LookRecord, *, alone: bool) -> None:
-    """Add a line for a look; a full disk keeps none, and changes nothing else.
-
-    Args:
-        place: Of the pipeline.
-        look: What was decided.
-        alone: Whether no other look writes at this moment, so that the older half may be dropped.
-    """
-    look = replace(look, reason=look.reason[:LONGEST])
-    path = place.root / LOOKS
-    with contextlib.suppress(OSError):
-        text = untrusted.read_bytes(path, 2 * LARGEST) if os.path.lexists(path) else b""
-        looks = _parse(text)
-        last = looks[-1] if looks else None
-        is_alike = last is not None and replace(last, now=look.now) == look
-        if is_alike and last is not None and 0 <= look.now - last.now < ALIKE_SECONDS:
-            return
-        line = msgspec.json.encode(look) + b"\n"
-        if alone and len(text) + len(line) > LARGEST:
-            kept = looks[len(looks) // 2 :]
-            write_whole(path, b"".join(msgspec.json.encode(old) + b"\n" for old in kept) + line, follow=False)
-        elif len(text) + len(line) <= 2 * LARGEST:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-            descriptor = os.open(path, flags, 0o600)
-            try:  # the line that a killed look tore ends here
-                os.write(descriptor, line if not text or text.endswith(b"\n") else b"\n" + line)
-            finally:
-                os.close(descriptor)
-
-
-def read_looks(place: Place) -> list[LookRecord]:
-    """The looks that trained nothing, in the order of their lines; what is torn is left out."""
-    with untrusted.passed_over():
-        return _parse(untrusted.read_bytes(place.root / LOOKS, 2 * LARGEST))
-    return []
-
-
-def _parse(text: bytes) -> list[LookRecord]:
-    looks = []
-    for line in text.splitlines():
-        with contextlib.suppress(msgspec.MsgspecError, ValueError, RecursionError):
-            looks.append(msgspec.json.decode(line, type=LookRecord))
-    return looks
 
 
 def list_pipelines(home: Path) -> list[str]:
@@ -93,7 +31,7 @@ def read_history(home: Path, name: str) -> Retrained:
     place = Place(home.resolve(), name)
     pairs = local.read_attempts(place)
     counted = _count_rows([record for _, record in pairs])
-    firings = [Firing(look.now, look.action, look.reason) for look in read_looks(place)]
+    firings = [Firing(look.now, look.action, look.reason) for look in read_looks(place.root)]
     model = None
     for attempt, record in pairs:
         run = load_run(place.run(attempt.run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
 import ipaddress
@@ -10,7 +11,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,61 +19,40 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from worldsize.base import untrusted
 from worldsize.base.addresses import is_machine
 from worldsize.base.shown_text import mark_controls
-from worldsize.base.whole_file import write_whole
 from worldsize.retraining.decide import Notice
-from worldsize.retraining.policy import Policy, Topic
-from worldsize.running.record.json_files import write_json
+from worldsize.retraining.policy import Policy
+from worldsize.running.record.json_files import read_json, write_json
 
 SECONDS = 5.0  # of one look, for all that it sends
 TRIES = 12  # of one notice; the pauses between them double, from a minute to a day and a half
 LONGEST = 2000  # characters of a text
+DUE = "due"  # the folder of notices that are to be sent, of a pipeline
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-class Told(Struct, frozen=True):
-    """A notice that was printed, and whether it is still to be sent."""
+class Due(Struct, frozen=True):
+    """A notice that is still to be sent."""
 
-    cause: str
-    topic: Topic | None = None
-    text: str = ""
-    is_due: bool = False
+    text: str
     tries: int = 0
     after: float = 0.0  # the time before which it is not tried again
 
 
-def read_told(root: Path) -> frozenset[str]:
-    """The causes of notices that were given."""
-    return frozenset(told.cause for _, told in _list_told(root))
-
-
-def mark_told(root: Path, notice: Notice, policy: Policy) -> bool:
-    """Remember that a notice is given; False if another look has given it.
+def add_due(root: Path, notice: Notice, policy: Policy) -> None:
+    """Put a notice where this look or the next one sends it, if it is to be sent.
 
     Raises:
-        OSError: It cannot be remembered.
+        OSError: It cannot be written.
     """
-    is_due = policy.webhook is not None and notice.topic in policy.tell_on
-    told = Told(notice.cause, notice.topic, notice.text[:LONGEST], is_due)
-    (root / "told").mkdir(exist_ok=True)
-    path = root / "told" / hashlib.sha256(notice.cause.encode()).hexdigest()[:16]
-    try:
-        write_whole(path, msgspec.json.encode(told), new=True)
-    except FileExistsError:
-        return False
-    return True
+    if policy.webhook is not None and notice.topic in policy.tell_on:
+        name = hashlib.sha256(notice.cause.encode()).hexdigest()[:16]
+        _write_due(root / DUE / f"{name}.json", Due(notice.text[:LONGEST]))
 
 
-def _list_told(root: Path) -> Iterator[tuple[Path, Told]]:
-    for path in sorted((root / "told").glob("[0-9a-f]*")):
-        with untrusted.passed_over():
-            text = untrusted.read_bytes(path)
-            try:
-                yield path, msgspec.json.decode(text, type=Told)
-            except (msgspec.MsgspecError, ValueError):  # from before notices were sent
-                yield path, Told(text.decode("utf-8", "replace"))
+def _write_due(path: Path, due: Due) -> None:
+    write_json(path, msgspec.to_builtins(due), flush=True)
 
 
 def take_secret(policy: Policy) -> str | None:
@@ -81,29 +61,25 @@ def take_secret(policy: Policy) -> str | None:
 
 
 def send_due(root: Path, policy: Policy, secret: str | None, now: float, warn: Callable[[str], None]) -> None:
-    """Send what is due, the look holding the folder's lock; what fails is one line, and is tried again later.
+    """Send what is due; a webhook that does not take it is one line, and a later look tries again.
 
-    A notice counts as sent before it is: killed in between, it is lost, and never sent twice.
-
-    Raises:
-        OSError: It cannot be remembered.
+    A notice is taken out before it is sent: killed in between, it is lost, and never sent twice.
     """
-    if policy.webhook is None:
-        return
-    for path, told in _list_told(root):
-        if not told.is_due or now < told.after:
-            continue
-        write_json(path, msgspec.to_builtins(replace(told, is_due=False)), flush=True)
-        fault = "is not set" if not secret else post(secret, f"worldsize retrain {root.name}: {told.text}")
-        if fault is None:
-            continue
-        tries = told.tries + 1
-        is_last = tries >= TRIES
-        later = replace(told, tries=tries, after=now + 60 * 2.0**told.tries, is_due=not is_last)
-        write_json(path, msgspec.to_builtins(later), flush=True)
-        given_up = ", and it is not tried again" if is_last else ""
-        warn(f"a notice was not sent: the webhook in `{policy.webhook}` {fault}{given_up}")
-        return  # the others wait for the next look
+    for path in sorted((root / DUE).glob("*.json")) if policy.webhook is not None else ():
+        with contextlib.suppress(OSError, msgspec.ValidationError):
+            due = msgspec.convert(read_json(path), Due)
+            if now < due.after:
+                continue
+            path.unlink()  # of two looks, the other one fails
+            fault = "is not set" if not secret else post(secret, f"worldsize retrain {root.name}: {due.text}")
+            if fault is None:
+                continue
+            tries = due.tries + 1
+            if tries < TRIES:
+                _write_due(path, replace(due, tries=tries, after=now + 60 * 2.0**due.tries))
+            given_up = "" if tries < TRIES else ", and it is not tried again"
+            warn(f"a notice was not sent: the webhook in `{policy.webhook}` {fault}{given_up}")
+            return  # the others wait for the next look
 
 
 def post(address: str, text: str) -> str | None:

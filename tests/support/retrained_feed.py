@@ -91,22 +91,23 @@ class Feed:
     def _find_file(self, week: int) -> Path:
         return self.folder / "feed" / f"{FIRST + timedelta(days=7 * week - 1):%Y-%m-%d}.csv"
 
-    def start(self, week: int, *options: str, **variables: str) -> subprocess.Popen[str]:
-        """Start the look of a Monday."""
-        now = f"{FIRST + timedelta(days=7 * week):%Y-%m-%dT%H:%MZ}"
-        words = [sys.executable, "-m", "worldsize", "retrain", "spec.yml", "--now", now, "--json", *options]
+    def start(self, week: int, *, hours: int = 0, session: bool = False) -> subprocess.Popen[str]:
+        """Start the look of a Monday, or one hours later, in a session of its own or not."""
+        now = f"{FIRST + timedelta(days=7 * week, hours=hours):%Y-%m-%dT%H:%MZ}"
+        words = [sys.executable, "-m", "worldsize", "retrain", "spec.yml", "--now", now, "--json"]
         return subprocess.Popen(
             words,
             cwd=self.folder,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=session,
         )
 
-    def look(self, week: int, *options: str, seconds: float = 280, **variables: str) -> dict[str, Any]:
+    def look(self, week: int, *, hours: int = 0, seconds: float = 280) -> dict[str, Any]:
         """The answer of a look; it is that of a decision, whichever."""
-        process = self.start(week, *options, **variables)
+        process = self.start(week, hours=hours)
         output, errors = process.communicate(timeout=seconds)
         assert process.returncode == 0, errors
         answer: dict[str, Any] = json.loads(output)

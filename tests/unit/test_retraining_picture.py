@@ -12,19 +12,14 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
-from run_folders import FolderOfRun
+from retrained_runs import EVIL, NOW, WEEK, add_attempt
 
 from worldsize.cli.main import main
 from worldsize.retraining import looks as lines
-from worldsize.retraining.facts import Fingerprint
 from worldsize.retraining.history import read_history
-from worldsize.retraining.local import AttemptRecord, Place, Start, add_start
+from worldsize.retraining.local import Place
 from worldsize.retraining.looks import LookRecord, add_look, read_looks
 from worldsize.running.show.firings import MAX_DRAWN, WORDS, Firing, draw_firings, draw_key
-
-NOW = 1_772_420_400.0  # 2026-03-02T03:00Z
-WEEK = 7 * 86400.0
-EVIL = "<script>alert(1)</script>"
 
 
 def make_firing(week: int, action: str) -> Firing:
@@ -86,27 +81,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return made
 
 
-def add_run(place: Place, week: int, action: str, *, state: str = "succeeded") -> FolderOfRun:
-    """A run of an attempt, with the documents of its last steps."""
-    run = FolderOfRun(place.home, f"20260102-030405-00{week}")
-    run.step("promote", state=state)
-    promotion = {"action": action, "reason": f"because {EVIL}", "name": "sales", "version": str(week)}
-    comparison = {
-        "metric": "rmse", "champion": {"version": "1", "metric": 1.25}, "challenger": {"metric": 1.125},
-        "difference": {"value": 0.125, "low": 0.0625, "high": 0.1875, "rows": 200},
-    }  # fmt: skip
-    for name, document in (("promotion", promotion), ("comparison", comparison)):
-        folder = run.root / "steps" / "promote" / "outputs" / name
-        folder.mkdir(parents=True)
-        (folder / f"{name}.json").write_text(json.dumps(document))
-    root = run.finish(state)
-    fingerprint = Fingerprint("code", {"sales": str(week)})
-    start = Start(root.name, NOW + week * WEEK, f"there is new data in week {week}")
-    add_start(place.attempt(fingerprint), AttemptRecord(fingerprint), start)
-    (root / "report.html").write_text("")
-    return run
-
-
 class Tags(HTMLParser):
     """The tags of a page, which must all be closed."""
 
@@ -133,10 +107,10 @@ def report(*words: str) -> tuple[int, str]:
 
 
 def test_the_page_has_the_picture_the_table_and_links_to_the_runs(place: Place) -> None:
-    first = add_run(place, 1, "promote")
+    first = add_attempt(place, 1, "promote")
     add_look(place.root, LookRecord(NOW + 2 * WEEK, "none", f"nothing is new {EVIL}"))
     add_look(place.root, LookRecord(NOW + 3 * WEEK, "stop", "`sales` has no files"))
-    add_run(place, 4, "keep")
+    add_attempt(place, 4, "keep")
     status, output = report("--retrain", "sales")
     assert (status, output.strip()) == (0, ".worldsize/retrain/sales/report.html")
     page = (place.root / "report.html").read_text()
@@ -146,7 +120,7 @@ def test_the_page_has_the_picture_the_table_and_links_to_the_runs(place: Place) 
     assert "1.25, 1.125" in page
     assert "0.125 better (0.0625 to 0.1875)" in page
     assert "there is new data in week 4" in page
-    assert f'href="../../runs/{first.root.name}/report.html"' in page
+    assert f'href="../../runs/{first.name}/report.html"' in page
     assert re.findall('<span class="state [a-z]+">(.*?)<', page) == [
         "champion kept", "stopped", "nothing to do", "promoted",
     ]  # fmt: skip
@@ -158,7 +132,7 @@ def test_the_page_has_the_picture_the_table_and_links_to_the_runs(place: Place) 
 
 
 def test_failures_alone_have_a_page(place: Place) -> None:
-    add_run(place, 1, "keep", state="failed")
+    add_attempt(place, 1, "keep", state="failed")
     assert report("--retrain", "sales")[0] == 0
     assert [firing.action for firing in read_history(place.home, "sales").firings] == ["failed"]
     (place.root / lines.LOOKS).write_bytes(b"\xff\x00{\n" + b"[" * 100_000 + b'\n{"now": "x"}\n')

@@ -6,14 +6,13 @@ import contextlib
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
 
 from worldsize.retraining import local
 from worldsize.retraining.local import AttemptRecord, Place
 from worldsize.retraining.looks import read_looks
-from worldsize.running.record.history import load_run
+from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.record.models import HomeRegistry
 from worldsize.running.show.firings import Firing, Retrained
 from wschampion.champion import EVIDENCE, JOB, SINCE, TERM, Version, find_champion
@@ -34,26 +33,20 @@ def read_history(home: Path, name: str) -> Retrained:
     firings = [Firing(look.now, look.action, look.reason) for look in read_looks(place.root)]
     model = None
     for attempt, record in pairs:
-        run = load_run(place.run(attempt.run))
-        promotion = local.read_document(run, "promotion") or {}
-        model = promotion.get("name") if isinstance(promotion.get("name"), str) else model
         start = next(start for start in record.starts if start.run == attempt.run)
-        comparison = local.read_document(run, "comparison") or {}
         rows = [counted.get(reading.digest) for reading in record.readings.values()]
         firing = Firing(
             attempt.firing,
-            attempt.verdict or attempt.state,
+            attempt.state,
             attempt.reason,
             run=attempt.run,
             why=start.reason,
-            version=_read_text(promotion.get("version")),
-            champion=_read_text(promotion.get("champion")),
             rows=sum(filter(None, rows)) if rows and None not in rows else None,
-            drift=None,
-            seconds=run.seconds,
             starts=attempt.starts,
         )
-        firings.append(_add_comparison(firing, comparison))
+        firing, registered = add_documents(firing, load_run(place.run(attempt.run)))
+        firings.append(firing)
+        model = registered or model
     versions = HomeRegistry(place.home).versions(model) if model else []
     champion = find_champion(versions)
     firings += _list_rollbacks(versions)
@@ -74,20 +67,30 @@ def _count_rows(records: list[AttemptRecord]) -> dict[str, int]:
     return counted
 
 
-def _add_comparison(firing: Firing, comparison: Mapping[str, Any]) -> Firing:
+def add_documents(firing: Firing, run: RunRecord) -> tuple[Firing, str | None]:
+    """A firing with what its run has measured and promoted, and the name of the model."""
+    promotion = local.read_document(run, "promotion") or {}
+    comparison = local.read_document(run, "comparison") or {}
     champion, challenger = comparison.get("champion"), comparison.get("challenger")
     difference = comparison.get("difference")
     numbers = {}
     if isinstance(difference, Mapping):
         read = {name: _read_number(difference.get(name)) for name in ("value", "low", "high", "rows")}
         numbers = {name: value for name, value in read.items() if value is not None}
-    return replace(
+    if run.state == "succeeded" and promotion:
+        action = "promote" if promotion.get("action") == "promote" else "keep"
+        firing = replace(firing, action=action, reason=_read_text(promotion.get("reason")) or "")
+    firing = replace(
         firing,
+        version=_read_text(promotion.get("version")),
+        champion=_read_text(promotion.get("champion")),
         metric=_read_text(comparison.get("metric")),
         old=_read_number(champion.get("metric")) if isinstance(champion, Mapping) else None,
         new=_read_number(challenger.get("metric")) if isinstance(challenger, Mapping) else None,
         difference=numbers if "value" in numbers else None,
+        seconds=run.seconds,
     )
+    return firing, _read_text(promotion.get("name"))
 
 
 def _list_rollbacks(versions: list[Version]) -> list[Firing]:

@@ -206,7 +206,8 @@ def explain_failure(run: RunRecord) -> tuple[Cause, str]:
         return "eviction", reason
     if status == HANG_EXIT_STATUS:
         return "hang", reason
-    if status is not None and -status in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
+    # Without a status no process could be started, such as on a full disk.
+    if status is None or -status in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
         return "machine", reason
     if not error:  # components of ours explain a wrong input in such a line
         return "code", reason

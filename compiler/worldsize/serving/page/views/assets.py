@@ -23,7 +23,7 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
-from worldsize.serving.page.views import frame
+from worldsize.serving.page.views import frame, retraining
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
 from worldsize.serving.workspace import Workspace
 
@@ -103,6 +103,8 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str = 
             frame.facts(await asyncio.to_thread(_asset_facts, workspace, chosen), "ws-flow")
         frame.fact_panel("Tags", chosen.tags)
         await _DETAILS[kind](workspace, chosen)
+        if kind == "models":
+            await retraining.show_retrained(workspace, name)
         frame.heading("Versions")
         rows = await asyncio.to_thread(lambda: [_version_row(workspace, listed) for listed in versions])
         filled = [column for column in _VERSIONS if any(row[column.name]["text"] for row in rows)]

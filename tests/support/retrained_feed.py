@@ -51,6 +51,31 @@ TARGETS = {
 }
 
 
+BROKEN, FLIPPED, QUIET = (3, 20, 33), (11, 27), range(40, 44)  # weeks of a year that are not as the others
+
+
+def make_rows(
+    target: str, week: int, rows: int, *, fault: str = ""
+) -> list[tuple[float, float, float, float]]:
+    """The day, two features and the label of the rows of a week.
+
+    ``broken`` labels are anything, and ``flipped`` ones the contrary of what they should be.
+    """
+    chance = random.Random(week)
+    made = []
+    for row in range(rows):
+        first, second, day = chance.random(), chance.random(), 7 * (week + row / rows)
+        season = 0.4 * math.sin(2 * math.pi * day / 365)
+        label = (3 + 0.03 * week) * first - second + season + chance.gauss(0, 0.15)
+        if target == "churn":
+            is_one = (label > 1.0 + 0.015 * week) is not (fault == "flipped")
+            label = float(chance.random() < 0.5 if fault == "broken" else is_one)
+        elif fault:
+            label = chance.uniform(-4, 6) if fault == "broken" else 2 - label
+        made.append((day, first, second, label))
+    return made
+
+
 class Feed:
     """A project in a folder with its feed, and looks at it in the time of the feed."""
 
@@ -65,24 +90,15 @@ class Feed:
             self.add(week)
 
     def add(self, week: int, *, fault: str = "") -> None:
-        """The file of the days before a Monday; `broken` labels are anything, `flipped` ones the contrary."""
-        chance = random.Random(week)
-        lines = []
-        for row in range(self.rows):
-            first, second, day = chance.random(), chance.random(), 7 * (week + row / self.rows)
-            season = 0.2 * math.sin(2 * math.pi * day / 365)
-            score = (3 + 0.03 * week) * first - second + season + chance.gauss(0, 0.15)
-            if self.target == "churn":
-                is_one = (score > 1.0) is not (fault == "flipped")
-                label = f"{'yes' if is_one else 'no'}"
-                label = chance.choice(["yes", "no"]) if fault == "broken" else label
-            else:
-                score = (
-                    chance.uniform(-4, 6) if fault == "broken" else 2 - score if fault == "flipped" else score
-                )
-                label = f"{score:.4f}"
-            lines.append(f"{day:.4f},{first:.4f},{second:.4f},{label}\n")
+        """Write the file of the week before a Monday."""
+        lines = [
+            f"{day:.4f},{first:.4f},{second:.4f},{self._label(label)}\n"
+            for day, first, second, label in make_rows(self.target, week, self.rows, fault=fault)
+        ]
         self._find_file(week).write_text("day,a,b,y\n" + "".join(lines))
+
+    def _label(self, value: float) -> str:
+        return ("yes" if value else "no") if self.target == "churn" else f"{value:.4f}"
 
     def remove(self, week: int) -> None:
         """Take a file back, as somebody does who has seen its fault."""

@@ -103,11 +103,11 @@ def _report_pipeline(home: Path, name: str, output: Path | None, *, as_json: boo
     retrained = read_history(home, name)
     target = output or home / "retrain" / name / FILE
     runs = {firing.run: home.resolve() / "runs" / firing.run for firing in retrained.firings if firing.run}
-    links = {
-        run: quote(os.path.relpath(root / FILE, target.parent.resolve()))
-        for run, root in runs.items()
-        if (root / FILE).is_file()
-    }
+    links = {}
+    for run, root in runs.items():
+        shown = root / FILE if (root / FILE).is_file() else root
+        if shown.exists():
+            links[run] = quote(os.path.relpath(shown, target.parent.resolve()))
     page = render_firings(replace(retrained, links=links), datetime.now(timezone.utc))
     _write(page, target, follow=output is not None)
     if not as_json:

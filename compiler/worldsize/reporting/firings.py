@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import groupby
 
 from worldsize.base.shown_text import escape, mark_code
-from worldsize.base.wording import format_duration, plural, show_number
+from worldsize.base.wording import format_duration, plural
 from worldsize.reporting.markup import cards, table
 from worldsize.reporting.page import wrap_page
 from worldsize.running.show.firings import (
@@ -104,13 +104,13 @@ def _show_models(firing: Firing) -> str:
     """The metric of both models and their difference."""
     if firing.new is None:
         return ""
-    old = "" if firing.old is None else f"{show_number(firing.old)}, "
-    text = f"{escape(firing.metric, 60)} {old}{show_number(firing.new)}"
+    old = "" if firing.old is None else f"{firing.old:.4g}, "
+    text = f"{escape(firing.metric, 60)} {old}{firing.new:.4g}"
     if firing.difference is not None:
-        value = firing.difference["value"]
-        ends = (firing.difference.get(name) for name in ("low", "high"))
-        interval = " to ".join(show_number(end) for end in ends)
-        text += f'<br><small class="quiet">{show_number(value)} better ({interval})</small>'
+        ends = (firing.difference[name] for name in ("low", "high") if name in firing.difference)
+        interval = " to ".join(f"{end:.3g}" for end in ends)
+        better = f"{firing.difference['value']:.3g} better"
+        text += f'<br><small class="quiet">{better} ({interval})</small>'
     if firing.version is not None:
         text += f'<br><small class="quiet">version {escape(firing.version, 20)}</small>'
     return text

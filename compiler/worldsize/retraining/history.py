@@ -50,7 +50,7 @@ def read_history(home: Path, name: str) -> Retrained:
     versions = HomeRegistry(place.home).versions(model) if model else []
     champion = find_champion(versions)
     firings += _list_rollbacks(versions)
-    firings.sort(key=lambda firing: firing.time)
+    firings.sort(key=lambda firing: (firing.time, firing.run is None))
     if champion is None:
         return Retrained(name, firings, model)
     return Retrained(name, firings, model, champion.version, champion.tags.get(SINCE))

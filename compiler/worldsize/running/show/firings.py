@@ -260,10 +260,12 @@ def _describe(firings: Sequence[Firing]) -> str:
 
 
 def _make_axis(y: float, height: float, steady: Sequence[float], values: Sequence[float]) -> _Axis:
-    """An axis for the steady values and for those of the others that are not far off."""
-    low, high = min(steady), max(steady)
+    """An axis for most of the steady values, and for all others that are not far off."""
+    ordered = sorted(steady)
+    tenth = len(ordered) // 10
+    low, high = ordered[tenth], ordered[-1 - tenth]
     reach = 1.5 * (high - low) or 0.5 * abs(high) or 1.0
-    near = [*steady, *(value for value in values if low - reach <= value <= high + reach)]
+    near = [value for value in (low, high, *steady, *values) if low - reach <= value <= high + reach]
     low, high = min(near), max(near)
     margin = 0.08 * (high - low) or 0.1 * abs(high) or 0.5
     return _Axis(y, height, low - margin, high + margin)

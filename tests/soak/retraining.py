@@ -44,14 +44,17 @@ class Year:
         self.usual = 60.0  # seconds of a look that trains
         self.quiet: list[float] = []
 
-    def run_week(self, week: int, kills: int, *, twins: bool) -> None:
-        """The file of a week comes, some looks are killed, and one ends."""
+    def run_week(self, week: int, kills: int, *, twins: bool) -> int:
+        """The file of a week comes, some looks are killed, and one ends; how many kills came too late."""
         fault = "broken" if week in BROKEN else "flipped" if week in FLIPPED else ""
         before = list_champions(self.feed)
         if week > 0 and week not in QUIET:
             self.feed.add(week - 1, fault=fault)
-        for _ in range(kills):
-            self.kill_look(week)
+        late = 0
+        for done in range(kills):
+            if not self.kill_look(week):  # it had its verdict: the next one would find nothing to do
+                late = kills - done
+                break
         began = time.monotonic()
         answer = self.look_twice(week) if twins else self.feed.look(week, seconds=LONGEST)
         for retry in range(1, 8):  # what was killed is continued after a pause
@@ -67,20 +70,22 @@ class Year:
         self.check(week, answer, before, wrong=bool(fault), kills=kills)
         if fault:
             self.feed.remove(week - 1)  # as somebody does who reads the notice
+        return late
 
-    def kill_look(self, week: int) -> None:
-        """Kill a look with its processes, or alone, anywhere between its start and its end."""
+    def kill_look(self, week: int) -> bool:
+        """Kill a look with its processes, or alone, anywhere between its start and its end; False if late."""
         look = self.feed.start(week, session=True)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            look.communicate(timeout=self.chance.uniform(0.2, 1.1 * self.usual))
+            look.communicate(timeout=self.chance.uniform(0.2, self.usual))
         if look.poll() is not None:
             self.counts["ended before its kill"] += 1
-            return
+            return False
         with contextlib.suppress(ProcessLookupError):
             os.killpg(look.pid, signal.SIGKILL) if self.chance.random() < 0.5 else look.kill()
         look.communicate()
         self.counts["killed"] += 1
         time.sleep(self.chance.choice([0.0, 3.0]))
+        return True
 
     def look_twice(self, week: int) -> dict[str, Any]:
         """Two looks at the same instant; the answer of the one that acted."""
@@ -160,8 +165,11 @@ def main() -> None:
     others = [week for week in weeks if not kills[week]] or weeks
     twins = set(chance.sample(others, min(options.twins, len(others))))
     began = time.monotonic()
+    late = 0
     for week in range(options.weeks):
-        year.run_week(week, kills[week], twins=week in twins)
+        count = kills[week] + (late if week in weeks and week not in twins else 0)
+        left = year.run_week(week, count, twins=week in twins)
+        late = late - (count - kills[week]) + left
         print(f"week {week}: {dict(year.counts)}, {len(year.faults)} faults", flush=True)
     if options.full:
         (folder / "full").mkdir()

@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+import warnings
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -145,5 +146,7 @@ def list_champions(feed: Feed) -> list[str]:
     for version in champions:
         files = registry.find_files(feed.target, version)
         assert files is not None
-        mlflow.pyfunc.load_model(str(files))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # MLflow's, of type hints
+            mlflow.pyfunc.load_model(str(files))
     return champions

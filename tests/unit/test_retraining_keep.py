@@ -8,8 +8,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 from hypothesis import given
 
-from worldsize.retraining.keep import archive_surplus, list_surplus
-from worldsize.running.record.models import HomeRegistry
+from worldsize.running.record.models import HomeRegistry, archive_surplus, list_surplus
 from worldsize.tracking.versions import ModelVersion, write_version
 from wschampion.champion import CHAMPION, SINCE, TERM, UNTIL, Version, find_champion
 

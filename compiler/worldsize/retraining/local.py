@@ -31,7 +31,6 @@ from worldsize.retraining import data, tell
 from worldsize.retraining.data import Reading
 from worldsize.retraining.decide import Action, Notice
 from worldsize.retraining.facts import Attempt, Cause, Facts, Fingerprint
-from worldsize.retraining.keep import archive_surplus
 from worldsize.retraining.look import Outcome, count_firings, require_policy, take_look
 from worldsize.retraining.looks import LookRecord, add_look
 from worldsize.retraining.policy import Policy
@@ -44,7 +43,7 @@ from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.folder import AliveError, find_runner, hold_lock, is_alive
 from worldsize.running.record.history import RECORD, RunRecord, load_run
 from worldsize.running.record.json_files import read_json, write_json
-from worldsize.running.record.models import HomeRegistry
+from worldsize.running.record.models import HomeRegistry, archive_surplus
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.store import Store
 from wschampion.champion import Version, find_champion
@@ -348,7 +347,8 @@ def look(
 
 def _see(world: LocalWorld, *, looking: bool) -> LocalSeen:
     place, checked, policy, now = world.place, world.checked, world.policy, world.now
-    digests, sources = Digests(Store(place.home).digests), data.list_sources(checked.planned)
+    digests, planned = Digests(Store(place.home).digests), checked.planned
+    sources = data.list_sources(planned.job, planned.spec.path.parent)
     readings = {source.name: _read_source(source, policy, now, digests) for source in sources}
     fingerprint = Fingerprint(
         _digest_code(checked), {name: reading.digest for name, reading in readings.items()}

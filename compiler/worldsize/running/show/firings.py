@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from msgspec import Struct, field
 
 from worldsize.base.shown_text import escape
-from worldsize.base.wording import format_duration, plural, show_number
+from worldsize.base.wording import format_duration, show_number
 
 MAX_DRAWN = 1000  # looks, the newest
 WIDTH, LEFT, RIGHT = 1040, 74, 14

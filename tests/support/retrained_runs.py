@@ -24,10 +24,12 @@ def add_job(home: Path, name: str, action: str, *, state: str = "succeeded", mod
         "metric": "rmse", "champion": {"version": "1", "metric": 1.25}, "challenger": {"metric": 1.125},
         "difference": {"value": 0.125, "low": 0.0625, "high": 0.1875, "rows": 200},
     }  # fmt: skip
-    for output, document in (("promotion", promotion), ("comparison", comparison)):
-        folder = run.root / "steps" / "promote" / "outputs" / output
-        folder.mkdir(parents=True)
-        (folder / f"{output}.json").write_text(json.dumps(document))
+    feed = {"drift": {"a": {"psi": 0.1}, "b": {"psi": 0.25}, "c": {"psi": "much"}, "d": 1}}
+    documents = {"promotion/promotion": promotion, "comparison/comparison": comparison, "shards/feed": feed}
+    for place, document in documents.items():
+        path = run.root / "steps" / "promote" / "outputs" / f"{place}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(document))
     return run.finish(state)
 
 

@@ -120,6 +120,8 @@ def test_the_page_has_the_picture_the_table_and_links_to_the_runs(place: Place) 
     assert "1.25, 1.125" in page
     assert "0.125 better (0.0625 to 0.188)" in page
     assert "there is new data in week 4" in page
+    assert "Drift: the largest PSI of a column" in page
+    assert read_history(place.home, "sales").firings[0].drift == 0.25
     assert f'href="../../runs/{first.name}/report.html"' in page
     assert re.findall('<span class="state [a-z]+">(.*?)<', page) == [
         "champion kept", "stopped", "nothing to do", "promoted",

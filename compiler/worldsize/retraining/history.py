@@ -88,9 +88,18 @@ def add_documents(firing: Firing, run: RunRecord) -> tuple[Firing, str | None]:
         old=_read_number(champion.get("metric")) if isinstance(champion, Mapping) else None,
         new=_read_number(challenger.get("metric")) if isinstance(challenger, Mapping) else None,
         difference=numbers if "value" in numbers else None,
+        drift=_read_drift(run),
         seconds=run.seconds,
     )
     return firing, _read_text(promotion.get("name"))
+
+
+def _read_drift(run: RunRecord) -> float | None:
+    """The largest PSI of a column since the champion's feed, of what `shard_data` has measured."""
+    drift = (local.read_document(run, "shards", "feed.json") or {}).get("drift")
+    columns = drift.values() if isinstance(drift, Mapping) else ()
+    values = [_read_number(column.get("psi")) for column in columns if isinstance(column, Mapping)]
+    return max((value for value in values if value is not None), default=None)
 
 
 def _list_rollbacks(versions: list[Version]) -> list[Firing]:

@@ -183,13 +183,13 @@ def _is_done(run: RunRecord, step: str) -> bool:
     return step in run.steps and run.steps[step].state in DONE
 
 
-def read_document(run: RunRecord, output: str) -> dict[str, Any] | None:
-    """The JSON file of the output of this name, from whichever step has it."""
+def read_document(run: RunRecord, output: str, file: str | None = None) -> dict[str, Any] | None:
+    """The JSON file of the output of this name, by default named as it, from whichever step has it."""
     details = LocalDetails(run)
     for step in run.steps.values():
         folder = details.step_outputs(step).get(output)
         if folder is not None:
-            return read_json(Path(folder) / f"{output}.json")
+            return read_json(Path(folder) / (file or f"{output}.json"))
     return None
 
 

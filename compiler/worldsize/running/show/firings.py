@@ -12,7 +12,7 @@ from datetime import datetime, timedelta, timezone
 from msgspec import Struct, field
 
 from worldsize.base.shown_text import escape
-from worldsize.base.wording import format_duration, show_number
+from worldsize.base.wording import format_duration, plural, show_number
 
 MAX_DRAWN = 1000  # looks, the newest
 WIDTH, LEFT, RIGHT = 1040, 74, 14
@@ -254,9 +254,8 @@ def _to_time(time: float) -> datetime:
 def _describe(firings: Sequence[Firing]) -> str:
     counts = {word: sum(f.action == action for f in firings) for action, word in WORDS.items()}
     listed = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return (
-        f"{len(firings)} looks from {show_time(firings[0].time)} to {show_time(firings[-1].time)}: {listed}"
-    )
+    looks, start, end = plural(len(firings), "look"), firings[0].time, firings[-1].time
+    return f"{looks} from {show_time(start)} to {show_time(end)}: {listed}"
 
 
 def _make_axis(y: float, height: float, steady: Sequence[float], values: Sequence[float]) -> _Axis:

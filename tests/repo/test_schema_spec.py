@@ -112,6 +112,8 @@ CLASSES = {  # of the model, by the definition whose keys are their fields
     "retrain": model.Retrain,
     "retrainData": model.RetrainData,
     "promote": model.Promote,
+    "keep": model.Keep,
+    "tell": model.Tell,
 }
 # What is compiled or checked as it is written, without a field of its own.
 UNTYPED = {"$schema", "sampling_algorithm", "objective.goal", "early_termination", "queue_settings"}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from retrained_project import SPEC, Project, read_answer
+from webhook import Server
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(180)]
 
@@ -148,6 +149,27 @@ def test_a_look_that_was_killed_is_finished_by_the_next(tmp_path: Path) -> None:
         assert answer["action"] == "promote", answer
         assert project.trained == week + 1
         assert project.look()["action"] == "none"
+
+
+def test_a_notice_reaches_the_webhook_whose_address_no_step_has(tmp_path: Path) -> None:
+    project, server = Project(tmp_path), Server()
+    (tmp_path / "trained.fault").touch()
+    tell = '{tell: {webhook: "${{secrets.HOOK}}"}}'
+    project.write_spec(SPEC.replace("FAULT", "env > $TRAINED.env; exit 3") + f"retrain: {tell}\n")
+    server.status = 500
+    answer = project.look("--now", "2026-03-02T03:00Z", status=1, HOOK=server.address)
+    assert answer["action"] == "stop"
+    server.status = 200
+    for minute in (5, 6):
+        project.look("--now", f"2026-03-02T03:0{minute}Z", status=1, HOOK=server.address)
+    server.shutdown()
+    server.server_close()
+    texts = [body["text"] for _, body, _ in server.taken]
+    assert len(texts) == 2  # one was refused
+    assert texts[1].startswith("worldsize retrain sales: run ")
+    assert "HOOK" not in (tmp_path / "trained.env").read_text()
+    records = [path for path in (tmp_path / ".worldsize").rglob("*") if path.is_file()]
+    assert not any(b"s3cr3t" in path.read_bytes() for path in records)
 
 
 def _wait(condition: Callable[[], bool]) -> None:

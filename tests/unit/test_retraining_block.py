@@ -8,7 +8,7 @@ import pytest
 
 from worldsize.checking.checker import check
 from worldsize.documents import yaml
-from worldsize.retraining.policy import DataPolicy, Policy, read_policy
+from worldsize.retraining.policy import DataPolicy, Policy, Topic, read_policy
 from worldsize.spec import from_document
 from worldsize.spec.model import Spec
 
@@ -75,6 +75,26 @@ def test_steps_that_are_there_are_not_added() -> None:
     assert list(load(f"{SPEC}{steps}retrain: {{}}\n").steps)[-3:] == ["register", "judge", "promote"]
 
 
+def test_the_policy_of_notices_and_versions() -> None:
+    tell = '{webhook: "${{ secrets.HOOK }}", on: [stale, not_promoted]}'
+    spec = load(f"{SPEC}retrain: {{keep: {{models: 3}}, tell: {tell}}}\n")
+    assert spec.retrain is not None
+    topics: frozenset[Topic] = frozenset({"stale", "not_promoted"})
+    assert read_policy(spec.retrain) == Policy(models=3, webhook="HOOK", tell_on=topics)
+    spec = load(f'{SPEC}retrain: {{tell: {{webhook: "${{{{secrets.HOOK}}}}"}}}}\n')
+    assert spec.retrain is not None
+    assert read_policy(spec.retrain).tell_on == {"failed", "stopped", "stale"}
+
+
+def test_the_address_of_a_webhook_is_neither_taken_nor_shown(tmp_path: Path) -> None:
+    (tmp_path / "sales").mkdir()
+    block = '{tell: {webhook: "https://hooks.example.com/s3cr3t"}}'
+    (tmp_path / "spec.yml").write_text(f"{SPEC}retrain: {block}\n")
+    result = check([tmp_path / "spec.yml"])
+    assert "`webhook` is `***`, which does not have the required form" in result.render()
+    assert "s3cr3t" not in result.render()
+
+
 def test_the_policy_of_the_data() -> None:
     spec = load(f"{SPEC}retrain: {{data: {{sales: {{window: 2w, by: date, minimum_new_rows: 10}}}}}}\n")
     assert spec.retrain is not None
@@ -99,7 +119,9 @@ def test_the_policy_of_the_data() -> None:
             "step `evaluate` does not measure `accuracy` for the task regression",
         ),
         ("{promote: {guards: {rmsee: better}}}", "rmsee", "step `evaluate` does not measure `rmsee`"),
-        ("{keep: {models: 10}}", "keep", "unknown key `keep` in `retrain`"),
+        ("{keep: {}}", "keep", "`retrain.keep` has no `models`"),
+        ("{tell: {on: [failed]}}", "tell", "`retrain.tell` has no `webhook`"),
+        ('{tell: {webhook: "${{secrets.HOOK}}", on: [fail]}}', "fail]", "`on[0]` cannot be `fail`"),
         ("{feed: {stop: [empty]}}", "feed", "unknown key `feed` in `retrain`"),
     ],
 )

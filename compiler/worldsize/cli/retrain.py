@@ -71,7 +71,7 @@ def command(
         view = running_command.choose_view(quiet=quiet or as_json, home=home)
         try:
             if azure is None:
-                outcome = look(spec, home=home, now=moment, view=view, notify=_notify)
+                outcome = look(spec, home=home, now=moment, view=view, notify=_notify, warn=_warn)
             else:
                 outcome = _look_at_workspace(spec, azure, moment)
         except InterruptedLookError as error:
@@ -100,3 +100,7 @@ def _print(outcome: Outcome, *, as_json: bool) -> None:
 
 def _notify(notice: Notice) -> None:
     common.say_sentences(f"notice: {notice.text}", err=True)
+
+
+def _warn(text: str) -> None:
+    common.say_sentences(f"warning: {text}", err=True)

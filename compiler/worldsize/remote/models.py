@@ -71,6 +71,11 @@ class WorkspaceRegistry:
                 self._client.models.create_or_update(model)
         raise RemoteError(f"{self.place} does not keep the tag `{key}` of version {version} of `{name}`")
 
+    def archive(self, name: str, version: str) -> None:
+        """Hide a version from lists; its files stay in the workspace's storage."""
+        with quiet():
+            self._client.models.archive(name, version)
+
 
 def _read_time(text: object) -> float:
     try:

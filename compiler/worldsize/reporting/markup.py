@@ -74,3 +74,9 @@ def pairs(rows: Iterable[tuple[str, str]]) -> str:
     """A list of names and values that are escaped already."""
     items = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>\n" for name, value in rows)
     return f"<dl>{items}</dl>\n" if items else ""
+
+
+def cards(rows: Iterable[tuple[str, str]]) -> str:
+    """The headline: names and values that are escaped already."""
+    cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)
+    return f'<dl class="cards">{cells}</dl>\n'

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from worldsize.base.shown_text import escape, mark_code
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import format_duration, plural, show_number
 from worldsize.reporting import charts
-from worldsize.reporting.markup import badge, pairs, section, table
+from worldsize.reporting.markup import badge, cards, pairs, section, table
 from worldsize.reporting.model import Picture, Quantity, RunFacts, StepFacts, SweepFacts
 from worldsize.reporting.read_run import read_run
 from worldsize.reporting.sweeps import rank_trials
@@ -39,19 +40,25 @@ def render_page(facts: RunFacts) -> str:
     Everything that comes from the run is escaped, and the page is bounded: long curves are thinned, long
     lists cut, and what is left out is said.
     """
-    parts = [part for part in _list_sections(facts) if part[2]]
+    title = f"{escape(_title(facts))}, {escape(facts.record.state)}"
+    return wrap_page(title, _render_head(facts), _list_sections(facts), facts.read_at)
+
+
+def wrap_page(title: str, head: str, sections: Iterable[tuple[str, str, str]], read_at: datetime) -> str:
+    """A page of parts that are escaped already: each an anchor, a title and its content."""
+    parts = [part for part in sections if part[2]]
     links = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title, _ in parts)
     body = "".join(section(title, content, anchor=anchor) for anchor, title, content in parts)
-    record, style = facts.record, STYLE.read_text(encoding="utf-8")
+    style = STYLE.read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="generator" content="worldsize">\n'
-        f"<title>{escape(_title(facts))}, {escape(record.state)}</title>\n<style>\n{style}</style>\n</head>\n"
-        f'<body>\n<a class="skip" href="#main">Skip to the content</a>\n<header>{_render_head(facts)}'
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n"
+        f'<body>\n<a class="skip" href="#main">Skip to the content</a>\n<header>{head}'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav></header>\n<main id="main">\n{body}</main>\n'
-        f"<footer>Written {facts.read_at.astimezone():%Y-%m-%d %H:%M:%S %Z} by worldsize.</footer>\n"
+        f"<footer>Written {read_at.astimezone():%Y-%m-%d %H:%M:%S %Z} by worldsize.</footer>\n"
         "</body>\n</html>\n"
     )
 
@@ -91,8 +98,7 @@ def _render_cards(facts: RunFacts) -> str:
         rows.append(
             (f"model {name}", f"version {escape(model.version, 20)}" if model.version else "not registered")
         )
-    cells = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in rows)
-    return f'<dl class="cards">{cells}</dl>\n'
+    return cards(rows)
 
 
 def _list_sections(facts: RunFacts) -> Iterator[tuple[str, str, str]]:

@@ -13,11 +13,10 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml.model import Argument, Data, Field
+from worldsize.azureml.model import Argument, Data, Field, Job
 from worldsize.azureml.references import local_path
 from worldsize.base import untrusted
 from worldsize.documents.yaml import Scalar
-from worldsize.resolving.planned import Planned
 from worldsize.retraining.policy import FILE_NAME, MODIFICATION_TIME, DataPolicy, Policy
 from worldsize.running.reuse.digests import Digests, Tree, walk_tree
 
@@ -51,17 +50,17 @@ class Reading(Struct, frozen=True):
     fault: str | None = None  # a sentence, if there is nothing to read
 
 
-def list_sources(planned: Planned) -> list[Source]:
-    """The local data of a spec, as its pipeline and its steps name it."""
-    arguments: dict[str, Field[Argument]] = dict(planned.job.inputs)
-    for step in planned.job.steps.values():
+def list_sources(job: Job, folder: Path) -> list[Source]:
+    """The local data of the job of a spec in a folder, as its pipeline and its steps name it."""
+    arguments: dict[str, Field[Argument]] = dict(job.inputs)
+    for step in job.steps.values():
         arguments |= {f"{step.name}.{name}": argument for name, argument in step.inputs.items()}
     sources = []
     for name, argument in arguments.items():
         located = argument.value.path if isinstance(argument.value, Data) else None
         if located is None or not isinstance(located.node, Scalar):
             continue
-        path = local_path(str(located.value), planned.spec.path.parent)
+        path = local_path(str(located.value), folder)
         if path is not None:
             sources.append(Source(name, path, located.node))
     return sources

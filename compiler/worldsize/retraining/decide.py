@@ -8,10 +8,9 @@ from msgspec import Struct
 
 from worldsize.base.wording import format_duration, join_words, plural
 from worldsize.retraining.facts import Attempt, Cause, Facts
-from worldsize.retraining.policy import Policy
+from worldsize.retraining.policy import Policy, Topic
 
 Kind = Literal["train", "continue", "end", "none", "stop", "wait"]
-Topic = Literal["failed", "not_promoted", "stopped", "stale"]
 
 # Seconds before the first retry, doubled for each further one; a cause without a row is never retried.
 BACK_OFF: dict[Cause | None, float] = {None: 0, "eviction": 60, "machine": 300, "hang": 600, "time": 600}

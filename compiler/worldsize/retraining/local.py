@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import signal
+import sqlite3
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,11 +27,12 @@ from worldsize.base.wording import describe_os_error
 from worldsize.checking import check_spec
 from worldsize.checking.specs import CheckedSpec
 from worldsize.documents import yaml
-from worldsize.retraining import data
+from worldsize.retraining import data, tell
 from worldsize.retraining.data import Reading
 from worldsize.retraining.decide import Action, Notice
 from worldsize.retraining.facts import Attempt, Cause, Facts, Fingerprint
 from worldsize.retraining.look import Outcome, count_firings, require_policy, take_look
+from worldsize.retraining.looks import LookRecord, add_look
 from worldsize.retraining.policy import Policy
 from worldsize.running import api as running
 from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS
@@ -41,7 +43,7 @@ from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.folder import AliveError, find_runner, hold_lock, is_alive
 from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json, write_json
-from worldsize.running.record.models import HomeRegistry
+from worldsize.running.record.models import HomeRegistry, archive_surplus
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.store import Store
 from wschampion.champion import Version, find_champion
@@ -59,6 +61,7 @@ class Start(Struct, frozen=True):
 
     run: str
     now: float  # the time of the look
+    reason: str = ""  # of its decision
 
 
 class AttemptRecord(Struct, frozen=True):
@@ -180,13 +183,13 @@ def _is_done(run: RunRecord, step: str) -> bool:
     return step in run.steps and run.steps[step].state in DONE
 
 
-def read_document(run: RunRecord, output: str) -> dict[str, Any] | None:
-    """The JSON file of the output of this name, from whichever step has it."""
+def read_document(run: RunRecord, output: str, file: str | None = None) -> dict[str, Any] | None:
+    """The JSON file of the output of this name, by default named as it, from whichever step has it."""
     details = LocalDetails(run)
     for step in run.steps.values():
         folder = details.step_outputs(step).get(output)
         if folder is not None:
-            return read_json(Path(folder) / f"{output}.json")
+            return read_json(Path(folder) / (file or f"{output}.json"))
     return None
 
 
@@ -207,7 +210,8 @@ def judge_failure(step: StepRecord, lines: Sequence[str], status: int | None) ->
         return "eviction", reason
     if status == HANG_EXIT_STATUS:
         return "hang", reason
-    if status is not None and -status in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
+    # Without a status no process could be started, such as on a full disk.
+    if status is None or -status in (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP):
         return "machine", reason
     if not error:  # components of ours explain a wrong input in such a line
         return "code", reason
@@ -294,10 +298,17 @@ class LocalWorld(Struct, frozen=True):
     def act(self, seen: LocalSeen, action: Action) -> Outcome | None:
         """Take an action; the verdict of the run that it led to, if that has one."""
         run = _act(self, seen, action)
-        return None if run is None else _read_verdict(self.place, run)
+        outcome = None if run is None else _read_verdict(self.place, run)
+        if outcome is not None and outcome.model is not None:
+            with contextlib.suppress(OSError, sqlite3.Error):  # the next training tries it again
+                archive_surplus(HomeRegistry(self.place.home), outcome.model, self.policy.models)
+        return outcome
 
     def describe(self, seen: LocalSeen, action: Action) -> Outcome:
         """How a look ends that trains nothing, with the champion that the registry has."""
+        attempts = seen.facts.attempts
+        if not any(attempt.run == action.run and attempt.began == self.now for attempt in attempts):
+            add_look(self.place.root, LookRecord(self.now, action.kind, action.reason))
         model, champion = _find_champion(self.place, seen.facts)
         described = None if champion is None else {"version": champion.version}
         return Outcome(action.kind, action.reason, described, model=model)
@@ -314,6 +325,7 @@ def look(
     now: float,
     view: View | None = None,
     notify: Callable[[Notice], None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
 ) -> Outcome:
     """Look at a spec, its data and its runs on this machine, and take at most one action.
 
@@ -326,12 +338,22 @@ def look(
     checked = check_spec(spec)
     policy = require_policy(checked.planned.spec)
     place = make_place(home, checked.planned.spec.name.value)
-    return take_look(LocalWorld(place, checked, policy, now, view), policy, now, notify)
+    secret = tell.take_secret(policy)
+
+    def give(notice: Notice) -> None:
+        tell.add_due(place.root, notice, policy)
+        notify(notice)
+
+    try:
+        return take_look(LocalWorld(place, checked, policy, now, view), policy, now, give)
+    finally:
+        tell.send_due(place.root, policy, secret, now, warn)
 
 
 def _see(world: LocalWorld, *, looking: bool) -> LocalSeen:
     place, checked, policy, now = world.place, world.checked, world.policy, world.now
-    digests, sources = Digests(Store(place.home).digests), data.list_sources(checked.planned)
+    digests, planned = Digests(Store(place.home).digests), checked.planned
+    sources = data.list_sources(planned.job, planned.spec.path.parent)
     readings = {source.name: _read_source(source, policy, now, digests) for source in sources}
     fingerprint = Fingerprint(
         _digest_code(checked), {name: reading.digest for name, reading in readings.items()}
@@ -381,17 +403,17 @@ def _digest_code(checked: CheckedSpec) -> str:
 def _act(world: LocalWorld, seen: LocalSeen, action: Action) -> RunRecord | None:
     """Take an action; the run that it led to, if any."""
     if action.kind == "train":
-        return _train(world, seen)
+        return _train(world, seen, action.reason)
     if action.kind == "continue":
         assert action.run is not None
-        return _continue(world, action.run)
+        return _continue(world, action.run, action.reason)
     if action.kind == "end":
         assert action.run is not None
         _end(world.place.run(action.run))
     return None
 
 
-def _train(world: LocalWorld, seen: LocalSeen) -> RunRecord | None:
+def _train(world: LocalWorld, seen: LocalSeen, reason: str) -> RunRecord | None:
     """Train on a copy of what was read; None if it has changed while it was copied."""
     place, planned = world.place, world.checked.planned
     folder = place.attempt(seen.facts.fingerprint)
@@ -412,7 +434,7 @@ def _train(world: LocalWorld, seen: LocalSeen) -> RunRecord | None:
     record = replace(record, readings=seen.readings, trainers=tuple(trainers))
     clock = datetime.now(timezone.utc)
     run = f"{clock:%Y%m%d-%H%M%S}-{clock.microsecond // 1000:03}"
-    add_start(folder, record, Start(run, world.now))
+    add_start(folder, record, Start(run, world.now, reason))
     options = RunOptions(
         force=world.policy.when == "always", settings=_start_from_champion(world, seen.facts, trainers)
     )
@@ -440,11 +462,12 @@ def _start_from_champion(world: LocalWorld, facts: Facts, trainers: Sequence[str
     }
 
 
-def _continue(world: LocalWorld, name: str) -> RunRecord:
+def _continue(world: LocalWorld, name: str, reason: str) -> RunRecord:
     """Continue a run where it stopped: what it has trained is not trained again."""
     for attempt, record in read_attempts(world.place):
         if attempt.run == name:
-            add_start(world.place.attempt(record.fingerprint), record, Start(name, world.now))
+            start = Start(name, world.now, reason)
+            add_start(world.place.attempt(record.fingerprint), record, start)
     return _finish(world.place, running.resume(world.place.run(name), view=world.view))
 
 

@@ -9,10 +9,12 @@ from msgspec import Struct, field
 
 from worldsize.spec.model import Retrain
 
+Topic = Literal["failed", "not_promoted", "stopped", "stale"]
 When = Literal["new_data", "always"]
 Overlap = Literal["skip", "queue", "replace"]
 
 RETRIES, STALE_AFTER = 3, 3
+TELL_ON: frozenset[Topic] = frozenset({"failed", "stopped", "stale"})  # what somebody has to look into
 FILE_NAME, MODIFICATION_TIME = "file_name", "modification_time"  # values of `by` that are no key
 
 
@@ -33,6 +35,9 @@ class Policy(Struct, frozen=True):
     retries: int = RETRIES
     stale_after: int = STALE_AFTER  # firings without a success
     from_champion: bool = False  # whether training starts from the champion's weights
+    models: int | None = None  # versions that are kept, beside champions; None keeps all
+    webhook: str | None = None  # the name of the secret with its address
+    tell_on: frozenset[Topic] = TELL_ON  # what is sent there
 
 
 def read_policy(block: Retrain) -> Policy:
@@ -52,6 +57,9 @@ def read_policy(block: Retrain) -> Policy:
         RETRIES if block.retries is None else block.retries.value,
         STALE_AFTER if block.stale_after is None else block.stale_after.value,
         block.start_from is not None and block.start_from.value == "champion",
+        None if block.keep is None else block.keep.models.value,
+        None if block.tell is None else block.tell.webhook.value.strip("${} ").partition(".")[2],
+        TELL_ON if block.tell is None or block.tell.on is None else frozenset(block.tell.on.value),
     )
 
 

@@ -263,6 +263,21 @@ class Promote(Struct, frozen=True):
     minimum_rows: Located[int] | None
 
 
+class Keep(Struct, frozen=True):
+    """``retrain.keep``: how many old versions are kept."""
+
+    span: Span
+    models: Located[int]
+
+
+class Tell(Struct, frozen=True):
+    """``retrain.tell``: where notices are sent."""
+
+    span: Span
+    webhook: Located[str]  # an expression with the name of a secret
+    on: Located[Any] | None  # a list of topics
+
+
 class Retrain(Struct, frozen=True):
     """``retrain:``: when to train again, and which model is used then."""
 
@@ -274,6 +289,8 @@ class Retrain(Struct, frozen=True):
     overlap: Located[Literal["skip", "queue", "replace"]] | None
     retries: Located[int] | None
     stale_after: Located[int] | None
+    keep: Keep | None
+    tell: Tell | None
 
 
 class Spec(Struct, frozen=True):

@@ -130,6 +130,15 @@ def set_tag(home: Path, name: str, version: str, key: str, value: str) -> None:
         )
 
 
+def delete_version(home: Path, name: str, version: str) -> None:
+    """Mark a version as deleted, as MLflow does: its number is not given again."""
+    with open_to_write(home) as registry:
+        registry.execute(
+            "UPDATE model_versions SET current_stage = ? WHERE name = ? AND version = ?",
+            (DELETED, name, int(version)),
+        )
+
+
 def _write_tags(registry: sqlite3.Connection, version: ModelVersion) -> None:
     number = int(version.version)
     registry.execute("DELETE FROM model_version_tags WHERE name = ? AND version = ?", (version.name, number))

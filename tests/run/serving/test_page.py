@@ -12,7 +12,10 @@ from pathlib import Path
 import browser as chromium
 import pytest
 from page_content import HOSTILE
+from retrained_runs import EVIL, add_attempt
 from serving import Served, serving
+
+from worldsize.retraining.local import Place
 
 pytestmark = [pytest.mark.run, pytest.mark.smoke, pytest.mark.timeout(300)]
 CONTENT = Path(__file__).parents[2] / "support" / "page_content.py"
@@ -202,7 +205,7 @@ def test_a_job_is_resubmitted_with_other_inputs(
     assert json.loads(body)["jobs"]["train"]["inputs"]["epochs"]["value"] == "5"
 
 
-def test_assets_are_shown(visitor: chromium.Visit) -> None:
+def test_assets_are_shown(visitor: chromium.Visit, workspace: tuple[Served, Jobs]) -> None:
     page = visitor.open("/data")
     page.get_by_role("link", name="prices").click()
     page.get_by_role("cell", name="Berlin").wait_for()
@@ -212,8 +215,11 @@ def test_assets_are_shown(visitor: chromium.Visit) -> None:
     rate.fill("7")
     page.get_by_text("The value must be at most 1.").wait_for()
     page.get_by_text("How weights are changed.", exact=True).wait_for()
+    add_attempt(Place(workspace[0].home, "weekly"), 1, "promote", model="lookup")
     visitor.open("/models/lookup")
     page.get_by_role("cell", name="Porto").wait_for()
+    page.get_by_role("img", name="1 look from 2026-03-09 03:00").wait_for()
+    page.get_by_role("cell", name=f"because {EVIL}").wait_for()
     visitor.open("/environments/tiny")
     page.get_by_text("python:3.11-slim", exact=True).wait_for()
     visitor.open("/compute")

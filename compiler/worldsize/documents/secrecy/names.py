@@ -38,7 +38,7 @@ _ALWAYS = words("""
 _PASSWORDS = frozenset({"secrets", "passwords", "passphrases", "pwd", "pass"})
 _ENDINGS = ("password", "passwd", "passphrase", "secret", "passcode")  # PGPASSWORD, MYCLIENTSECRET
 # Secret as the last word, unless the word before says otherwise.
-_LAST = frozenset({"key", "keys", "token", "pass", "pw", "pat", "auth", "cred", "dsn"})
+_LAST = frozenset({"key", "keys", "token", "pass", "pw", "pat", "auth", "cred", "dsn", "webhook"})
 _PAIRS = frozenset({("connection", "string"), ("connection", "strings"), ("conn", "string"), ("conn", "str")})
 # Words that do not change the meaning of the name.
 _NEUTRAL = words("""
@@ -110,6 +110,7 @@ _OTHERS = {
     "auth": frozenset({"o"}),
     "cred": frozenset[str](),
     "dsn": frozenset[str](),
+    "webhook": frozenset[str](),
 }
 # Before `primary_key` these mean the key of an account, not of a table.
 _SERVICES = words("""

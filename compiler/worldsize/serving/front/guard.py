@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import ipaddress
 import json
 import re
 import time
@@ -394,22 +393,6 @@ OTHER = (
     "windowsazure.com",
 )
 ALL = (*sorted(MANAGEMENT), *LOGIN, *WORKSPACES, *STORAGE, *TELEMETRY, *OTHER)
-
-
-# The metadata service of a virtual machine and the host below it, where a machine's own identity is found.
-# Other clouds have theirs at other addresses of the link.
-_MACHINE = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "168.63.129.16")))
-
-
-def is_machine(address: str) -> bool:
-    """Whether an IP address, as it was resolved, is that of a service of the machine that Azure runs on."""
-    parsed = ipaddress.ip_address(address.partition("%")[0])
-    embedded = [parsed]
-    if isinstance(parsed, ipaddress.IPv6Address):
-        embedded += [inner for inner in (parsed.ipv4_mapped, parsed.sixtofour) if inner is not None]
-        embedded += parsed.teredo or ()
-    last = ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)  # of `::a.b.c.d`, and NAT64's
-    return any(inner.is_link_local for inner in embedded) or not _MACHINE.isdisjoint((*embedded, last))
 
 
 def normalise(host: str) -> str:

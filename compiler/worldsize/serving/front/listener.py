@@ -20,11 +20,11 @@ from functools import partial
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from worldsize.base.addresses import is_machine
 from worldsize.serving.front.certificates import Authority
 from worldsize.serving.front.guard import (
     PROXY_USER,
     check_proxy_credentials,
-    is_machine,
     normalise,
     path_prefix,
 )

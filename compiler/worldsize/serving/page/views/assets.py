@@ -9,6 +9,7 @@ from functools import partial
 from nicegui import ui
 
 from worldsize.base.wording import plural
+from worldsize.running.show.firings import WORDS, Firing, Retrained, draw_firings, draw_key, show_time
 from worldsize.serving.control.assets import Resource
 from worldsize.serving.control.computes import list_computes
 from worldsize.serving.database import collect_unreadable, mapping_of, text_of
@@ -23,6 +24,7 @@ from worldsize.serving.page.queries.assets import (
 )
 from worldsize.serving.page.queries.files import list_folder, preview_file, resolve_inside
 from worldsize.serving.page.queries.forms import component_fields
+from worldsize.serving.page.queries.retraining import find_retrained
 from worldsize.serving.page.views import frame
 from worldsize.serving.page.views.files import FileBrowser, FileSource, code, show_preview
 from worldsize.serving.workspace import Workspace
@@ -103,6 +105,8 @@ async def draw_asset(workspace: Workspace, kind: str, name: str, version: str = 
             frame.facts(await asyncio.to_thread(_asset_facts, workspace, chosen), "ws-flow")
         frame.fact_panel("Tags", chosen.tags)
         await _DETAILS[kind](workspace, chosen)
+        if kind == "models":
+            await _show_retrained(workspace, name)
         frame.heading("Versions")
         rows = await asyncio.to_thread(lambda: [_version_row(workspace, listed) for listed in versions])
         filled = [column for column in _VERSIONS if any(row[column.name]["text"] for row in rows)]
@@ -214,6 +218,42 @@ _DETAILS: dict[str, Callable[[Workspace, Version], Awaitable[None]]] = {
     "components": _show_component,
     "environments": _show_environment,
 }
+
+
+_MOST_LOOKS = 100  # looks of the table, the newest
+_LOOKS = (
+    frame.Column("when", "When (UTC)", "ws-keep"),
+    frame.Column("decision", "Decision", "ws-keep"),
+    frame.Column("why", "Why"),
+    frame.Column("rows", "Rows", "ws-right"),
+    frame.Column("job", "Job"),
+)
+
+
+async def _show_retrained(workspace: Workspace, model: str) -> None:
+    """A panel for each pipeline that was looked at; nothing for a model that is not retrained."""
+    for retrained in await asyncio.to_thread(lambda: [*find_retrained(workspace, model)]):
+        if retrained.firings:
+            pictures = (draw_firings(retrained.firings), draw_key([f.action for f in retrained.firings]))
+            with frame.panel(f"Retraining of {retrained.name}"):
+                ui.html("".join(pictures), sanitize=False).classes("ws-year")  # every text in it is escaped
+                newest = reversed(retrained.firings[-_MOST_LOOKS:])
+                rows = [_look_row(number, firing, retrained) for number, firing in enumerate(newest)]
+                frame.show_table(f"Looks at {retrained.name}", _LOOKS, rows, empty="")
+
+
+def _look_row(number: int, firing: Firing, retrained: Retrained) -> frame.Row:
+    address = retrained.links.get(firing.run or "")
+    return {
+        "id": str(number),
+        "when": frame.text_cell(show_time(firing.time)),
+        "decision": frame.text_cell(WORDS.get(firing.action, firing.action)),
+        "why": frame.text_cell(firing.reason or firing.why, firing.why if firing.reason else ""),
+        "rows": frame.text_cell("" if firing.rows is None else f"{firing.rows:,}"),
+        "job": frame.link_cell(firing.run, address)
+        if firing.run and address
+        else frame.text_cell(firing.run or ""),
+    }
 
 
 _CLUSTERS = (

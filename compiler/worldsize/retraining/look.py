@@ -41,12 +41,14 @@ from worldsize.running.record.models import HomeRegistry
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.store import Store
 from wschampion.champion import Version, find_champion
+from wsshards.manifest import FEED_NAME
 
 MAX_ACTIONS = 10  # of one look: the world may change while it acts
 _QUEUE_SECONDS = 1.0  # between two tries of a look that waits for another
 _PATIENCE = GRACE_SECONDS + MARGIN_SECONDS
 _NOT_TRAINED = ("schedule", "retrain", "description", "display_name", "tags")  # keys that no model depends on
 _INITIAL = "initial_model"  # the input of a trainer that has the weights to start from
+_REFERENCE = "feed_reference"  # the input of `shard_data` that has the statistics of the champion's feed
 _PLANNED = ("pipeline.yml", "plan.json", "schedule.yml")  # files that follow from the spec and the data
 
 
@@ -188,6 +190,7 @@ def _digest_code(checked: CheckedSpec) -> str:
     assert root is not None
     spec = to_python(root)
     kept = {key: value for key, value in spec.items() if key not in _NOT_TRAINED}
+    kept |= {"feed": spec.get("retrain", {}).get("feed")}  # so that a feed that was stopped is judged again
     total = hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode())
     with tempfile.TemporaryDirectory(prefix="worldsize-") as folder:
         compiled = api.compile(path, Path(folder) / "compiled")
@@ -233,27 +236,30 @@ def _train(seen: Seen, view: View | None) -> RunRecord | None:
     clock = datetime.now(timezone.utc)
     run = f"{clock:%Y%m%d-%H%M%S}-{clock.microsecond // 1000:03}"
     local.add_start(folder, record, Start(run, seen.now))
-    options = RunOptions(force=seen.policy.when == "always", settings=_start_from_champion(seen, trainers))
+    options = RunOptions(force=seen.policy.when == "always", settings=_hand_over_champion(seen, trainers))
     result = running.run(compiled.pipeline, options, runs_dir=place.home, run_id=run, view=view, checked=True)
     return _finish(place, result)
 
 
-def _start_from_champion(seen: Seen, trainers: Sequence[str]) -> dict[str, str]:
-    """The inputs of the trainers that start from the champion, where the spec asks for that."""
-    place, planned = seen.place, seen.checked.planned
-    model, champion = _find_champion(place, seen.facts)
-    if model is None or champion is None or not seen.policy.from_champion:
+def _hand_over_champion(seen: Seen, trainers: Sequence[str]) -> dict[str, str]:
+    """The inputs that the champion gives: statistics of its feed, and its weights where the spec says so."""
+    model, champion = _find_champion(seen.place, seen.facts)
+    files = HomeRegistry(seen.place.home).find_files(model, champion.version) if model and champion else None
+    if files is None:
         return {}
-    files = HomeRegistry(place.home).find_files(model, champion.version)
-    steps = [planned.job.steps[name] for name in trainers]
-    return {
-        f"{step.name}.{_INITIAL}": str(files)
-        for step in steps
-        if files is not None
-        and step.component is not None
-        and _INITIAL in step.component.inputs
-        and _INITIAL not in step.inputs
-    }
+
+    def takers(port: str) -> list[str]:
+        steps = seen.checked.planned.job.steps.values()
+        able = [step for step in steps if step.component is not None and port in step.component.inputs]
+        return [step.name for step in able if port not in step.inputs]
+
+    settings = {}
+    if seen.policy.from_champion:
+        settings = {f"{name}.{_INITIAL}": str(files) for name in takers(_INITIAL) if name in trainers}
+    judges = takers(_REFERENCE)
+    if len(judges) == 1 and (files / FEED_NAME).is_file():  # of several feeds, it may be another's
+        settings[f"{judges[0]}.{_REFERENCE}"] = str(files / FEED_NAME)
+    return settings
 
 
 def _continue(seen: Seen, name: str, view: View | None) -> RunRecord | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,14 @@ class Batch:
         hashes: `[n]`, what the rows are split by; None for the bytes of the features.
         parts: `[n]`, places in `SPLITS` to which a file, a date or a document puts rows; 0 leaves them to the
             hash, and to training where the source fills the other parts.
+        times: `[n]`, where they divide the rows of a table.
     """
 
     features: Array
     labels: Any = None
     hashes: npt.NDArray[np.uint64] | None = None
     parts: npt.NDArray[np.uint8] | None = None
+    times: npt.NDArray[np.float64] | None = None
 
 
 def _write_nothing(_: Path) -> None:
@@ -84,6 +87,7 @@ class Source:
         grouped: whether rows are split by their groups.
         test_from: gives the earliest time of the documents that test, where rows are not divided one by one.
         blob: has the rows themselves where they are of any length.
+        lost: cells without a value in rows that are left out, by column; by the empty name, these rows.
         write: writes further files into the folder of shards, before the manifest.
     """
 
@@ -101,6 +105,7 @@ class Source:
     grouped: bool = False
     test_from: Callable[[], float | None] | None = None
     blob: BlobFile | None = None
+    lost: Counter[str] = field(default_factory=Counter)
     write: Callable[[Path], None] = _write_nothing
 
     @property

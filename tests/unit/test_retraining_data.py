@@ -21,7 +21,8 @@ from worldsize.retraining.data import (
     read_source,
     replace_paths,
 )
-from worldsize.retraining.local import count_firings, explain_failure
+from worldsize.retraining.local import explain_failure
+from worldsize.retraining.look import count_firings
 from worldsize.retraining.policy import DataPolicy, Policy
 from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.running.reuse.digests import Digests

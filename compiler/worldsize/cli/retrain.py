@@ -13,7 +13,8 @@ from msgspec import to_builtins
 from worldsize.cli import common, run_folders
 from worldsize.cli import run as running_command
 from worldsize.documents.errors import SpecError
-from worldsize.retraining.look import InterruptedLookError, Outcome, look
+from worldsize.retraining.local import InterruptedLookError, look
+from worldsize.retraining.look import Outcome
 
 if TYPE_CHECKING:
     from worldsize.retraining.decide import Notice

@@ -1,36 +1,58 @@
-"""The facts as this machine has them: the folders of runs, beside a record of what each attempt has read."""
+"""This machine as a look finds it: the folders of runs, beside a record of what each attempt has read."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import shutil
 import signal
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta, timezone
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml.cron import Trigger, due_times, load_time_zones, read_cron
+from worldsize import api
+from worldsize.api.look_files import INITIAL, REFERENCE, digest_code
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
+from worldsize.base.wording import describe_os_error
+from worldsize.checking import check_spec
+from worldsize.checking.specs import CheckedSpec
+from worldsize.documents import yaml
+from worldsize.retraining import data
 from worldsize.retraining.data import Reading
-from worldsize.retraining.facts import Attempt, Cause, Fingerprint
+from worldsize.retraining.decide import Action, Notice
+from worldsize.retraining.facts import Attempt, Cause, Facts, Fingerprint
+from worldsize.retraining.look import Outcome, count_firings, require_policy, take_look
+from worldsize.retraining.policy import Policy
+from worldsize.running import api as running
+from worldsize.running.launch.supervisor import GRACE_SECONDS, MARGIN_SECONDS
 from worldsize.running.model.folder import ignore_in_git
-from worldsize.running.model.results import DONE
+from worldsize.running.model.options import RunOptions
+from worldsize.running.model.results import DONE, RunResult, View
 from worldsize.running.record.details import LocalDetails
+from worldsize.running.record.folder import AliveError, find_runner, hold_lock, is_alive
 from worldsize.running.record.history import RECORD, RunRecord, load_run
 from worldsize.running.record.json_files import read_json, write_json
-from worldsize.spec.model import Schedule
+from worldsize.running.record.models import HomeRegistry
+from worldsize.running.reuse.digests import Digests
+from worldsize.running.reuse.store import Store
+from wschampion.champion import Version, find_champion
 from wsshards.errors import RESUME_EXIT_STATUS
+from wsshards.manifest import FEED_NAME
 from wstrain.health.watchdog import HANG_EXIT_STATUS
 
 ATTEMPT = "attempt.json"
-MAX_FIRINGS = 10_000
-_SHORTEST_LIMIT, _LIMIT_FACTOR = 3600.0, 5.0  # of a run, by the longest that succeeded
+SHORTEST_LIMIT, LIMIT_FACTOR = 3600.0, 5.0  # of a run, by the longest that succeeded
+_POLL_SECONDS = 1.0
+_PATIENCE = GRACE_SECONDS + MARGIN_SECONDS
 
 
 class Start(Struct, frozen=True):
@@ -114,7 +136,7 @@ def read_attempts(place: Place) -> list[tuple[Attempt, AttemptRecord]]:
         (attempt.ended - attempt.began for attempt, _ in attempts if attempt.state == "finished"),
         default=None,
     )
-    limit = None if longest is None else max(_SHORTEST_LIMIT, _LIMIT_FACTOR * longest)
+    limit = None if longest is None else max(SHORTEST_LIMIT, LIMIT_FACTOR * longest)
     return [(replace(attempt, limit=limit), record) for attempt, record in attempts]
 
 
@@ -201,36 +223,6 @@ def _reads_data(parameters: Mapping[str, str]) -> bool:
     return "data" in parameters
 
 
-def count_firings(schedule: Schedule | None, since: float, until: float) -> int | None:
-    """The firings of a schedule in a time; None without one."""
-    if schedule is None or since > until:
-        return None
-    start, end = (datetime.fromtimestamp(moment, timezone.utc) for moment in (since, until))
-    if schedule.cron is None:
-        return int((end - start) / _read_interval(schedule))
-    zone = ZoneInfo("UTC")
-    if schedule.time_zone is not None:
-        installed = available_timezones()
-        names = load_time_zones().get(schedule.time_zone.value, ())
-        zone = next((ZoneInfo(name) for name in names if name in installed), zone)
-    trigger = Trigger(zone, read_cron(schedule.cron.value), start, start)
-    count = 0
-    for moment in due_times(trigger, start):
-        if moment > end or count == MAX_FIRINGS:
-            break
-        count += 1
-    return count
-
-
-_DAYS = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1.0, "week": 7.0, "month": 30.5}
-
-
-def _read_interval(schedule: Schedule) -> timedelta:
-    recurrence = schedule.recurrence.value if schedule.recurrence is not None else {}
-    days = _DAYS.get(str(recurrence.get("frequency")).lower(), 1.0)
-    return timedelta(days=days) * max(1, int(recurrence.get("interval") or 1))
-
-
 def read_told(place: Place) -> frozenset[str]:
     """The causes of notices that were given."""
     causes = set()
@@ -253,3 +245,250 @@ def mark_told(place: Place, cause: str) -> bool:
     except FileExistsError:
         return False
     return True
+
+
+class InterruptedLookError(Exception):
+    """A signal has ended the run of a look."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class LocalSeen(Struct, frozen=True):
+    """The facts of this machine, and the data that they come from."""
+
+    facts: Facts
+    sources: list[data.Source]
+    readings: Mapping[str, data.Reading]
+
+
+class LocalWorld(Struct, frozen=True):
+    """This machine: the runs of a home, and the registry of its MLflow."""
+
+    place: Place
+    checked: CheckedSpec
+    policy: Policy
+    now: float
+    view: View | None = None
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[bool]:
+        """Hold the folder's lock; False if another look does."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(hold_lock(self.place.root, patience=_PATIENCE))
+            except AliveError:
+                yield False
+            else:
+                yield True
+
+    def see(self, *, looking: bool) -> LocalSeen:
+        """Read the data and the runs."""
+        return _see(self, looking=looking)
+
+    def act(self, seen: LocalSeen, action: Action) -> Outcome | None:
+        """Take an action; the verdict of the run that it led to, if that has one."""
+        run = _act(self, seen, action)
+        return None if run is None else _read_verdict(self.place, run)
+
+    def describe(self, seen: LocalSeen, action: Action) -> Outcome:
+        """How a look ends that trains nothing, with the champion that the registry has."""
+        model, champion = _find_champion(self.place, seen.facts)
+        described = None if champion is None else {"version": champion.version}
+        return Outcome(action.kind, action.reason, described, model=model)
+
+    def mark_told(self, seen: LocalSeen, cause: str) -> bool:  # noqa: ARG002 - a workspace needs it
+        """Remember that a notice is given."""
+        return mark_told(self.place, cause)
+
+
+def look(
+    spec: Path,
+    *,
+    home: Path,
+    now: float,
+    view: View | None = None,
+    notify: Callable[[Notice], None] = lambda _: None,
+) -> Outcome:
+    """Look at a spec, its data and its runs on this machine, and take at most one action.
+
+    Raises:
+        SpecError: The spec has errors.
+        RetrainError: It has no ``retrain:``.
+        RunError: Its pipeline cannot be run here.
+        OSError: A file cannot be read or written.
+    """
+    checked = check_spec(spec)
+    policy = require_policy(checked.planned.spec)
+    place = make_place(home, checked.planned.spec.name.value)
+    return take_look(LocalWorld(place, checked, policy, now, view), policy, now, notify)
+
+
+def _see(world: LocalWorld, *, looking: bool) -> LocalSeen:
+    place, checked, policy, now = world.place, world.checked, world.policy, world.now
+    digests, sources = Digests(Store(place.home).digests), data.list_sources(checked.planned)
+    readings = {source.name: _read_source(source, policy, now, digests) for source in sources}
+    fingerprint = Fingerprint(
+        _digest_code(checked), {name: reading.digest for name, reading in readings.items()}
+    )
+    pairs = read_attempts(place)
+    successes = [(attempt, record) for attempt, record in pairs if attempt.state == "finished"]
+    last = successes[-1][1] if successes else None
+    new_rows: dict[str, int] = {}
+    for source in sources:
+        before = last.readings.get(source.name) if last is not None else None
+        if before is None or before.digest != readings[source.name].digest:
+            reading = readings[source.name] = data.count_rows(source, readings[source.name], before)
+            rows = data.count_new_rows(reading, before)
+            new_rows |= {} if rows is None else {source.name: rows}
+    since = successes[-1][0].firing if successes else pairs[0][0].firing if pairs else None
+    schedule = checked.planned.spec.schedule
+    facts = Facts(
+        fingerprint,
+        tuple(attempt for attempt, _ in pairs),
+        looking=looking,
+        feed_faults=tuple(reading.fault for reading in readings.values() if reading.fault is not None),
+        new_rows=new_rows,
+        firings=None if since is None else count_firings(schedule, since, now),
+        told=read_told(place),
+    )
+    return LocalSeen(facts, sources, readings)
+
+
+def _read_source(source: data.Source, policy: Policy, now: float, digests: Digests) -> data.Reading:
+    try:
+        return data.read_source(source, policy, now, digests)
+    except OSError as error:
+        return data.Reading(
+            "", fault=f"`{source.name}` cannot be read: {describe_os_error(error, file=True)}"
+        )
+
+
+def _digest_code(checked: CheckedSpec) -> str:
+    """A digest of the spec, the code and the environments, without what follows from the data."""
+    path = checked.planned.spec.path
+    with tempfile.TemporaryDirectory(prefix="worldsize-") as folder:
+        compiled = api.compile(path, Path(folder) / "compiled")
+        contents = {name: compiled.folder / name for name in compiled.files}
+        return digest_code(untrusted.read_text(path), contents)
+
+
+def _act(world: LocalWorld, seen: LocalSeen, action: Action) -> RunRecord | None:
+    """Take an action; the run that it led to, if any."""
+    if action.kind == "train":
+        return _train(world, seen)
+    if action.kind == "continue":
+        assert action.run is not None
+        return _continue(world, action.run)
+    if action.kind == "end":
+        assert action.run is not None
+        _end(world.place.run(action.run))
+    return None
+
+
+def _train(world: LocalWorld, seen: LocalSeen) -> RunRecord | None:
+    """Train on a copy of what was read; None if it has changed while it was copied."""
+    place, planned = world.place, world.checked.planned
+    folder = place.attempt(seen.facts.fingerprint)
+    _drop_data(place)
+    paths = {}
+    for source in seen.sources:
+        reading = seen.readings[source.name]
+        paths[source] = folder / "data" / source.name / source.path.name
+        data.keep_files(source, reading, paths[source])
+        copy = replace(source, path=paths[source])
+        if data.read_source(copy, Policy(), world.now, Digests()).digest != reading.digest:
+            return None
+    spec = planned.spec.path
+    text = data.replace_paths(untrusted.read_text(spec), paths, spec.parent)
+    compiled = api.compile(spec, folder / "pipeline", yaml.load(spec, text))
+    trainers = [name for name, step in planned.complete_plan.steps.items() if step.training is not None]
+    record = read_record(folder) or AttemptRecord(seen.facts.fingerprint)
+    record = replace(record, readings=seen.readings, trainers=tuple(trainers))
+    clock = datetime.now(timezone.utc)
+    run = f"{clock:%Y%m%d-%H%M%S}-{clock.microsecond // 1000:03}"
+    add_start(folder, record, Start(run, world.now))
+    options = RunOptions(
+        force=world.policy.when == "always", settings=_hand_over_champion(world, seen.facts, trainers)
+    )
+    result = running.run(
+        compiled.pipeline, options, runs_dir=place.home, run_id=run, view=world.view, checked=True
+    )
+    return _finish(place, result)
+
+
+def _hand_over_champion(world: LocalWorld, facts: Facts, trainers: Sequence[str]) -> dict[str, str]:
+    """The inputs that the champion gives: statistics of its feed, and its weights where the spec says so."""
+    model, champion = _find_champion(world.place, facts)
+    files = HomeRegistry(world.place.home).find_files(model, champion.version) if model and champion else None
+    if files is None:
+        return {}
+
+    def takers(port: str) -> list[str]:
+        steps = world.checked.planned.job.steps.values()
+        able = [step for step in steps if step.component is not None and port in step.component.inputs]
+        return [step.name for step in able if port not in step.inputs]
+
+    settings = {}
+    if world.policy.from_champion:
+        settings = {f"{name}.{INITIAL}": str(files) for name in takers(INITIAL) if name in trainers}
+    judges = takers(REFERENCE)
+    if len(judges) == 1 and (files / FEED_NAME).is_file():  # of several feeds, it may be another's
+        settings[f"{judges[0]}.{REFERENCE}"] = str(files / FEED_NAME)
+    return settings
+
+
+def _continue(world: LocalWorld, name: str) -> RunRecord:
+    """Continue a run where it stopped: what it has trained is not trained again."""
+    for attempt, record in read_attempts(world.place):
+        if attempt.run == name:
+            add_start(world.place.attempt(record.fingerprint), record, Start(name, world.now))
+    return _finish(world.place, running.resume(world.place.run(name), view=world.view))
+
+
+def _finish(place: Place, result: RunResult) -> RunRecord:
+    if result.signal is not None:
+        raise InterruptedLookError(result.signal)
+    return load_run(place.run(result.id))
+
+
+def _drop_data(place: Place) -> None:
+    """Remove the copies of data that attempts have left which nobody continues."""
+    for folder in place.root.glob("*/data"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(root: Path) -> None:
+    """End a run, as SIGTERM does, and wait until its processes are gone."""
+    deadline = time.monotonic() + _PATIENCE
+    while (runner := find_runner(root)) is not None and is_alive(root) and time.monotonic() < deadline:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(runner, signal.SIGTERM)
+        time.sleep(_POLL_SECONDS)
+
+
+def _read_verdict(place: Place, run: RunRecord) -> Outcome | None:
+    """How a run ended that wrote a promotion."""
+    promotion = read_document(run, "promotion") if run.state == "succeeded" else None
+    if promotion is None:
+        return None
+    _drop_data(place)
+    comparison = read_document(run, "comparison") or {}
+    return Outcome(
+        "promote" if promotion.get("action") == "promote" else "keep",
+        str(promotion.get("reason") or comparison.get("reason") or ""),
+        comparison.get("champion"),
+        comparison.get("challenger"),
+        comparison.get("difference"),
+        promotion.get("name"),
+    )
+
+
+def _find_champion(place: Place, facts: Facts) -> tuple[str | None, Version | None]:
+    """The name under which the last success was registered, and the champion of that name."""
+    if not facts.successes:
+        return None, None
+    run = load_run(place.run(facts.successes[-1].run))
+    model = (read_document(run, "promotion") or {}).get("name")
+    return model, find_champion(HomeRegistry(place.home).versions(model)) if model else None

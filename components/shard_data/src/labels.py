@@ -109,14 +109,14 @@ class ClassLabels:
         self._classes: tuple[str, ...] = ()
         self._final: I32 = np.zeros(0, np.int32)
 
+    def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:
+        """Return the number of each row's class, in the order of their first rows; raises UserError."""
+        return self._index.encode(labels, first_row), np.empty((count, 0))
+
     @property
     def classes(self) -> tuple[str, ...]:
         """The names, in the order of their first rows."""
         return tuple(self._index.codes)
-
-    def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:
-        """Return the number of each row's class, in the order of their first rows; raises UserError."""
-        return self._index.encode(labels, first_row), np.empty((count, 0))
 
     def check(self, train: int, rows: int, source: str, shard_count: int) -> None:  # noqa: ARG002
         """Refuse a single class, too few rows, and labels that are no classes after all; raises UserError."""

@@ -122,6 +122,7 @@ def write(
     result = contents.Manifest(
         task=source.task,
         source=mask_address(options.source),
+        feed=judged.write(folder),
         seed=options.seed,
         features=encoders.describe(),
         label=labels.describe(),
@@ -129,7 +130,6 @@ def write(
         validation=written[VALIDATION],
         test=written[TEST],
         division=describe_division(source, division, make_split(vars(options), options.seed)),
-        feed=judged.write(folder),
     )
     tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
     clear(folder, [shard.path for split in written for shard in split.shards] + tokenizer)

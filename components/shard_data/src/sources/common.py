@@ -82,12 +82,12 @@ class Source:
         decision: how the task was chosen.
         checked: whether all labels must be of the kind that the first rows have.
         codes: what turns a table's columns into numbers.
+        lost: cells without a value in rows that are left out, by column; by the empty name, these rows.
         fixed: parts that files, dates or documents fill.
         bounds: of the time that divides rows.
         grouped: whether rows are split by their groups.
         test_from: gives the earliest time of the documents that test, where rows are not divided one by one.
         blob: has the rows themselves where they are of any length.
-        lost: cells without a value in rows that are left out, by column; by the empty name, these rows.
         write: writes further files into the folder of shards, before the manifest.
     """
 
@@ -100,12 +100,12 @@ class Source:
     decision: Decision | None = None
     checked: bool = False
     codes: TableCodes | None = None
+    lost: Counter[str] = field(default_factory=Counter)
     fixed: frozenset[int] = frozenset()
     bounds: TimeBounds | None = None
     grouped: bool = False
     test_from: Callable[[], float | None] | None = None
     blob: BlobFile | None = None
-    lost: Counter[str] = field(default_factory=Counter)
     write: Callable[[Path], None] = _write_nothing
 
     @property

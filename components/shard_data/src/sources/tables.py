@@ -190,10 +190,10 @@ def _drop_missing(
             )
         if leaves_out(plan, name):
             lost[name] += column.null_count
+            lost[""] += int((missing if dropped is None else missing & ~dropped).sum())
             dropped = missing if dropped is None else dropped | missing
     if dropped is None:
         return table, place
-    lost[""] += int(dropped.sum())
     rows = np.flatnonzero(~dropped)
     return table.filter(pa.array(~dropped)), lambda row: place(int(rows[row]))
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from worldsize.api import look_files
 from worldsize.api.bundle import (
     FILE,
     Bundle,
@@ -76,6 +77,8 @@ def lay_out_files(planned: Planned, plan: Plan, out: Path, runs: Sequence[Measur
         config = render_deepspeed_config(step, plan.steps[name])
         if config is not None:
             files[f"deepspeed/{name}.json"] = config.encode()
+    if spec.schedule is not None and spec.retrain is not None:
+        files.update(look_files.lay_out_look(planned, plan, files, planned.files.gate))
     files[plan_file.NAME] = plan_file.dump(plan, planned.templates, list(files))
     return Layout({name: files[name] for name in sorted(files)}, job, shelf.problems)
 
@@ -162,12 +165,15 @@ def _schedule(planned: Planned) -> str:
         located = getattr(schedule, key)
         if located is not None:
             trigger[key] = located.value
+    looks = spec.retrain is not None
+    inputs = {name: located.value for name, located in schedule.inputs.items()}
     return write.schedule(
         schedule.name.value if schedule.name else f"{spec.name.value}_schedule",
         trigger,
-        "./pipeline.yml",
+        f"./{look_files.JOB if looks else PIPELINE}",
         display_name=spec.display_name.value if spec.display_name else None,
-        inputs={name: located.value for name, located in schedule.inputs.items()},
+        inputs={look_files.NOW: look_files.FIRING} if looks else inputs,
+        rerun=not looks,
     )
 
 
@@ -197,6 +203,7 @@ def _cluster(planned: Planned, plan: Plan, name: str, profiles: list[ComputeProf
         min_instances=first_setting("min_instances") or 0,
         max_instances=first_setting("max_instances") or max(users, default=1),
         idle_time_before_scale_down=first_setting("idle_time_before_scale_down"),
+        identity=look_files.looks_on(planned, names),
     )
 
 

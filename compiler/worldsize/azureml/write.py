@@ -22,7 +22,7 @@ from worldsize.documents.yaml import to_python
 
 Document = dict[str, Any]
 
-_SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
+SCHEMAS = "https://azuremlschemas.azureedge.net/latest"
 
 
 def dump(job: Job, *, header: str | None = None) -> str:
@@ -34,7 +34,7 @@ def job_document(job: Job) -> Document:
     """A pipeline job as ordered plain values (fields keep their comments)."""
     return present(
         {
-            "$schema": f"{_SCHEMAS}/pipelineJob.schema.json",
+            "$schema": f"{SCHEMAS}/pipelineJob.schema.json",
             "type": "pipeline",
             **_take(job, "name", "display_name", "description", "experiment_name", "tags"),
             "inputs": {name: _argument(argument) for name, argument in job.inputs.items()} or None,
@@ -80,7 +80,7 @@ def component_document(component: Component) -> Document:
     """A command component as ordered plain values."""
     return present(
         {
-            "$schema": f"{_SCHEMAS}/commandComponent.schema.json",
+            "$schema": f"{SCHEMAS}/commandComponent.schema.json",
             **_take(component, "type", "name", "version", "display_name", "description", "tags"),
             "is_deterministic": component.is_deterministic,
             "inputs": {name: _port(port) for name, port in component.inputs.items()} or None,
@@ -92,22 +92,29 @@ def component_document(component: Component) -> Document:
 
 
 def schedule(
-    name: str, trigger: Mapping[str, Any], job: str, *, display_name: str | None, inputs: Mapping[str, Any]
+    name: str,
+    trigger: Mapping[str, Any],
+    job: str,
+    *,
+    display_name: str | None,
+    inputs: Mapping[str, Any],
+    rerun: bool,
 ) -> str:
     """A job schedule that submits a pipeline file, whose path is relative to the schedule's file.
 
-    Steps run again although nothing changed: with reuse, the second run of an entirely deterministic pipeline
-    would do nothing. ``inputs`` take the place of the pipeline's own.
+    With ``rerun``, steps run again although nothing changed: with reuse, the second run of an entirely
+    deterministic pipeline would do nothing. ``inputs`` take the place of the pipeline's own.
     """
-    rerun = Field(True, comment="without it, unchanged steps are reused and nothing is retrained")
     create: Document = {"type": "pipeline", "job": job}
     if inputs:
         create["inputs"] = dict(inputs)
-    create["settings"] = {"force_rerun": rerun}
+    if rerun:
+        comment = "without it, unchanged steps are reused and nothing is retrained"
+        create["settings"] = {"force_rerun": Field(True, comment=comment)}
     return yaml_dump.dump(
         present(
             {
-                "$schema": f"{_SCHEMAS}/schedule.schema.json",
+                "$schema": f"{SCHEMAS}/schedule.schema.json",
                 "name": name,
                 "display_name": display_name,
                 "trigger": dict(trigger),
@@ -125,12 +132,13 @@ def compute(
     min_instances: int,
     max_instances: int | None,
     idle_time_before_scale_down: int | None,
+    identity: bool,
 ) -> str:
-    """An AmlCompute cluster; the idle time is in seconds."""
+    """An AmlCompute cluster, which may have an identity of its own; the idle time is in seconds."""
     return yaml_dump.dump(
         present(
             {
-                "$schema": f"{_SCHEMAS}/amlCompute.schema.json",
+                "$schema": f"{SCHEMAS}/amlCompute.schema.json",
                 "name": name,
                 "type": "amlcompute",
                 "size": size,
@@ -138,6 +146,7 @@ def compute(
                 "min_instances": min_instances,
                 "max_instances": max_instances,
                 "idle_time_before_scale_down": idle_time_before_scale_down,
+                "identity": {"type": "system_assigned"} if identity else None,
             }
         )
     )

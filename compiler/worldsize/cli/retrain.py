@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import to_builtins
 
-from worldsize.cli import common, run_folders
+from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli import run as running_command
+from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.documents.errors import SpecError
 from worldsize.retraining.local import InterruptedLookError, look
 from worldsize.retraining.look import Outcome
@@ -52,13 +53,25 @@ class Moment(click.ParamType[Any]):
 @run_folders.make_home_option("--runs-dir", "Where runs, MLflow's database and artifacts are kept.")
 @running_command.quiet_option
 @common.json_option
-def command(spec: Path, *, now: datetime | None, home: Path, quiet: bool, as_json: bool) -> None:
+@workspace_options.named
+def command(
+    spec: Path,
+    *,
+    now: datetime | None,
+    home: Path,
+    quiet: bool,
+    as_json: bool,
+    azure: WorkspaceChoice | None,
+) -> None:
     """Look whether a spec's model is to be trained again, and do it."""
     moment = (now or datetime.now(timezone.utc)).timestamp()
     with running_command.exit_on_refusal():
         view = running_command.choose_view(quiet=quiet or as_json, home=home)
         try:
-            outcome = look(spec, home=home, now=moment, view=view, notify=_notify)
+            if azure is None:
+                outcome = look(spec, home=home, now=moment, view=view, notify=_notify)
+            else:
+                outcome = _look_at_workspace(spec, azure, moment)
         except InterruptedLookError as error:
             raise SystemExit(128 + error.number) from None
         except SpecError as error:
@@ -68,6 +81,14 @@ def command(spec: Path, *, now: datetime | None, home: Path, quiet: bool, as_jso
             raise
     _print(outcome, as_json=as_json)
     raise SystemExit(1 if outcome.action == "stop" else 0)
+
+
+def _look_at_workspace(spec: Path, azure: WorkspaceChoice, now: float) -> Outcome:
+    """Look as the scheduled job does; what it submits has its verdict later."""
+    from worldsize.retraining import workspace  # azure-ai-ml takes a second
+
+    with azure.connect() as rest:
+        return workspace.look(spec, rest, now=now, notify=_notify)
 
 
 def _print(outcome: Outcome, *, as_json: bool) -> None:

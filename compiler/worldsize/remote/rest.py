@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from worldsize.remote.names import WorkspaceNames
@@ -32,11 +32,22 @@ class Rest:
 
     @cached_property
     def credential(self) -> TokenCredential:
-        """What azure-identity finds: environment variables, a managed identity, the login of ``az``."""
-        from azure.identity import DefaultAzureCredential
+        """What azure-identity finds: environment variables, a managed identity, the login of ``az``.
+
+        In a job of Azure ML it is the identity that the job runs by: that of its user, if it has
+        ``identity: {type: user_identity}``, else the managed one of its cluster.
+        """
+        from azure.identity import ChainedTokenCredential, DefaultAzureCredential, ManagedIdentityCredential
 
         logging.getLogger("azure.identity").setLevel(logging.CRITICAL)  # it logs what it then raises
-        return DefaultAzureCredential()
+        if "OBO_ENDPOINT" in os.environ:
+            from azure.ai.ml.identity import AzureMLOnBehalfOfCredential
+
+            return cast("TokenCredential", AzureMLOnBehalfOfCredential())
+        if "DEFAULT_IDENTITY_CLIENT_ID" not in os.environ:
+            return DefaultAzureCredential()
+        managed = ManagedIdentityCredential(client_id=os.environ["DEFAULT_IDENTITY_CLIENT_ID"])
+        return ChainedTokenCredential(managed, DefaultAzureCredential())
 
     @cached_property
     def _endpoints(self) -> Any:

@@ -68,30 +68,16 @@ def list_sources(planned: Planned) -> list[Source]:
 
 
 def read_source(source: Source, policy: Policy, now: float, digests: Digests) -> Reading:
-    """Read the files of a source that its policy lets through at a time; hidden ones never count.
+    """Read the files of a source that its policy lets through at a time.
 
     Raises:
         OSError: A file cannot be read.
     """
+    modified = list_modified(source.path)
     rule = policy.data.get(source.name, DataPolicy())
-    modified = {
-        entry.place: entry.status.st_mtime
-        for entry in walk_tree(source.path)
-        if entry.kind == "file" and entry.status is not None and not _is_hidden(entry.place)
-    }
-    if not modified:
-        return Reading("", fault=f"`{source.name}` has no files in `{source.path.name}`")
-    places = list(modified)
-    if rule.window is not None and rule.by is not None:
-        periods = {place: _find_period(place, modified[place], rule.by) for place in modified}
-        if not any(periods.values()):
-            return Reading("", fault=_explain_undated(source, rule.by))
-        low, high = _to_time(now - rule.window), _to_time(now)
-        places = [
-            place for place, period in periods.items() if period and period[1] > low and period[0] <= high
-        ]
-        if not places:
-            return Reading("", fault=f"`{source.name}` has no files in its window, since {low:%Y-%m-%d}")
+    places, fault = select_files(source.name, source.path.name, modified, rule, now)
+    if fault is not None:
+        return Reading("", fault=fault)
     tree = digests.files(
         {place: source.path / place if place else source.path for place in places}, source.path
     )
@@ -102,7 +88,37 @@ def read_source(source: Source, policy: Policy, now: float, digests: Digests) ->
     return Reading(Tree("folder", tree.files).digest(), files)
 
 
-def _is_hidden(place: str) -> bool:
+def list_modified(path: Path) -> dict[str, float]:
+    """When each file that counts was written, by its place: hidden ones never count.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    return {
+        entry.place: entry.status.st_mtime
+        for entry in walk_tree(path)
+        if entry.kind == "file" and entry.status is not None and not is_hidden(entry.place)
+    }
+
+
+def select_files(
+    name: str, folder: str, modified: Mapping[str, float], rule: DataPolicy, now: float
+) -> tuple[list[str], str | None]:
+    """The files of an input that its policy lets through at a time, or a sentence on why there are none."""
+    if not modified:
+        return [], f"`{name}` has no files in `{folder}`"
+    if rule.window is None or rule.by is None:
+        return list(modified), None
+    periods = {place: _find_period(place, written, rule.by) for place, written in modified.items()}
+    if not any(periods.values()):
+        return [], _explain_undated(name, rule.by)
+    low, high = _to_time(now - rule.window), _to_time(now)
+    places = [place for place, period in periods.items() if period and period[1] > low and period[0] <= high]
+    return places, None if places else f"`{name}` has no files in its window, since {low:%Y-%m-%d}"
+
+
+def is_hidden(place: str) -> bool:
+    """Whether a file, or a folder that it is in, has a name that begins with a dot or an underscore."""
     return any(part[0] in "._" for part in PurePosixPath(place).parts)
 
 
@@ -127,12 +143,10 @@ def _find_period(place: str, modified: float, by: str) -> tuple[datetime, dateti
     return start, start + _DAY if found[3] else next_month
 
 
-def _explain_undated(source: Source, by: str) -> str:
+def _explain_undated(name: str, by: str) -> str:
     if by == FILE_NAME:
-        return f"no file of `{source.name}` has a date such as `2026-03-02` in its name"
-    return (
-        f"`{source.name}` has no folder `{by}=2026-03-02` or the like, and columns are not read for a window"
-    )
+        return f"no file of `{name}` has a date such as `2026-03-02` in its name"
+    return f"`{name}` has no folder `{by}=2026-03-02` or the like, and columns are not read for a window"
 
 
 def _to_time(seconds: float) -> datetime:
@@ -148,12 +162,12 @@ def count_rows(source: Source, reading: Reading, before: Reading | None) -> Read
     files = {}
     for place, file in reading.files.items():
         path = source.path / place if place else source.path
-        rows = known[file.sha256] if file.sha256 in known else _count_file(path)
+        rows = known[file.sha256] if file.sha256 in known else count_file(path)
         files[place] = replace(file, rows=rows)
     return replace(reading, files=files)
 
 
-def _count_file(path: Path) -> int | None:
+def count_file(path: Path) -> int | None:
     """The rows of a file; line breaks inside quotes end no row."""
     heading = _COUNTED.get(path.suffix.lower())
     if heading is None:

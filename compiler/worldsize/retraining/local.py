@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize import api
-from worldsize.api.look_files import INITIAL, REFERENCE, digest_code
+from worldsize.api.look_files import INITIAL, REFERENCE, digest_code, list_takers
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
@@ -39,7 +39,7 @@ from worldsize.running.model.options import RunOptions
 from worldsize.running.model.results import DONE, RunResult, View
 from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.folder import AliveError, find_runner, hold_lock, is_alive
-from worldsize.running.record.history import RECORD, RunRecord, load_run
+from worldsize.running.record.history import RECORD, RunRecord, StepRecord, load_run
 from worldsize.running.record.json_files import read_json, write_json
 from worldsize.running.record.models import HomeRegistry
 from worldsize.running.reuse.digests import Digests
@@ -196,9 +196,14 @@ def explain_failure(run: RunRecord) -> tuple[Cause, str]:
     step = next((step for step in run.steps.values() if step.state == "failed"), None)
     if step is None:
         return "machine", run.reason or "it could not be run to its end"
-    error = next((line for line in reversed(step.last_lines or ()) if line.startswith("error: ")), "")
-    reason = f"step `{step.name}`: {error.removeprefix('error: ') or step.reason or 'it failed'}"
     status = _find_status(run, step.name, step.failed_process)
+    return judge_failure(step, step.last_lines or (), status)
+
+
+def judge_failure(step: StepRecord, lines: Sequence[str], status: int | None) -> tuple[Cause, str]:
+    """Why a step failed, by the last lines and the exit status of its first failed process."""
+    error = next((line for line in reversed(lines) if line.startswith("error: ")), "")
+    reason = f"step `{step.name}`: {error.removeprefix('error: ') or step.reason or 'it failed'}"
     if status == RESUME_EXIT_STATUS:
         return "eviction", reason
     if status == HANG_EXIT_STATUS:
@@ -424,16 +429,11 @@ def _hand_over_champion(world: LocalWorld, facts: Facts, trainers: Sequence[str]
     files = HomeRegistry(world.place.home).find_files(model, champion.version) if model and champion else None
     if files is None:
         return {}
-
-    def takers(port: str) -> list[str]:
-        steps = world.checked.planned.job.steps.values()
-        able = [step for step in steps if step.component is not None and port in step.component.inputs]
-        return [step.name for step in able if port not in step.inputs]
-
-    settings = {}
+    planned, settings = world.checked.planned, {}
     if world.policy.from_champion:
-        settings = {f"{name}.{INITIAL}": str(files) for name in takers(INITIAL) if name in trainers}
-    judges = takers(REFERENCE)
+        starting = [name for name in list_takers(planned, INITIAL) if name in trainers]
+        settings = {f"{name}.{INITIAL}": str(files) for name in starting}
+    judges = list_takers(planned, REFERENCE)
     if len(judges) == 1 and (files / FEED_NAME).is_file():  # of several feeds, it may be another's
         settings[f"{judges[0]}.{REFERENCE}"] = str(files / FEED_NAME)
     return settings

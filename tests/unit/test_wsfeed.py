@@ -248,6 +248,14 @@ def test_nothing_is_said_of_the_same_feed_or_of_another_draw() -> None:
         assert find(columns, rng.choice(["no", "yes"], rows, p=[0.9, 0.1]).tolist()) == []
 
 
+def test_a_heavy_tail_is_not_out_of_range() -> None:
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        before = make_part({"price": rng.pareto(1, 2000).tolist()}).feed
+        part = make_part({"price": rng.pareto(1, 1500).tolist()})
+        assert judge([part], before, ALL) == []
+
+
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [

@@ -68,7 +68,7 @@ def proportion_deviate(before: float, rows_before: int, now: float, rows_now: in
     if not rows_before or not rows_now:
         return 0.0
     pooled = (before * rows_before + now * rows_now) / (rows_before + rows_now)
-    error = math.sqrt(pooled * (1 - pooled) * (1 / rows_before + 1 / rows_now))
+    error = math.sqrt(max(0.0, pooled * (1 - pooled)) * (1 / rows_before + 1 / rows_now))
     return (now - before) / error if error else 0.0
 
 

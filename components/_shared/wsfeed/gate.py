@@ -22,7 +22,7 @@ from wsshards.terms import BOOLEAN, CATEGORY, NUMBER
 
 BINS = 10  # of equal shares, for PSI
 _SURE, _CHANCE = 3.3, 0.001  # standard errors, and a probability: what chance alone hardly ever does
-_LEAST_SHARE, _LEAST_ROWS = 0.002, 3  # of values far outside: a few wild ones are not a broken feed
+_LEAST_SHARE, _LEAST_ROWS = 0.005, 3  # of values far outside: a few wild ones are not a broken feed
 _LEAST_EXPECTED = 10  # rows of a class, below which its absence may be chance
 _SHOWN = 5  # findings of a message
 _KINDS = {NUMBER: "numbers", BOOLEAN: "true or false", CATEGORY: "categories"}

@@ -106,17 +106,17 @@ def add_steps(root: Mapping) -> Mapping:
     for key, step in steps.items():
         is_register = step is register
         uses = find_node(step, "uses")
-        if isinstance(step, Mapping) and isinstance(uses, Scalar) and uses.text == SHARD:
-            step = _gate_feed(at, step, block.get("feed"))  # noqa: PLW2901
+        shards = isinstance(uses, Scalar) and uses.text == SHARD
+        gated = _gate_feed(at, step, block.get("feed")) if shards else step
         if is_register and COMPARE not in used:
             entries.append(_make_step(at, COMPARE, steps, step, _list_compared(block, step)))
-        entries.append((key, _skip_failed(at, step) if is_register else step))
+        entries.append((key, _skip_failed(at, step) if is_register else gated))
         if is_register and PROMOTE not in used:
             entries.append(_make_step(at, PROMOTE, steps, step, []))
     return _put(root, "steps", Mapping(steps.source, steps.start, steps.end, entries, steps.flow))
 
 
-def _gate_feed(at: Scalar, shard: Mapping, feed: Node | None) -> Mapping:
+def _gate_feed(at: Scalar, shard: Node, feed: Node | None) -> Node:
     """A step that shards, with the checks of the feed as inputs, unless it has them."""
     texts = {"stop": _STOPS}
     for key, value in list_entries(feed):
@@ -125,8 +125,8 @@ def _gate_feed(at: Scalar, shard: Mapping, feed: Node | None) -> Mapping:
         elif isinstance(value, Mapping):
             pairs = [f"{name.text}: {getattr(number, 'text', '')}" for name, number in value.items()]
             texts |= {"thresholds": "; ".join(pairs)} if pairs else {}
-    inputs = find_node(shard, "with")
-    entries = list(list_entries(inputs))
+    assert isinstance(shard, Mapping)
+    entries = list_entries(find_node(shard, "with"))
     names = {key.text for key, _ in entries}
     more = {f"feed_{name}": text for name, text in texts.items() if f"feed_{name}" not in names}
     entries += [(_word(at, name), _word(at, text)) for name, text in more.items()]

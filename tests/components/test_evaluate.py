@@ -77,6 +77,26 @@ def _fitted(folder: Path) -> tuple[Any, Any, Any]:
     return LogisticRegression(max_iter=300).fit(*parts[0]), *parts[1]
 
 
+def test_drift_is_logged_and_drawn(component: Run, shard: Run, digits: Path, tmp_path: Path) -> None:
+    import mlflow
+    import numpy as np
+
+    shards, reference = tmp_path / "shards", digits / "shards" / m.FEED_NAME
+    assert shard(source="builtin:digits", shards=shards, feed_reference=reference).returncode == 0
+    model = _save(tmp_path, "constant", lambda rows: np.full((len(rows), 10), 0.1))
+    done = component("evaluate", model=model, shards=shards, metrics=tmp_path / "metrics")
+    assert done.returncode == 0, done.stderr
+    client = mlflow.MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    (run,) = client.search_runs(["0"])
+    drift = {name: value for name, value in run.data.metrics.items() if name.startswith("feed.")}
+    assert drift == {"feed.psi.label": 0, "feed.psi.mean of a row": 0}
+    assert "drift.png" in [file.path for file in client.list_artifacts(run.info.run_id)]
+    (shards / m.FEED_NAME).write_text("{}")
+    done = component("evaluate", model=model, shards=shards, metrics=tmp_path / "again")
+    assert done.returncode == 2
+    assert "feed.json` is not what was written" in done.stderr
+
+
 def test_sklearn_classifier(component: Run, digits: Path, tmp_path: Path) -> None:
     import mlflow
     from mlflow.models import infer_signature

@@ -25,7 +25,7 @@ def _shard(shard: Run, out: Path, **values: Any) -> contents.Manifest:
     verify_shards(out, manifest)
     files = {file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()}
     listed = {shard.path for name in terms.SPLITS for shard in manifest.split(name).shards}
-    assert files == listed | {contents.MANIFEST_NAME}  # nothing temporary is left
+    assert files == listed | {contents.MANIFEST_NAME, contents.FEED_NAME}  # nothing temporary is left
     return manifest
 
 

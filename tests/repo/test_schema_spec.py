@@ -116,7 +116,7 @@ CLASSES = {  # of the model, by the definition whose keys are their fields
     "tell": model.Tell,
 }
 # What is compiled or checked as it is written, without a field of its own.
-UNTYPED = {"$schema", "sampling_algorithm", "objective.goal", "early_termination", "queue_settings"}
+UNTYPED = {"$schema", "sampling_algorithm", "objective.goal", "early_termination", "queue_settings", "feed"}
 NOT_KEYS = {"str", "Span", "MappingNode", "Path", "frozenset[str]"}
 
 

@@ -115,7 +115,7 @@ def test_frameworks_keep_to_themselves() -> None:
     for trainer in TRAINERS:
         others = {f"wstrain_{name.removeprefix('train_')}" for name in TRAINERS - {trainer}}
         assert not carried[trainer] & {*others, "wsmodels", "wssources"}
-    assert carried["shard_data"] & SHARED == {"wsleaks", "wsshards", "wssources"}
+    assert carried["shard_data"] & SHARED == {"wsfeed", "wsleaks", "wsshards", "wssources"}
     assert carried["promote"] & SHARED == {"wschampion", "wsmlflow", "wsshards"}
     measures = {
         "evaluate": {"wsleaks", "wsmetrics"},

@@ -70,6 +70,22 @@ def test_the_keys_of_promote_are_inputs_of_compare() -> None:
     }
 
 
+def test_the_checks_of_the_feed_are_inputs_of_shard_data() -> None:
+    def read(block: str, spec: str = SPEC) -> dict[str, str]:
+        inputs = load(f"{spec}retrain: {block}\n").steps["shard"].with_
+        return {name: value.value for name, value in inputs.items() if name.startswith("feed_")}
+
+    assert read("{}") == {"feed_stop": "schema, empty, nulls, range"}
+    block = "{feed: {stop: [], warn: [drift, labels], threshold: {psi: 0.3, nulls: 0.1}}}"
+    assert read(block) == {
+        "feed_stop": "none",
+        "feed_warn": "drift, labels",
+        "feed_thresholds": "psi: 0.3; nulls: 0.1",
+    }
+    by_hand = SPEC.replace("task: regression}", "task: regression, feed_stop: drift}")
+    assert read("{feed: {warn: []}}", by_hand) == {"feed_stop": "drift", "feed_warn": "none"}
+
+
 def test_steps_that_are_there_are_not_added() -> None:
     steps = "  judge: {uses: compare, with: {rule: newest}}\n  promote: {uses: promote}\n"
     assert list(load(f"{SPEC}{steps}retrain: {{}}\n").steps)[-3:] == ["register", "judge", "promote"]
@@ -122,7 +138,13 @@ def test_the_policy_of_the_data() -> None:
         ("{keep: {}}", "keep", "`retrain.keep` has no `models`"),
         ("{tell: {on: [failed]}}", "tell", "`retrain.tell` has no `webhook`"),
         ('{tell: {webhook: "${{secrets.HOOK}}", on: [fail]}}', "fail]", "`on[0]` cannot be `fail`"),
-        ("{feed: {stop: [empty]}}", "feed", "unknown key `feed` in `retrain`"),
+        (
+            "{feed: {stop: [empty, nuls]}}",
+            "nuls",
+            "`stop[1]` cannot be `nuls`",
+        ),
+        ("{feed: {threshold: {psy: 0.3}}}", "psy", "unknown key `psy` in `retrain.feed.threshold`"),
+        ("{feed: {threshold: {psi: -1}}}", "-1", "`psi` is -1 but must be greater than 0"),
     ],
 )
 def test_faults_have_their_place(tmp_path: Path, block: str, place: str, message: str) -> None:

@@ -74,7 +74,11 @@ def digest_code(text: str, files: Mapping[str, Path | bytes | Archive]) -> str:
     """A digest of a spec, its code and its environments; ``files`` are those that it is compiled to."""
     root = yaml.load("spec.yml", text).root
     assert root is not None
-    kept = {key: value for key, value in yaml.to_python(root).items() if key not in _NOT_TRAINED}
+    spec = yaml.to_python(root)
+    kept = {key: value for key, value in spec.items() if key not in _NOT_TRAINED}
+    kept |= {
+        "feed": (spec.get("retrain") or {}).get("feed")
+    }  # so that a feed that was stopped is judged again
     total = hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode())
     for name, source in sorted(files.items()):
         if name.startswith(_CODE):
@@ -98,7 +102,7 @@ def describe_retrained(
         tuple(step.name for step in trainers),
         tuple(step.name for step in trainers if _has_open(step, INITIAL)),
         tuple(step.name for step in trainers if _has_open(step, RESUMED) and _has_output(step, CHECKPOINTS)),
-        tuple(step.name for step in planned.job.steps.values() if _has_open(step, REFERENCE)),
+        tuple(list_takers(planned, REFERENCE)),
         find_promoting(planned).name,
         tuple(_list_watched(planned)),
         {name: located.value for name, located in scheduled.items()},
@@ -117,6 +121,11 @@ def looks_on(planned: Planned, profiles: Collection[str]) -> bool:
         return False
     compute = spec.steps[find_promoting(planned).name].compute
     return compute is not None and compute.value in profiles
+
+
+def list_takers(planned: Planned, port: str) -> list[str]:
+    """The steps whose input of this name has no value."""
+    return [step.name for step in planned.job.steps.values() if _has_open(step, port)]
 
 
 def _has_open(step: Step, port: str) -> bool:

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from worldsize import api
-from worldsize.api.look_files import INITIAL, digest_code
+from worldsize.api.look_files import INITIAL, REFERENCE, digest_code, list_takers
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
@@ -48,6 +48,7 @@ from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.store import Store
 from wschampion.champion import Version, find_champion
 from wsshards.errors import RESUME_EXIT_STATUS
+from wsshards.manifest import FEED_NAME
 from wstrain.health.watchdog import HANG_EXIT_STATUS
 
 ATTEMPT = "attempt.json"
@@ -436,7 +437,7 @@ def _train(world: LocalWorld, seen: LocalSeen, reason: str) -> RunRecord | None:
     run = f"{clock:%Y%m%d-%H%M%S}-{clock.microsecond // 1000:03}"
     add_start(folder, record, Start(run, world.now, reason))
     options = RunOptions(
-        force=world.policy.when == "always", settings=_start_from_champion(world, seen.facts, trainers)
+        force=world.policy.when == "always", settings=_hand_over_champion(world, seen.facts, trainers)
     )
     result = running.run(
         compiled.pipeline, options, runs_dir=place.home, run_id=run, view=world.view, checked=True
@@ -444,22 +445,20 @@ def _train(world: LocalWorld, seen: LocalSeen, reason: str) -> RunRecord | None:
     return _finish(place, result)
 
 
-def _start_from_champion(world: LocalWorld, facts: Facts, trainers: Sequence[str]) -> dict[str, str]:
-    """The inputs of the trainers that start from the champion, where the spec asks for that."""
-    place, planned = world.place, world.checked.planned
-    model, champion = _find_champion(place, facts)
-    if model is None or champion is None or not world.policy.from_champion:
+def _hand_over_champion(world: LocalWorld, facts: Facts, trainers: Sequence[str]) -> dict[str, str]:
+    """The inputs that the champion gives: statistics of its feed, and its weights where the spec says so."""
+    model, champion = _find_champion(world.place, facts)
+    files = HomeRegistry(world.place.home).find_files(model, champion.version) if model and champion else None
+    if files is None:
         return {}
-    files = HomeRegistry(place.home).find_files(model, champion.version)
-    steps = [planned.job.steps[name] for name in trainers]
-    return {
-        f"{step.name}.{INITIAL}": str(files)
-        for step in steps
-        if files is not None
-        and step.component is not None
-        and INITIAL in step.component.inputs
-        and INITIAL not in step.inputs
-    }
+    planned, settings = world.checked.planned, {}
+    if world.policy.from_champion:
+        starting = [name for name in list_takers(planned, INITIAL) if name in trainers]
+        settings = {f"{name}.{INITIAL}": str(files) for name in starting}
+    judges = list_takers(planned, REFERENCE)
+    if len(judges) == 1 and (files / FEED_NAME).is_file():  # of several feeds, it may be another's
+        settings[f"{judges[0]}.{REFERENCE}"] = str(files / FEED_NAME)
+    return settings
 
 
 def _continue(world: LocalWorld, name: str, reason: str) -> RunRecord:

@@ -61,13 +61,13 @@ from worldsize.running.reuse.digests import walk_tree
 from worldsize.spec.load import from_document
 from worldsize.spec.model import Spec
 from wschampion.champion import Version, find_champion
+from wsshards.manifest import FEED_NAME
 
 if TYPE_CHECKING:
     from azure.ai.ml import MLClient
 
 _END_SECONDS, _POLL_SECONDS = 60.0, 2.0
 _DIGITS = 16  # of a digest in a name
-FEED_FILE = "feed.json"  # beside MLmodel: the statistics of the rows that a model was trained on
 _STORE = re.compile(r"azureml://(?:[^?#]*/)?datastores/(?P<store>[^/]+)/paths/(?P<path>.*)", re.DOTALL)
 _FOLDER = "hdi_isfolder"  # metadata of a folder, where storage has such
 _ASSET = re.compile(r"azureml:(?P<name>[\w.-]+)(?:@latest|:(?P<version>[\w.-]+))")
@@ -431,7 +431,7 @@ def _hand_over_champion(world: WorkspaceWorld, seen: WorkspaceSeen) -> list[dict
     with quiet():
         files = str(world.client.models.get(seen.model, seen.champion.version).path)
     overrides = [_give_data(f"{trainer}.{INITIAL}", "custom_model", files) for trainer in takers]
-    statistics = f"{files.rstrip('/')}/{FEED_FILE}"
+    statistics = f"{files.rstrip('/')}/{FEED_NAME}"
     if judges and _list_stored(world.client, statistics):
         overrides.append(_give_data(f"{judges[0]}.{REFERENCE}", "uri_file", statistics))
     return overrides

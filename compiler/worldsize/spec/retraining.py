@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from worldsize.base.problem import Problem
 from worldsize.base.suggest import did_you_mean
 from worldsize.base.wording import quoted_list
-from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node, list_entries
+from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence, find_node, list_entries
 from worldsize.spec.model import Located, Retrain, Spec
 from wspaired.rules import parse_rule
 from wsshards.errors import UserError
@@ -16,6 +16,7 @@ from wsshards.errors import UserError
 SHARD, REGISTER, EVALUATE, COMPARE, PROMOTE = "shard_data", "register", "evaluate", "compare", "promote"
 _BY_TIME = ("split_time", "validation_after", "test_after")  # inputs of `shard_data`
 _SHARED = ("model", "shards", "model_name")  # inputs of `register` that `compare` needs as well
+_STOPS = "schema, empty, nulls, range"  # the checks that stop a feed by default
 _OF_RULE = ("metric", "rule", "minimum_rows")  # inputs of `compare` that are keys of `promote:`
 
 
@@ -104,12 +105,33 @@ def add_steps(root: Mapping) -> Mapping:
     entries: list[tuple[Scalar, Node]] = []
     for key, step in steps.items():
         is_register = step is register
+        uses = find_node(step, "uses")
+        shards = isinstance(uses, Scalar) and uses.text == SHARD
+        gated = _gate_feed(at, step, block.get("feed")) if shards else step
         if is_register and COMPARE not in used:
             entries.append(_make_step(at, COMPARE, steps, step, _list_compared(block, step)))
-        entries.append((key, _skip_failed(at, step) if is_register else step))
+        entries.append((key, _skip_failed(at, step) if is_register else gated))
         if is_register and PROMOTE not in used:
             entries.append(_make_step(at, PROMOTE, steps, step, []))
     return _put(root, "steps", Mapping(steps.source, steps.start, steps.end, entries, steps.flow))
+
+
+def _gate_feed(at: Scalar, shard: Node, feed: Node | None) -> Node:
+    """A step that shards, with the checks of the feed as inputs, unless it has them."""
+    texts = {"stop": _STOPS}
+    for key, value in list_entries(feed):
+        if isinstance(value, Sequence):
+            texts[key.text] = ", ".join(getattr(check, "text", "") for check in value.items) or "none"
+        elif isinstance(value, Mapping):
+            pairs = [f"{name.text}: {getattr(number, 'text', '')}" for name, number in value.items()]
+            texts |= {"thresholds": "; ".join(pairs)} if pairs else {}
+    assert isinstance(shard, Mapping)
+    entries = list_entries(find_node(shard, "with"))
+    names = {key.text for key, _ in entries}
+    more = {f"feed_{name}": text for name, text in texts.items() if f"feed_{name}" not in names}
+    entries += [(_word(at, name), _word(at, text)) for name, text in more.items()]
+    filled = Mapping(shard.source, shard.start, shard.end, entries)
+    return _put(shard, "with", filled, None if "with" in shard else _word(at, "with"))
 
 
 def _make_step(

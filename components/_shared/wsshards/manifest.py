@@ -32,6 +32,9 @@ from wsshards.terms import (
 )
 
 MANIFEST_NAME = "manifest.json"
+FEED_NAME = (
+    "feed.json"  # statistics of the rows, beside the manifest and beside a model that was trained on them
+)
 AGAIN = "write the folder again with a `shard_data` step"  # what helps against a faulty one
 VERSION = 2
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024  # bytes of a manifest: 50,000 shards and more
@@ -199,6 +202,7 @@ class Manifest:
     validation: Split
     test: Split = Split(0, ())
     division: Division = Division()
+    feed: str = ""  # SHA-256 of `feed.json` beside it
     version: int = VERSION
 
     def split(self, name: str) -> Split:
@@ -229,6 +233,8 @@ def manifest_to_json(manifest: Manifest) -> str:
     }
     if manifest.division != Division():
         document["division"] = _without_defaults(manifest.division)
+    if manifest.feed:
+        document["feed"] = {"path": FEED_NAME, "sha256": manifest.feed}
     return json.dumps(add_checksum(document), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -319,6 +325,7 @@ def _from_mapping(data: Mapping[str, Any]) -> Manifest:
         validation=_split_from(splits["validation"]),
         test=_split_from(splits["test"]),
         division=_division_from(data.get("division", {})),
+        feed=str(data.get("feed", {}).get("sha256", "")),
     )
 
 

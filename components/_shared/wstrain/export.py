@@ -25,6 +25,7 @@ from mlflow.types import ColSpec, ParamSchema, ParamSpec, Schema, TensorSpec
 
 from wsshards import picture_decoding, token_rows
 from wsshards.errors import UserError, describe_error
+from wsshards.manifest import FEED_NAME
 from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, LANGUAGE_MODEL, NUMBER
 from wsshards.whole_file import write_whole
 from wstrain import raw_rows, table_rows
@@ -63,7 +64,7 @@ def save_mlflow_model(
         artefact: file name of the framework's own form; its stem names it in the loading code.
         requirements: packages that loading needs, as pip has them; MLflow and NumPy are added.
         facts: plan and final metrics, kept as ``metadata: {worldsize: …}``.
-        shards: the folder that has the tokenizer.
+        shards: the folder that has the tokenizer, and the statistics of the rows.
 
     Raises:
         UserError: the folder cannot be written.
@@ -88,6 +89,8 @@ def save_mlflow_model(
                 ],
                 metadata={"worldsize": {**facts, **_describe_tokenizer(beside)}},
             )
+            if shards is not None and (shards / FEED_NAME).is_file():
+                shutil.copyfile(shards / FEED_NAME, model / FEED_NAME)
             _copy_into(model, folder)
         except (OSError, RuntimeError) as error:  # PyTorch's writer reports a full disk as a RuntimeError
             raise UserError(

@@ -6,12 +6,13 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from drift import MAX_COLUMNS, draw_drift, read_drift
 from plots import draw_scores
 
 from wsleaks.shards import find_in_shards
 from wsmetrics.names import AT_THRESHOLD, CONSTANT, choose_headline, describe_constant
 from wsmodels.held_out import choose_split
-from wsmodels.scores import ClassifierScores, make_scores
+from wsmodels.scores import ClassifierScores, make_scores, safe_name
 from wsshards.errors import UserError, describe_error, print_warning, run_main
 from wsshards.manifest import Manifest, read_manifest
 from wsshards.reader import ShardReader
@@ -43,7 +44,9 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     pictures = draw_scores(scores, folder)
     publish(folder / "metrics.json", summary | details)
-    log(summary, details, pictures)
+    drift = read_drift(Path(options.shards))
+    pictures += [draw_drift(drift, folder / "drift.png")] if drift else []
+    log(summary, details, drift, pictures)
     for line in describe(summary, details):
         print(line)
     doubt_perfect(summary, manifest, Path(options.shards), split)
@@ -98,11 +101,13 @@ def publish(path: Path, metrics: dict[str, float]) -> None:
         raise UserError(f"cannot write `{path}`: {describe_error(error)}") from None
 
 
-def log(summary: dict[str, float], details: dict[str, float], pictures: list[Path]) -> None:
+def log(
+    summary: dict[str, float], details: dict[str, float], drift: dict[str, float], pictures: list[Path]
+) -> None:
     """Log the metrics to the run that the platform prepared, except those that an earlier attempt logged.
 
     `metrics.json` has the metrics of every class and target. MLflow gets them too if they are within its
-    limit.
+    limit, and the columns that have drifted furthest, as `feed.psi.COLUMN`.
 
     Raises:
         UserError: the tracking server does not accept them.
@@ -120,6 +125,8 @@ def log(summary: dict[str, float], details: dict[str, float], pictures: list[Pat
     metrics = both if len(both) <= MAX_METRIC_NAMES else summary
     with report_mlflow_errors("MLflow does not take the metrics"), mlflow.start_run() as run:
         log_metrics_once(run, metrics)
+        furthest = list(drift.items())[:MAX_COLUMNS]
+        log_metrics_once(run, {f"feed.psi.{safe_name(name)}": psi for name, psi in furthest})
         for picture in pictures:
             log_artifact_once(run, picture)
 

@@ -38,14 +38,14 @@ def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: 
 
     Colour is the share of the true class, so small classes are as easy to read as large ones.
     """
-    plt = _pyplot()
+    plt = open_pyplot()
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(16.0, 2.5 + 0.45 * len(classes))
     figure, axes = plt.subplots(figsize=(side, side), layout="constrained")
     image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     axes.set(xlabel="predicted class", ylabel="true class", title=f"{int(counts.sum()):,} rows")
     if len(classes) <= MAX_SHOWN_CLASSES:
-        names = [_shorten(name) for name in classes]
+        names = [shorten(name) for name in classes]
         axes.set_xticks(
             range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0, parse_math=False
         )
@@ -58,13 +58,13 @@ def draw_confusion(counts: npt.NDArray[np.int64], classes: Sequence[str], path: 
 
 def draw_roc(curves: Mapping[str, tuple[Array, Array]], path: Path) -> None:
     """Draw false and true positive rates of each class, and the area below them, as a PNG."""
-    plt = _pyplot()
+    plt = open_pyplot()
     figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
     axes.plot([0, 1], [0, 1], color="0.7", linestyle="--", linewidth=1)
     for name, (false, true) in curves.items():
         (line,) = axes.plot(false, true)
         area = float(np.diff(false) @ (true[1:] + true[:-1]) / 2)
-        shown = _shorten(name).replace("$", r"\$").lstrip("_") or "class"
+        shown = shorten(name).replace("$", r"\$").lstrip("_") or "class"
         line.set_label(f"{shown}: area {area:.3f}")
     axes.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC", aspect="equal")
     axes.legend(loc="lower right")
@@ -77,12 +77,12 @@ def draw_predictions(predicted: Array, true: Array, targets: Sequence[str], path
 
     The first four targets are drawn, one row of two panels each.
     """
-    plt = _pyplot()
+    plt = open_pyplot()
     shown = min(len(targets), MAX_TARGETS)
     figure, grid = plt.subplots(shown, 2, figsize=(10, 4.5 * shown), layout="constrained", squeeze=False)
     style = {"s": 8, "alpha": 0.5, "linewidths": 0}
     for number, (against, residuals) in enumerate(grid):
-        name = _shorten(targets[number])
+        name = shorten(targets[number])
         against.scatter(true[:, number], predicted[:, number], **style)
         ends = [true[:, number].min(), true[:, number].max()]
         against.plot(ends, ends, color="0.5", linestyle="--", linewidth=1)
@@ -99,7 +99,8 @@ def _label(axes: Any, x: str, y: str) -> None:
     axes.set_ylabel(y, parse_math=False)
 
 
-def _pyplot() -> Any:
+def open_pyplot() -> Any:
+    """Import Matplotlib, which takes a second, to draw files only."""
     import matplotlib as mpl  # takes a second, and nothing is drawn of a language model
 
     mpl.use("Agg")
@@ -108,7 +109,8 @@ def _pyplot() -> Any:
     return plt
 
 
-def _shorten(name: str) -> str:
+def shorten(name: str) -> str:
+    """Return a name that fits beside an axis."""
     return name if len(name) <= 16 else f"{name[:15]}…"
 
 

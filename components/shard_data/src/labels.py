@@ -38,6 +38,10 @@ class LabelEncoder(Protocol):
     dtype: str
     written: Labels | None
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, by the codes of :meth:`encode`."""
+
     def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:
         """Return the class `[n]` by which rows are split, and the values `[n, width]`; raises UserError."""
 
@@ -71,6 +75,7 @@ class NoLabels:
     """Rows without labels, of a language model."""
 
     width, dtype, written = 0, "float64", None
+    classes = ()
 
     def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:  # noqa: ARG002
         """Return one class for all rows."""
@@ -108,6 +113,11 @@ class ClassLabels:
         """Return the number of each row's class, in the order of their first rows; raises UserError."""
         return self._index.encode(labels, first_row), np.empty((count, 0))
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names, in the order of their first rows."""
+        return tuple(self._index.codes)
+
     def check(self, train: int, rows: int, source: str, shard_count: int) -> None:  # noqa: ARG002
         """Refuse a single class, too few rows, and labels that are no classes after all; raises UserError."""
         self._classes, self._final = self._index.order()
@@ -131,6 +141,7 @@ class TargetLabels:
     """One or several numbers for each row, as they are."""
 
     dtype = "float64"
+    classes = ()
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.width = len(names)
@@ -178,9 +189,9 @@ class ClassSets:
     dtype = "uint8"
 
     def __init__(self, names: tuple[str, ...], classes: tuple[str, ...], separator: str) -> None:
-        self._names, self._classes = names, classes or names
+        self._names, self.classes = names, classes or names
         self._listed, self._separator = bool(classes), separator
-        self.width = len(self._classes)
+        self.width = len(self.classes)
         self.written: Labels | None = Labels("uint8", (self.width,))
 
     def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:
@@ -205,7 +216,7 @@ class ClassSets:
         lists = split_classes(labels, self._separator)
         values = np.zeros((count, self.width), np.uint8)
         flat = lists.flatten()
-        places = pc.index_in(flat, pa.array(self._classes, pa.string())).fill_null(-1)
+        places = pc.index_in(flat, pa.array(self.classes, pa.string())).fill_null(-1)
         rows = np.repeat(np.arange(count), lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
         chosen = places.to_numpy(zero_copy_only=False)
         values[rows[chosen >= 0], chosen[chosen >= 0]] = 1
@@ -224,7 +235,7 @@ class ClassSets:
 
     def describe(self) -> contents.Label | None:
         """Return the classes."""
-        return contents.Label(self._names, self._classes)
+        return contents.Label(self._names, self.classes)
 
 
 _WORDS = pa.array(["true", "false"])

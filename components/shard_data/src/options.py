@@ -46,6 +46,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory_limit_mib", type=int, default=512)
     _add_media_options(parser)
+    for name in ("feed_stop", "feed_warn", "feed_thresholds", "feed_reference"):
+        parser.add_argument(f"--{name}", default="")
     parser.add_argument("--shards", required=True)
     options = parser.parse_args()
     options.source = options.source or _choose_source(parser, options)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from division import Division
 from encoded_shards import make_writer
 from encoders import ColumnEncoders
+from feed_tally import FeedTally
 from labels import LabelEncoder, make_encoder
 from options import media_options, parse_options
 from shards import Labels, clear, shard_sizes
@@ -104,11 +105,13 @@ def write(
         bounds=source.bounds,
         grouped=source.grouped,
     )
-    ingest(source, store, labels, division, options.seed)
+    feed = FeedTally(source, labels, options)
+    ingest(source, store, labels, division, seed=options.seed, feed=feed)
     division.find_limits(store)
     counts = division.count(store)
     labels.check(counts[TRAIN], store.rows, mask_address(options.source), options.shard_count)
     division.expect_held_out(counts)
+    judged = feed.judge()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / contents.MANIFEST_NAME).unlink(missing_ok=True)  # until the end the folder is incomplete
     source.write(folder)
@@ -119,6 +122,7 @@ def write(
     result = contents.Manifest(
         task=source.task,
         source=mask_address(options.source),
+        feed=judged.write(folder),
         seed=options.seed,
         features=encoders.describe(),
         label=labels.describe(),
@@ -143,8 +147,10 @@ def describe_division(source: Source, division: Division, split: SplitSettings) 
     return contents.Division(terms.GIVEN) if split.given else contents.Division()
 
 
-def ingest(source: Source, store: Spill, labels: LabelEncoder, division: Division, seed: int) -> None:
-    """Read the source once: encode, hash and store every row."""
+def ingest(
+    source: Source, store: Spill, labels: LabelEncoder, division: Division, *, seed: int, feed: FeedTally
+) -> None:
+    """Read the source once: encode, hash, count and store every row."""
     for batch in ahead(source.batches()):
         first, count = store.rows, len(batch.features)
         codes, values = labels.encode(batch.labels, first, count)
@@ -152,7 +158,9 @@ def ingest(source: Source, store: Spill, labels: LabelEncoder, division: Divisio
         hashes = hash_rows(batch.features, seed) if batch.hashes is None else batch.hashes
         parts = np.zeros(count, np.uint8) if batch.parts is None else batch.parts
         division.add(hashes, codes, parts)
-        store.put(Rows(keys, hashes, codes, parts, values, batch.features))
+        rows = Rows(keys, hashes, codes, parts, values, batch.features)
+        feed.add(batch, rows)
+        store.put(rows)
 
 
 def scattered(

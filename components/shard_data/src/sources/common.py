@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +54,14 @@ class Batch:
         hashes: `[n]`, what the rows are split by; None for the bytes of the features.
         parts: `[n]`, places in `SPLITS` to which a file, a date or a document puts rows; 0 leaves them to the
             hash, and to training where the source fills the other parts.
+        times: `[n]`, where they divide the rows of a table.
     """
 
     features: Array
     labels: Any = None
     hashes: npt.NDArray[np.uint64] | None = None
     parts: npt.NDArray[np.uint8] | None = None
+    times: npt.NDArray[np.float64] | None = None
 
 
 def _write_nothing(_: Path) -> None:
@@ -79,6 +82,7 @@ class Source:
         decision: how the task was chosen.
         checked: whether all labels must be of the kind that the first rows have.
         codes: what turns a table's columns into numbers.
+        lost: cells without a value in rows that are left out, by column; by the empty name, these rows.
         fixed: parts that files, dates or documents fill.
         bounds: of the time that divides rows.
         grouped: whether rows are split by their groups.
@@ -96,6 +100,7 @@ class Source:
     decision: Decision | None = None
     checked: bool = False
     codes: TableCodes | None = None
+    lost: Counter[str] = field(default_factory=Counter)
     fixed: frozenset[int] = frozenset()
     bounds: TimeBounds | None = None
     grouped: bool = False

@@ -53,13 +53,17 @@ class _Broken:
         self._skip, self._total = request.media.broken_images == "skip", len(request.files)
         self._first: UserError | None = None
         self._names: list[str] = []
-        self.count = 0
+        self.lost: Counter[str] = Counter()
 
     def add(self, name: str, error: UserError) -> None:
         self._first = self._first or error
-        self.count += 1
+        self.lost[""] += 1
         if len(self._names) < _SHOWN:
             self._names.append(name)
+
+    @property
+    def count(self) -> int:
+        return self.lost[""]
 
     @property
     def stops(self) -> bool:
@@ -98,6 +102,7 @@ def read_images(request: Request) -> Source:
     form = _choose_format(request)
     encoded = request.media.image_storage == "jpeg"
     blob = BlobFile(request.show) if encoded else None
+    broken = _Broken(request)
     features = Features(
         "features",
         "float32",
@@ -113,7 +118,7 @@ def read_images(request: Request) -> Source:
     parts = find_parts(request) if labels is None else {}
 
     def batches() -> Iterator[Batch]:
-        for files, rows in _read_groups(request, form, features.width):
+        for files, rows in _read_groups(request, form, features.width, broken):
             values = _label_rows(request, labels, files)
             places, hashes = _divide(labels, parts, files)
             if blob is not None:
@@ -126,7 +131,7 @@ def read_images(request: Request) -> Source:
 
     if labels is None or decision is None:
         fixed = fixed_parts(None, parts.values())
-        return Source(CLASSIFICATION, features, "label", batches, blob=blob, fixed=fixed)
+        return Source(CLASSIFICATION, features, "label", batches, blob=blob, fixed=fixed, lost=broken.lost)
     return Source(
         decision.task,
         features,
@@ -139,6 +144,7 @@ def read_images(request: Request) -> Source:
         bounds=labels.bounds,
         grouped=bool(request.split and request.split.by),
         blob=blob,
+        lost=broken.lost,
     )
 
 
@@ -171,7 +177,9 @@ def _read_labels(request: Request) -> tuple[PictureLabels | None, Decision | Non
     return labels, labels.decide(request.task, request.show(file))
 
 
-def _read_groups(request: Request, form: PictureFormat, width: int) -> Iterator[tuple[list[Path], list[Any]]]:
+def _read_groups(
+    request: Request, form: PictureFormat, width: int, broken: _Broken
+) -> Iterator[tuple[list[Path], list[Any]]]:
     """Yield pictures in groups, as long as none is broken that must not be."""
     known = DecodedTables()
 
@@ -185,7 +193,6 @@ def _read_groups(request: Request, form: PictureFormat, width: int) -> Iterator[
         return read_picture(request, file, form)
 
     read = read_file if request.media.image_storage == "jpeg" else read_pixels
-    broken = _Broken(request)
     files = iter(request.files)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         while group := list(islice(files, min(_GROUP, rows_per_batch(width)))):

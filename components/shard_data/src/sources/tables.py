@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +70,7 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
     """
     parts = find_parts(request)
     codes = None if plan.listed else TableCodes(plan, request.seed)
-    several = plan.decision.several
+    several, lost = plan.decision.several, Counter[str]()
     features = numeric(width)
     if codes is not None and (not plan.is_plain or width <= SIGNATURE_COLUMNS):
         columns = tuple(Column(name, kind) for name, kind in plan.features.items())
@@ -79,7 +80,7 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
         read = kept = 0
         for piece in stream(plan):
             try:
-                made = _make_batch(request, plan, codes, piece, width)
+                made = _make_batch(request, plan, codes, piece, width=width, lost=lost)
             except UserError as error:
                 raise (piece.explain(error) if piece.explain else error) from None
             read, kept = read + piece.table.num_rows, kept + len(made.features)
@@ -104,6 +105,7 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
         fixed=fixed_parts(plan.bounds, parts.values()),
         bounds=plan.bounds,
         grouped=bool(plan.by),
+        lost=lost,
     )
 
 
@@ -137,9 +139,15 @@ def split_classes(column: Any, separator: str) -> Any:
 
 
 def _make_batch(
-    request: Request, plan: TablePlan, codes: TableCodes | None, piece: FileBatch, width: int
+    request: Request,
+    plan: TablePlan,
+    codes: TableCodes | None,
+    piece: FileBatch,
+    *,
+    width: int,
+    lost: Counter[str],
 ) -> Batch:
-    table, place = _drop_missing(plan, piece.table, piece.place)
+    table, place = _drop_missing(plan, piece.table, piece.place, lost)
     hashes = None
     if codes is None:
         values = stack_lists(table.column(plan.listed), plan.listed, place, width)
@@ -148,20 +156,25 @@ def _make_batch(
         values, hashes = codes.encode(table, place)
         kept = _check_numbers(plan, values, place)
         if kept is not None:
+            lost[""] += int((~kept).sum())
             values, hashes = values[kept], None if hashes is None else hashes[kept]
             table = table.filter(pa.array(kept))
     labels = [table.column(name) for name in plan.labels]
-    parts = None
+    parts = times = None
     if plan.by:
         hashes = hash_groups(table.column(plan.by), request.split.seed if request.split else 0)
-    if plan.bounds is not None and plan.bounds.newest:
-        hashes = newest_keys(_read_times(plan, plan.bounds, table, place))
-    elif plan.bounds is not None:
-        parts = _divide_by_time(plan.bounds, _read_times(plan, plan.bounds, table, place))
-    return Batch(values, labels[0] if len(labels) == 1 else labels, hashes, parts)
+    if plan.bounds is not None:
+        times = _read_times(plan, plan.bounds, table, place)
+        if plan.bounds.newest:
+            hashes = newest_keys(times)
+        else:
+            parts = _divide_by_time(plan.bounds, times)
+    return Batch(values, labels[0] if len(labels) == 1 else labels, hashes, parts, times)
 
 
-def _drop_missing(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Callable[[int], str]]:
+def _drop_missing(
+    plan: TablePlan, table: Any, place: Place, lost: Counter[str]
+) -> tuple[Any, Callable[[int], str]]:
     """Drop rows without a value where the plan says so; raises UserError for one that must have it."""
     dropped: npt.NDArray[np.bool_] | None = None
     for name in plan.names:
@@ -176,6 +189,8 @@ def _drop_missing(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Calla
                 LABEL_HELP if name in plan.labels else FILL_HELP,
             )
         if leaves_out(plan, name):
+            lost[name] += column.null_count
+            lost[""] += int((missing if dropped is None else missing & ~dropped).sum())
             dropped = missing if dropped is None else dropped | missing
     if dropped is None:
         return table, place

@@ -1,0 +1,1 @@
+"""The feed of a training: its statistics, gathered in one pass, and how they differ from another feed's."""

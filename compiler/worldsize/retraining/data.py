@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import itertools
 import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml.model import Argument, Data, Field
+from worldsize.azureml.model import Argument, Binding, Data, Field
 from worldsize.azureml.references import local_path
 from worldsize.base import untrusted
 from worldsize.documents.yaml import Scalar
 from worldsize.resolving.planned import Planned
 from worldsize.retraining.policy import FILE_NAME, MODIFICATION_TIME, DataPolicy, Policy
 from worldsize.running.reuse.digests import Digests, Tree, walk_tree
+from wsshards.errors import UserError
+from wsshards.terms import DATE
+from wssources.column_kinds import settle_kind, to_order
+from wssources.formats import TABLES
+from wssources.request import open_data
+from wssources.split_settings import WINDOW, Window
+from wssources.table_plan import HEAD_ROWS
 
 MAX_COPIED = 1_000_000_000  # bytes of an input; of a larger one, only the list of files stays as it is
 _DAY = timedelta(days=1)
@@ -32,6 +43,8 @@ class Source(Struct, frozen=True):
     name: str  # of the input, or `step.input`
     path: Path
     node: Scalar  # of the path in the spec
+    readers: tuple[str, ...] = ()  # steps that can leave out rows by a column
+    unable: tuple[str, ...] = ()  # other steps that read it
 
 
 class ReadFile(Struct, frozen=True):
@@ -49,6 +62,13 @@ class Reading(Struct, frozen=True):
     digest: str
     files: Mapping[str, ReadFile] = field(default_factory=dict)
     fault: str | None = None  # a sentence, if there is nothing to read
+    window: str | None = None  # the input `window` of the steps that read it, where a column has the times
+    rows: tuple[int, int, int] | None = None  # then the rows before the window, in it and after it
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the rows that are read: it changes as well when a row enters or leaves the window."""
+        return self.digest if self.rows is None else "-".join(map(str, (self.digest, *self.rows)))
 
 
 def list_sources(planned: Planned) -> list[Source]:
@@ -63,8 +83,23 @@ def list_sources(planned: Planned) -> list[Source]:
             continue
         path = local_path(str(located.value), planned.spec.path.parent)
         if path is not None:
-            sources.append(Source(name, path, located.node))
+            sources.append(Source(name, path, located.node, *_list_readers(planned, name)))
     return sources
+
+
+def _list_readers(planned: Planned, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The steps that read an input of the pipeline: those with an input ``window``, and the others."""
+    steps = [
+        step
+        for step in planned.job.steps.values()
+        for argument in step.inputs.values()
+        if isinstance(argument.value, Binding)
+        and (argument.value.expression.scope, argument.value.expression.port) == ("parent.inputs", name)
+    ]
+    able = tuple(
+        step.name for step in steps if step.component is not None and WINDOW in step.component.inputs
+    )
+    return able, tuple(step.name for step in steps if step.name not in able)
 
 
 def read_source(source: Source, policy: Policy, now: float, digests: Digests) -> Reading:
@@ -81,15 +116,21 @@ def read_source(source: Source, policy: Policy, now: float, digests: Digests) ->
     }
     if not modified:
         return Reading("", fault=f"`{source.name}` has no files in `{source.path.name}`")
-    places = list(modified)
+    places, window = list(modified), None
     if rule.window is not None and rule.by is not None:
-        periods = {place: _find_period(place, modified[place], rule.by) for place in modified}
-        if not any(periods.values()):
-            return Reading("", fault=_explain_undated(source, rule.by))
         low, high = _to_time(now - rule.window), _to_time(now)
-        places = [
-            place for place, period in periods.items() if period and period[1] > low and period[0] <= high
-        ]
+        periods = {place: _find_period(place, modified[place], rule.by) for place in modified}
+        if any(periods.values()):
+            places = [
+                place for place, period in periods.items() if period and period[1] > low and period[0] <= high
+            ]
+        elif rule.by == FILE_NAME:
+            return Reading(
+                "",
+                fault=f"{rule.place}: no file of `{source.name}` has a date such as `2026-03-02` in its name",
+            )
+        else:
+            window = Window(rule.by, float(int(now - rule.window)), float(int(now)))
         if not places:
             return Reading("", fault=f"`{source.name}` has no files in its window, since {low:%Y-%m-%d}")
     tree = digests.files(
@@ -99,7 +140,67 @@ def read_source(source: Source, policy: Policy, now: float, digests: Digests) ->
         place: ReadFile(leaf.sha256, leaf.size, round(modified[place], 3))
         for place, leaf in tree.files.items()
     }
-    return Reading(Tree("folder", tree.files).digest(), files)
+    reading = Reading(Tree("folder", tree.files).digest(), files)
+    return reading if window is None else _read_window(source, rule, reading, window)
+
+
+def _read_window(source: Source, rule: DataPolicy, reading: Reading, window: Window) -> Reading:
+    """The reading with the rows of a window by a column of tables, which the steps that read it leave out."""
+    folder = f"`{source.name}` has no folder `{window.column}=2026-03-02` or the like"
+    if source.unable or not source.readers:
+        reader = f"step `{source.unable[0]}`, which reads it," if source.unable else "no step that reads it"
+        cannot = "cannot" if source.unable else "can"
+        return Reading("", fault=f"{rule.place}: {folder}, and {reader} {cannot} leave out rows by a column")
+    paths = [source.path / place if place else source.path for place in reading.files]
+    try:
+        values = itertools.chain.from_iterable(_read_column(path, window.column) for path in paths)
+        head = list(itertools.islice(values, HEAD_ROWS))
+        kind, form = settle_kind(head, cells=True)
+        if kind != DATE:
+            return Reading(
+                "", fault=f"{rule.place}: column `{window.column}` of `{source.name}` holds no dates"
+            )
+        rows = [0, 0, 0]
+        for value in itertools.chain(head, values):
+            moment = to_order(value, DATE, form)
+            rows[0 if moment is None or moment < window.start else 1 if moment <= window.end else 2] += 1
+    except (KeyError, ImportError, ValueError, csv.Error, UserError) as error:
+        why = (
+            f", and `{error.args[0]}` has no column `{window.column}`"
+            if isinstance(error, KeyError)
+            else f": {error}"
+        )
+        return Reading("", fault=f"{rule.place}: {folder}{why}")
+    if not rows[1]:
+        return Reading(
+            "", fault=f"`{source.name}` has no rows in its window, since {_to_time(window.start):%Y-%m-%d}"
+        )
+    interval = "/".join(f"{_to_time(moment):%Y-%m-%dT%H:%M:%SZ}" for moment in (window.start, window.end))
+    return replace(reading, window=f"{interval} {window.column}", rows=(rows[0], rows[1], rows[2]))
+
+
+def _read_column(path: Path, name: str) -> Iterator[Any]:
+    """The values of a column of a table; raises KeyError, naming the file, if it has no such column."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    kind = TABLES.get(next((suffix for suffix in reversed(suffixes) if suffix != ".gz"), ""))
+    if kind == "parquet":
+        from pyarrow import parquet  # not installed with the checker
+
+        file = parquet.ParquetFile(path)
+        if name not in file.schema_arrow.names:
+            raise KeyError(path.name)
+        for batch in file.iter_batches(columns=[name]):
+            yield from batch.column(0).to_pylist()
+    elif kind in ("csv", "jsonl"):
+        with io.TextIOWrapper(open_data(path), "utf-8-sig", newline="") as stream:
+            for row in (
+                csv.DictReader(stream) if kind == "csv" else map(json.loads, filter(str.strip, stream))
+            ):
+                if name not in row:
+                    raise KeyError(path.name)
+                yield row[name]
+    else:
+        raise ValueError(f"`{path.name}` is no CSV, JSON Lines or Parquet file, whose columns are read")
 
 
 def _is_hidden(place: str) -> bool:
@@ -125,14 +226,6 @@ def _find_period(place: str, modified: float, by: str) -> tuple[datetime, dateti
     start = datetime.combine(first, datetime.min.time(), timezone.utc)
     next_month = (start.replace(day=28) + 4 * _DAY).replace(day=1)
     return start, start + _DAY if found[3] else next_month
-
-
-def _explain_undated(source: Source, by: str) -> str:
-    if by == FILE_NAME:
-        return f"no file of `{source.name}` has a date such as `2026-03-02` in its name"
-    return (
-        f"`{source.name}` has no folder `{by}=2026-03-02` or the like, and columns are not read for a window"
-    )
 
 
 def _to_time(seconds: float) -> datetime:
@@ -167,13 +260,19 @@ def _count_file(path: Path) -> int | None:
 
 
 def count_new_rows(reading: Reading, before: Reading | None) -> int | None:
-    """The rows that files have more than at an earlier reading; None if they are not counted."""
+    """The rows that files have more than at an earlier reading; None if they are not counted.
+
+    Of a window by a column, those up to its end: a row that leaves the window is none.
+    """
+    if reading.rows is not None:
+        earlier = before.rows[:2] if before is not None and before.rows is not None else ()
+        return max(0, sum(reading.rows[:2]) - sum(earlier))
     if any(file.rows is None for file in reading.files.values()):
         return None
-    earlier = before.files if before is not None else {}
+    files = before.files if before is not None else {}
     added = 0
     for place, file in reading.files.items():
-        old = earlier.get(place)
+        old = files.get(place)
         added += max(0, (file.rows or 0) - (old.rows or 0 if old is not None else 0))
     return added
 

@@ -23,6 +23,7 @@ from worldsize.base import untrusted
 from worldsize.base.problem import HelpfulError
 from worldsize.base.wording import describe_os_error
 from worldsize.checking import check_spec
+from worldsize.checking.fixing import Setting, set_values
 from worldsize.checking.specs import CheckedSpec
 from worldsize.documents import yaml
 from worldsize.documents.yaml.load import to_python
@@ -37,10 +38,12 @@ from worldsize.running.model.options import RunOptions
 from worldsize.running.model.results import RunResult, View
 from worldsize.running.record.folder import AliveError, find_runner, hold_lock, is_alive
 from worldsize.running.record.history import RunRecord, load_run
-from worldsize.running.record.models import HomeRegistry
+from worldsize.running.record.models import DATA_TAG, HomeRegistry, list_metrics
 from worldsize.running.reuse.digests import Digests
 from worldsize.running.reuse.store import Store
 from wschampion.champion import Version, find_champion
+from wsmetrics.names import choose_headline
+from wssources.split_settings import WINDOW
 
 MAX_ACTIONS = 10  # of one look: the world may change while it acts
 _QUEUE_SECONDS = 1.0  # between two tries of a look that waits for another
@@ -125,7 +128,7 @@ def look(
             time.sleep(_QUEUE_SECONDS)
             continue
         if action.kind in ("none", "stop", "wait"):
-            return _describe(place, seen.facts, action)
+            return _describe(seen, action)
         actions += 1
     return Outcome("wait", "the data changes faster than it can be read: look again later")
 
@@ -146,7 +149,7 @@ def _read(place: Place, checked: CheckedSpec, policy: Policy, now: float, *, loo
     digests, sources = Digests(Store(place.home).digests), data.list_sources(checked.planned)
     readings = {source.name: _read_source(source, policy, now, digests) for source in sources}
     fingerprint = Fingerprint(
-        _digest_code(checked), {name: reading.digest for name, reading in readings.items()}
+        _digest_code(checked), {name: reading.fingerprint for name, reading in readings.items()}
     )
     pairs = local.read_attempts(place)
     successes = [(attempt, record) for attempt, record in pairs if attempt.state == "finished"]
@@ -154,7 +157,7 @@ def _read(place: Place, checked: CheckedSpec, policy: Policy, now: float, *, loo
     new_rows: dict[str, int] = {}
     for source in sources:
         before = last.readings.get(source.name) if last is not None else None
-        if before is None or before.digest != readings[source.name].digest:
+        if before is None or before.fingerprint != readings[source.name].fingerprint:
             reading = readings[source.name] = data.count_rows(source, readings[source.name], before)
             rows = data.count_new_rows(reading, before)
             new_rows |= {} if rows is None else {source.name: rows}
@@ -226,7 +229,15 @@ def _train(seen: Seen, view: View | None) -> RunRecord | None:
             return None
     spec = planned.spec.path
     text = data.replace_paths(untrusted.read_text(spec), paths, spec.parent)
-    compiled = api.compile(spec, folder / "pipeline", yaml.load(spec, text))
+    windows = [
+        Setting(("steps", step, "with", WINDOW), json.dumps(seen.readings[source.name].window))
+        for source in seen.sources
+        for step in source.readers
+        if seen.readings[source.name].window is not None
+    ]
+    document = yaml.load(spec, text)
+    document = yaml.load(spec, set_values(document, windows)) if windows else document
+    compiled = api.compile(spec, folder / "pipeline", document)
     trainers = [name for name, step in planned.complete_plan.steps.items() if step.training is not None]
     record = local.read_record(folder) or AttemptRecord(seen.facts.fingerprint)
     record = replace(record, readings=seen.readings, trainers=tuple(trainers))
@@ -302,10 +313,19 @@ def _read_verdict(place: Place, run: RunRecord) -> Outcome | None:
     )
 
 
-def _describe(place: Place, facts: Facts, action: Action) -> Outcome:
+def _describe(seen: Seen, action: Action) -> Outcome:
     """How a look ended that trained nothing, with the champion that the registry has."""
-    model, champion = _find_champion(place, facts)
-    described = None if champion is None else {"version": champion.version}
+    model, champion = _find_champion(seen.place, seen.facts)
+    described = None
+    if champion is not None:
+        metrics = list_metrics(champion)
+        name = seen.policy.metric or next(iter(choose_headline(metrics)), "")
+        described = {
+            "name": model,
+            "version": champion.version,
+            "metric": metrics.get(name),
+            "trained_until": champion.tags.get(f"{DATA_TAG}trained_before"),
+        }
     return Outcome(action.kind, action.reason, described, model=model)
 
 

@@ -11,6 +11,7 @@ from wsshards.terms import DATE, SPLITS, TIME
 
 _START = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _DIGITS = 16  # of a digest: 64 bits
+TEST_BELOW = "test_below"
 MAX_LIMITS = 1_000  # classes whose limits a model keeps
 
 
@@ -40,7 +41,7 @@ def describe_data(manifest: Manifest) -> dict[str, Any]:
     if division.rule and len(division.test_below) <= MAX_LIMITS:
         classes = manifest.label.classes if manifest.label and len(division.test_below) > 1 else ("",)
         limits = zip(classes, division.test_below, strict=True)
-        facts |= {"rule": division.rule, "test_below": {name: f"{limit:x}" for name, limit in limits}}
+        facts |= {"rule": division.rule, TEST_BELOW: {name: f"{limit:x}" for name, limit in limits}}
     return {name: value for name, value in facts.items() if value is not None}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wsshards.manifest import Manifest
-from wsshards.provenance import describe_data
+from wsshards.provenance import TEST_BELOW, describe_data
 from wsshards.reader import ShardReader
 from wsshards.terms import DATE, GROUP, HASH, TIME
 
@@ -71,12 +71,12 @@ def _find_by_hash(data: Mapping[str, Any], here: Mapping[str, Any], reader: Shar
     A row or group keeps its hash for ever. Of data that was divided by the same rule, a model was trained and
     validated on hashes from its limit on alone: rows below that are new to it, of whichever data it has seen.
     """
-    rule, limits = here.get("rule"), data.get("test_below")
+    rule, limits = here.get("rule"), data.get(TEST_BELOW)
     if rule is None or data.get("rule") is None:
         return NewRows(seen=_UNKNOWN)
     if data["rule"] != rule or not isinstance(limits, Mapping):
         return NewRows(seen="its rows were divided by another seed, from other columns or in another format")
-    by_class = [int(limits.get(name, "0"), 16) for name in here["test_below"]]  # 0: no row of a new class
+    by_class = [int(limits.get(name, "0"), 16) for name in here[TEST_BELOW]]  # 0: no row of a new class
     below = np.array(by_class, np.uint64)
     return NewRows(reader.keys() < (below[reader.labels()] if len(below) > 1 else below[0]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -9,6 +11,8 @@ from msgspec import Struct
 
 from worldsize.tracking import versions as tracked
 from wschampion.champion import Version
+
+METRIC_TAG, DATA_TAG = "metric.", "worldsize.data."  # how tags of a version begin
 
 
 class HomeRegistry(Struct, frozen=True):
@@ -48,3 +52,17 @@ class HomeRegistry(Struct, frozen=True):
         """Where the files of a version should be, and are not; None if they are there, or elsewhere."""
         path = self.find_files(name, version)
         return None if path is None or (path / "MLmodel").is_file() else str(path)
+
+
+def list_metrics(version: Version) -> dict[str, float]:
+    """The metrics that a version was registered with."""
+    metrics = {}
+    for name, text in select_tags(version.tags, METRIC_TAG).items():
+        with contextlib.suppress(ValueError):
+            metrics[name] = float(text)
+    return metrics
+
+
+def select_tags(tags: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The tags that begin with a prefix, without it."""
+    return {key.removeprefix(prefix): tags[key] for key in sorted(tags) if key.startswith(prefix)}

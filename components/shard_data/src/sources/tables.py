@@ -88,8 +88,9 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
                 made = replace(made, parts=np.full(len(made.features), part, np.uint8))
             yield made
         if kept < read:
-            lacking = "a value in some column" if plan.missing == DROP else "a label"
-            print(f"left out: {read - kept:,} of {read:,} rows, without {lacking}")
+            lacking = "without a value in some column" if plan.missing == DROP else "without a label"
+            lacking = f"outside the window or {lacking}" if plan.window else lacking
+            print(f"left out: {read - kept:,} of {read:,} rows, {lacking}")
 
     return Source(
         plan.decision.task,
@@ -112,7 +113,8 @@ def _find_classes(plan: TablePlan, stream: Stream) -> tuple[str, ...]:
     only = replace(plan, features={}, listed="", by="", time="", bounds=None)
     found: set[str] = set()
     for piece in stream(only):
-        column = split_classes(piece.table.column(plan.labels[0]), plan.decision.separator)
+        table, _ = _drop_rows(only, piece.table, piece.place) if plan.window else (piece.table, None)
+        column = split_classes(table.column(plan.labels[0]), plan.decision.separator)
         found.update(
             str(value) for value in pc.unique(pc.list_flatten(column)).to_pylist() if value not in (None, "")
         )
@@ -139,7 +141,7 @@ def split_classes(column: Any, separator: str) -> Any:
 def _make_batch(
     request: Request, plan: TablePlan, codes: TableCodes | None, piece: FileBatch, width: int
 ) -> Batch:
-    table, place = _drop_missing(plan, piece.table, piece.place)
+    table, place = _drop_rows(plan, piece.table, piece.place)
     hashes = None
     if codes is None:
         values = stack_lists(table.column(plan.listed), plan.listed, place, width)
@@ -161,8 +163,12 @@ def _make_batch(
     return Batch(values, labels[0] if len(labels) == 1 else labels, hashes, parts)
 
 
-def _drop_missing(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Callable[[int], str]]:
-    """Drop rows without a value where the plan says so; raises UserError for one that must have it."""
+def _drop_rows(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Callable[[int], str]]:
+    """Drop rows outside the window and, where the plan says so, those without a value.
+
+    Raises:
+        UserError: a row lacks a value that it must have.
+    """
     dropped: npt.NDArray[np.bool_] | None = None
     for name in plan.names:
         column = table.column(name)
@@ -177,6 +183,10 @@ def _drop_missing(plan: TablePlan, table: Any, place: Place) -> tuple[Any, Calla
             )
         if leaves_out(plan, name):
             dropped = missing if dropped is None else dropped | missing
+    if plan.window is not None:
+        times = read_dates(table.column(plan.window.column), plan.window.column, place, plan.window.form)
+        outside = (times < plan.window.start) | (times > plan.window.end)
+        dropped = outside if dropped is None else dropped | outside
     if dropped is None:
         return table, place
     rows = np.flatnonzero(~dropped)

@@ -18,7 +18,7 @@ from worldsize.azureml.cron import Trigger, due_times, load_time_zones, read_cro
 from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.retraining.data import Reading
-from worldsize.retraining.facts import Attempt, Cause, Fingerprint
+from worldsize.retraining.facts import Attempt, Cause, Fingerprint, limit_run
 from worldsize.running.model.folder import ignore_in_git
 from worldsize.running.model.results import DONE
 from worldsize.running.record.details import LocalDetails
@@ -30,7 +30,6 @@ from wstrain.health.watchdog import HANG_EXIT_STATUS
 
 ATTEMPT = "attempt.json"
 MAX_FIRINGS = 10_000
-_SHORTEST_LIMIT, _LIMIT_FACTOR = 3600.0, 5.0  # of a run, by the longest that succeeded
 
 
 class Start(Struct, frozen=True):
@@ -101,8 +100,11 @@ def add_start(folder: Path, record: AttemptRecord, start: Start) -> AttemptRecor
     return record
 
 
-def read_attempts(place: Place) -> list[tuple[Attempt, AttemptRecord]]:
-    """All attempts, in the order in which they were started last."""
+def read_attempts(place: Place, estimated: float | None = None) -> list[tuple[Attempt, AttemptRecord]]:
+    """All attempts, in the order in which they were started last.
+
+    The time that the plan estimates is of its cluster, so here it alone limits nothing.
+    """
     attempts = []
     for path in place.root.glob(f"*/{ATTEMPT}"):
         record = read_record(path.parent)
@@ -114,7 +116,7 @@ def read_attempts(place: Place) -> list[tuple[Attempt, AttemptRecord]]:
         (attempt.ended - attempt.began for attempt, _ in attempts if attempt.state == "finished"),
         default=None,
     )
-    limit = None if longest is None else max(_SHORTEST_LIMIT, _LIMIT_FACTOR * longest)
+    limit = None if longest is None else limit_run(longest, estimated)
     return [(replace(attempt, limit=limit), record) for attempt, record in attempts]
 
 

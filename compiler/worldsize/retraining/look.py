@@ -27,6 +27,8 @@ from worldsize.checking.fixing import Setting, set_values
 from worldsize.checking.specs import CheckedSpec
 from worldsize.documents import yaml
 from worldsize.documents.yaml.load import to_python
+from worldsize.resolving.planned import Planned
+from worldsize.resolving.step_estimates import estimate_steps
 from worldsize.retraining import data, local
 from worldsize.retraining.decide import Action, Notice, decide
 from worldsize.retraining.facts import Facts, Fingerprint
@@ -151,7 +153,7 @@ def _read(place: Place, checked: CheckedSpec, policy: Policy, now: float, *, loo
     fingerprint = Fingerprint(
         _digest_code(checked), {name: reading.fingerprint for name, reading in readings.items()}
     )
-    pairs = local.read_attempts(place)
+    pairs = local.read_attempts(place, estimate_seconds(checked.planned))
     successes = [(attempt, record) for attempt, record in pairs if attempt.state == "finished"]
     last = successes[-1][1] if successes else None
     new_rows: dict[str, int] = {}
@@ -173,6 +175,12 @@ def _read(place: Place, checked: CheckedSpec, policy: Policy, now: float, *, loo
         told=local.read_told(place),
     )
     return Seen(place, checked, policy, now, sources, readings, facts)
+
+
+def estimate_seconds(planned: Planned) -> float | None:
+    """The most time that the plan estimates for all training steps; None if it is not known of one."""
+    times = [step.total_seconds for step in estimate_steps(planned).values()]
+    return sum(time.high for time in times if time is not None) if times and None not in times else None
 
 
 def _read_source(source: data.Source, policy: Policy, now: float, digests: Digests) -> data.Reading:

@@ -120,4 +120,6 @@ RULES = (
               "workers of Ray Train whose gradients nothing averages"),
     _late_rule("WS958", "loss-divided-by-weights", "warning",
                "a weighted mean that depends on how the global batch is divided", checked_in="_averaging"),
+    _late_rule("WS959", "gate-overwritten", "warning",
+               "a condition on a value that a constant has replaced", checked_in="_names"),
 )

@@ -122,4 +122,6 @@ RULES = (
                "a weighted mean that depends on how the global batch is divided", checked_in="_averaging"),
     _late_rule("WS959", "gate-overwritten", "warning",
                "a condition on a value that a constant has replaced", checked_in="_names"),
+    Rule("WS960", "split-not-seeded", "warning", "a scheduled training that holds out other rows each time",
+         on=("JobSchedule",), checked_in="_loaders", confidence="likely", since="0.2.0"),
 )

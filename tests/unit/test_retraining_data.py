@@ -118,11 +118,15 @@ def test_a_window_by_modification_time(tmp_path: Path) -> None:
             "sold_on",
             f"{NO_FOLDER}, and `a.csv` has no column `sold_on`",
         ),
-        (["a.csv"], "a", "spec.yml:3:9: column `a` of `sales` holds no dates"),
+        (
+            ["a.csv"],
+            "a",
+            f"{NO_FOLDER.replace('sold_on', 'a')}, and column `a` holds no dates",
+        ),
         (
             ["a.txt"],
             "sold_on",
-            f"{NO_FOLDER}: `a.txt` is no CSV, JSON Lines or Parquet file, whose columns are read",
+            f"{NO_FOLDER}, and `a.txt` is no CSV, JSON Lines or Parquet file, whose columns are read",
         ),
     ],
 )

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import itertools
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,12 +21,8 @@ from worldsize.resolving.planned import Planned
 from worldsize.retraining.policy import FILE_NAME, MODIFICATION_TIME, DataPolicy, Policy
 from worldsize.running.reuse.digests import Digests, Tree, walk_tree
 from wsshards.errors import UserError
-from wsshards.terms import DATE
-from wssources.column_kinds import settle_kind, to_order
-from wssources.formats import TABLES
-from wssources.request import open_data
 from wssources.split_settings import WINDOW, Window
-from wssources.table_plan import HEAD_ROWS
+from wssources.time_column import count_times
 
 MAX_COPIED = 1_000_000_000  # bytes of an input; of a larger one, only the list of files stays as it is
 _DAY = timedelta(days=1)
@@ -125,10 +117,8 @@ def read_source(source: Source, policy: Policy, now: float, digests: Digests) ->
                 place for place, period in periods.items() if period and period[1] > low and period[0] <= high
             ]
         elif rule.by == FILE_NAME:
-            return Reading(
-                "",
-                fault=f"{rule.place}: no file of `{source.name}` has a date such as `2026-03-02` in its name",
-            )
+            fault = f"{rule.place}: no file of `{source.name}` has a date such as `2026-03-02` in its name"
+            return Reading("", fault=fault)
         else:
             window = Window(rule.by, float(int(now - rule.window)), float(int(now)))
         if not places:
@@ -146,61 +136,18 @@ def read_source(source: Source, policy: Policy, now: float, digests: Digests) ->
 
 def _read_window(source: Source, rule: DataPolicy, reading: Reading, window: Window) -> Reading:
     """The reading with the rows of a window by a column of tables, which the steps that read it leave out."""
-    folder = f"`{source.name}` has no folder `{window.column}=2026-03-02` or the like"
+    no_folder = f"{rule.place}: `{source.name}` has no folder `{window.column}=2026-03-02` or the like, and"
     if source.unable or not source.readers:
-        reader = f"step `{source.unable[0]}`, which reads it," if source.unable else "no step that reads it"
-        cannot = "cannot" if source.unable else "can"
-        return Reading("", fault=f"{rule.place}: {folder}, and {reader} {cannot} leave out rows by a column")
-    paths = [source.path / place if place else source.path for place in reading.files]
+        reader = f"step `{source.unable[0]}`, which reads it, cannot" if source.unable else "no step can"
+        return Reading("", fault=f"{no_folder} {reader} leave out rows by a column")
     try:
-        values = itertools.chain.from_iterable(_read_column(path, window.column) for path in paths)
-        head = list(itertools.islice(values, HEAD_ROWS))
-        kind, form = settle_kind(head, cells=True)
-        if kind != DATE:
-            return Reading(
-                "", fault=f"{rule.place}: column `{window.column}` of `{source.name}` holds no dates"
-            )
-        rows = [0, 0, 0]
-        for value in itertools.chain(head, values):
-            moment = to_order(value, DATE, form)
-            rows[0 if moment is None or moment < window.start else 1 if moment <= window.end else 2] += 1
-    except (KeyError, ImportError, ValueError, csv.Error, UserError) as error:
-        why = (
-            f", and `{error.args[0]}` has no column `{window.column}`"
-            if isinstance(error, KeyError)
-            else f": {error}"
-        )
-        return Reading("", fault=f"{rule.place}: {folder}{why}")
+        rows = count_times((source.path / place for place in reading.files), window)
+    except UserError as error:
+        return Reading("", fault=f"{no_folder} {error.message}")
+    start, end = (f"{_to_time(moment):%Y-%m-%dT%H:%M:%SZ}" for moment in (window.start, window.end))
     if not rows[1]:
-        return Reading(
-            "", fault=f"`{source.name}` has no rows in its window, since {_to_time(window.start):%Y-%m-%d}"
-        )
-    interval = "/".join(f"{_to_time(moment):%Y-%m-%dT%H:%M:%SZ}" for moment in (window.start, window.end))
-    return replace(reading, window=f"{interval} {window.column}", rows=(rows[0], rows[1], rows[2]))
-
-
-def _read_column(path: Path, name: str) -> Iterator[Any]:
-    """The values of a column of a table; raises KeyError, naming the file, if it has no such column."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    kind = TABLES.get(next((suffix for suffix in reversed(suffixes) if suffix != ".gz"), ""))
-    if kind == "parquet":
-        from pyarrow import parquet  # not installed with the checker
-
-        file = parquet.ParquetFile(path)
-        if name not in file.schema_arrow.names:
-            raise KeyError(path.name)
-        for batch in file.iter_batches(columns=[name]):
-            yield from batch.column(0).to_pylist()
-    elif kind in ("csv", "jsonl"):
-        with io.TextIOWrapper(open_data(path), "utf-8-sig", newline="") as stream:
-            for row in (
-                csv.DictReader(stream) if kind == "csv" else map(json.loads, filter(str.strip, stream))
-            ):
-                if name not in row:
-                    raise KeyError(path.name)
-                yield row[name]
-    else:
-        raise ValueError(f"`{path.name}` is no CSV, JSON Lines or Parquet file, whose columns are read")
+        return Reading("", fault=f"`{source.name}` has no rows in its window, since {start[:10]}")
+    return replace(reading, window=f"{start}/{end} {window.column}", rows=rows)
 
 
 def _is_hidden(place: str) -> bool:

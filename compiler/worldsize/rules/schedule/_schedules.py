@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from datetime import datetime, timezone
-from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from worldsize.azureml import fields, references
-from worldsize.azureml.cron import Trigger, due_times, read_cron
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.model import Argument, Binding, Data, Field, Job, Literal, Step
@@ -17,13 +14,12 @@ from worldsize.azureml.references import classify, is_file
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem, Related
 from worldsize.base.suggest import closest, did_you_mean
-from worldsize.base.wording import format_duration, join_words, shorten
+from worldsize.base.wording import join_words, shorten
 from worldsize.documents.yaml import to_python
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence, find_node
 
 if TYPE_CHECKING:
     from worldsize.resolving.planned import Planned
-    from worldsize.spec.model import Schedule
 
 
 _RANGES = {"hours": (0, 23), "minutes": (0, 59), "month_days": (1, 31)}
@@ -236,50 +232,6 @@ def check_job_schedule(context: Tree, schedule: JobSchedule) -> Iterator[Problem
         yield from _find_labels(schedule.job)
         if schedule.inputs is None and is_forced(schedule, schedule.job):
             yield from _find_same_rows(schedule.job)
-
-
-_DAY = 86400.0
-_PERIODS = {"minute": 60.0, "hour": 3600.0, "day": _DAY}
-
-
-def check_schedule_overtakes_itself(context: Tree, planned: Planned) -> Iterator[Finding]:
-    del context
-    schedule = planned.spec.schedule
-    if schedule is None or planned.plan is None or planned.spec.retrain is not None:
-        return  # a look starts nothing beside a run
-    rhythm, period = schedule.cron or schedule.recurrence, _read_period(schedule)
-    if period is None or rhythm is None or period > _DAY:
-        return
-    from worldsize.resolving.step_estimates import estimate_steps  # few schedules come this far
-
-    times = [
-        step.total_seconds for step in estimate_steps(planned).values() if step.total_seconds is not None
-    ]
-    if sum(time.low for time in times) > period:
-        expected = format_duration(sum(time.expected for time in times))
-        message = (
-            f"the schedule starts a run every {format_duration(period)}, and one trains for about {expected}"
-        )
-        help_ = "let it start less often, or add `retrain:`, which starts no run beside another"
-        yield Finding(rhythm.span, message, help_)
-
-
-def _read_period(schedule: Schedule) -> float | None:
-    """The shortest time between two firings in seconds; None where days or hours are chosen one by one."""
-    if schedule.cron is not None:
-        start = datetime(2026, 1, 1, tzinfo=timezone.utc)
-        moments = [
-            start,
-            *islice(
-                due_times(Trigger(timezone.utc, read_cron(schedule.cron.value), start, start), start), 50
-            ),
-        ]
-        return min((later - earlier).total_seconds() for earlier, later in pairwise(moments[1:]))
-    recurrence = schedule.recurrence.value if schedule.recurrence is not None else {}
-    seconds = _PERIODS.get(str(recurrence.get("frequency")).lower())
-    if seconds is None or recurrence.get("schedule"):
-        return None
-    return seconds * max(1, int(recurrence.get("interval") or 1))
 
 
 _LACKING = {29: "February, but in leap years", 30: "February", 31: "five months of twelve"}

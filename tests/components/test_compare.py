@@ -162,6 +162,33 @@ def test_without_a_champion_the_first_model_is_promoted(compare: Any, tmp_path: 
     assert told["rows"]["compared"] == 0
 
 
+def test_rows_of_grown_data_that_a_hash_divides_are_compared(
+    compare: Any, component: Run, enthrone: Any, tmp_path: Path
+) -> None:
+    held_out = {"test_fraction": 0.4, "label": "paid"}
+    data = {}
+    for name, count in (("old", 600), ("new", 1000)):
+        rows, labels = _rows(1000, 3)
+        lines = [f"{a},{b},{'yes' if y else 'no'}" for (a, b), y in zip(rows[:count], labels, strict=False)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["a,b,paid", *lines]) + "\n")
+        out = tmp_path / f"shards-{name}"
+        done = component("shard_data", data=tmp_path / f"{name}.csv", shards=out, **held_out)
+        assert done.returncode == 0, done.stderr
+        data[name] = describe_data(m.read_manifest(out))
+    enthrone(_save(tmp_path / "old", _weigh(0.0, 1.0), data["old"]))
+    model = _save(tmp_path / "new", _weigh(1.6, 1.0), data["new"])
+    comparison = compare(model, tmp_path / "shards-new", model_name=NAME)
+    assert comparison["verdict"] == "promote", comparison["reason"]
+    rows = comparison["rows"]
+    assert rows["compared"] + rows["left_out"] == 400
+    assert 300 < rows["compared"] <= 400
+    few = compare(model, tmp_path / "shards-new", model_name=NAME, minimum_rows=rows["compared"] + 1)
+    assert few["verdict"] == "keep"
+    assert few["reason"].startswith(f"{rows['compared']} of 400 rows of the `test` split are new") == (
+        rows["compared"] < 400
+    )
+
+
 @pytest.mark.parametrize("rule", ["better", "not_worse 0.01", "significant 0.95", "standard_errors 0"])
 def test_the_same_model_again_is_a_tie(
     compare: Any, enthrone: Any, shards: Any, tmp_path: Path, rule: str

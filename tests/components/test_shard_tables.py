@@ -248,7 +248,8 @@ def test_the_group_of_each_row_is_kept(shard: Run, tmp_path: Path) -> None:
     houses = _houses(tmp_path / "d.csv", gaps=False)
     given = {"label": "price", "features": "size", "split_by": "owner", "test_fraction": 0.2}
     manifest = _shard(shard, tmp_path / "s", data=tmp_path / "d.csv", **given)
-    assert manifest.division == contents.Division("group", "owner")
+    assert (manifest.division.method, manifest.division.column) == ("group", "owner")
+    assert len(manifest.division.test_below) == 1
     from wsshards.reader import ShardReader
 
     reader = ShardReader(tmp_path / "s", "test")

@@ -31,6 +31,7 @@ from worldsize.spec.model import Schedule
 
 NOW = datetime(2026, 3, 2, 3, tzinfo=timezone.utc).timestamp()
 DAY = 86400.0
+NO_FOLDER = "spec.yml:3:9: `sales` has no folder `sold_on=2026-03-02` or the like"
 TEXT = "inputs:\n  sales: {path: ./sales}  # the feed\n  other: './a b'\n"
 
 
@@ -41,11 +42,13 @@ def make_source(folder: Path, files: Mapping[str, str]) -> Source:
         path.write_text(text)
     node = find_node(yaml.load("spec.yml", TEXT).root, "inputs", "sales", "path")
     assert isinstance(node, Scalar)
-    return Source("sales", folder / "sales", node)
+    return Source("sales", folder / "sales", node, ("shard",))
 
 
 def read(source: Source, window: float | None = None, by: str | None = None) -> Reading:
-    return read_source(source, Policy({"sales": DataPolicy(window, by)}), NOW, Digests())
+    return read_source(
+        source, Policy({"sales": DataPolicy(window, by, place="spec.yml:3:9")}), NOW, Digests()
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,6 +71,31 @@ def test_a_window_by_dates(tmp_path: Path, by: str, names: list[str], chosen: li
     assert len(read(source).files) == len(names)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_window_by_a_column(tmp_path: Path, name: str) -> None:
+    def write(days: list[str]) -> None:
+        as_json = "".join(f'{{"sold on": "{day}"}}\n' for day in days)
+        text = "sold on,price\n" + "".join(f"{day},1\n" for day in days) if name == "a.csv" else as_json
+        make_source(tmp_path, {name: text})
+
+    source = make_source(tmp_path, {name: ""})
+    write(["2026-02-01", "2026-02-23", "2026-02-27", "2026-03-02T09:00"])
+    first = read(source, 7 * DAY, "sold on")
+    assert first.rows == (2, 1, 1)  # the window is up to 3 o'clock, and from 3 o'clock a week before
+    assert first.window == "2026-02-23T03:00:00Z/2026-03-02T03:00:00Z sold on"
+    assert read(source, 6 * DAY, "sold on").fingerprint == first.fingerprint  # no row has left
+    wider = read(source, 8 * DAY, "sold on")
+    assert wider.fingerprint != first.fingerprint
+    assert wider.digest == first.digest
+    assert count_new_rows(wider, first) == 0
+    write(["2026-02-23", "2026-02-27", "2026-03-02T09:00", "2026-03-01", "2026-03-01"])
+    assert count_new_rows(read(source, 7 * DAY, "sold on"), first) == 1  # one was removed, two are new
+    unable = Source("sales", source.path, source.node, ("shard",), ("train",))
+    assert read(unable, 7 * DAY, "sold on").fault == (
+        f"{NO_FOLDER.replace('_', ' ')}, and step `train`, which reads it, cannot leave out rows by a column"
+    )
+
+
 def test_a_window_by_modification_time(tmp_path: Path) -> None:
     source = make_source(tmp_path, {"old.csv": "a\n", "new.csv": "a\n", "later.csv": "a\n"})
     for name, age in (("old.csv", 8), ("new.csv", 6), ("later.csv", -1)):
@@ -80,12 +108,26 @@ def test_a_window_by_modification_time(tmp_path: Path) -> None:
     [
         ([], None, "`sales` has no files in `sales`"),
         (["_SUCCESS", ".part/a.csv"], None, "`sales` has no files in `sales`"),
-        (["a.csv"], "file_name", "no file of `sales` has a date such as `2026-03-02` in its name"),
+        (
+            ["a.csv"],
+            "file_name",
+            "spec.yml:3:9: no file of `sales` has a date such as `2026-03-02` in its name",
+        ),
         (["2020-01-01.csv"], "file_name", "`sales` has no files in its window, since 2026-02-23"),
         (
             ["a.csv"],
             "sold_on",
-            "`sales` has no folder `sold_on=2026-03-02` or the like, and columns are not read for a window",
+            f"{NO_FOLDER}, and `a.csv` has no column `sold_on`",
+        ),
+        (
+            ["a.csv"],
+            "a",
+            f"{NO_FOLDER.replace('sold_on', 'a')}, and column `a` holds no dates",
+        ),
+        (
+            ["a.txt"],
+            "sold_on",
+            f"{NO_FOLDER}, and `a.txt` is no CSV, JSON Lines or Parquet file, whose columns are read",
         ),
     ],
 )

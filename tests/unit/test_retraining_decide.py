@@ -8,7 +8,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from worldsize.retraining.decide import BACK_OFF, LONGEST_BACK_OFF, decide
-from worldsize.retraining.facts import Attempt, Facts, Fingerprint
+from worldsize.retraining.facts import Attempt, Facts, Fingerprint, limit_run
 from worldsize.retraining.policy import DataPolicy, Policy
 
 NOW = 1_772_420_400.0  # 2026-03-02T03:00Z
@@ -190,3 +190,18 @@ def test_notices_say_what_is_wrong() -> None:
     assert (stopped.topic, stopped.text) == ("stopped", "`sales` is empty")
     (stale,) = decide(Facts(A, firings=3), Policy(), NOW).notices
     assert stale.text == "no training has succeeded at all, in 3 firings: nothing has been trained yet"
+
+
+@pytest.mark.parametrize(
+    ("longest", "estimated", "limit"),
+    [
+        (None, None, None),
+        (60, None, 3600),
+        (3600, 1800, 5 * 3600),
+        (3600, 7200, 5 * 7200),
+        (None, 7200, 5 * 7200),
+        (86400, 1e9, 30 * 86400),
+    ],
+)
+def test_the_limit_of_a_run(longest: float | None, estimated: float | None, limit: float | None) -> None:
+    assert limit_run(longest, estimated) == limit

@@ -76,9 +76,7 @@ def digest_code(text: str, files: Mapping[str, Path | bytes | Archive]) -> str:
     assert root is not None
     spec = yaml.to_python(root)
     kept = {key: value for key, value in spec.items() if key not in _NOT_TRAINED}
-    kept |= {
-        "feed": (spec.get("retrain") or {}).get("feed")
-    }  # so that a feed that was stopped is judged again
+    kept |= {"feed": (spec.get("retrain") or {}).get("feed")}  # a stopped feed is judged again
     total = hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode())
     for name, source in sorted(files.items()):
         if name.startswith(_CODE):

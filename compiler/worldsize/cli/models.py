@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from worldsize.base.wording import quoted_list
 from worldsize.cli import common, run_folders, workspace_options
 from worldsize.cli.workspace_options import WorkspaceChoice
 from worldsize.remote.models import WorkspaceRegistry
-from worldsize.running.record.models import HomeRegistry
+from worldsize.running.record.models import DATA_TAG, HomeRegistry, list_metrics, select_tags
 from wschampion.champion import EVIDENCE, REIGN, ROLLED_BACK, SINCE, UNTIL, Version, find_champion
 from wsmetrics.names import choose_headline
 from wsshards.errors import UserError
@@ -30,7 +30,6 @@ Examples:
   worldsize models digits-cnn --azure    of a workspace in Azure
   worldsize rollback digits-cnn          make the champion before this one the champion again
 """
-_METRIC, _DATA = "metric.", "worldsize.data."
 _SHOWN = 3  # metrics of the table
 
 Registry = HomeRegistry | WorkspaceRegistry
@@ -94,15 +93,15 @@ def command(name: str, home: Path, azure: WorkspaceChoice | None, *, as_json: bo
     if as_json:
         click.echo(json.dumps([_document(version, champion) for version in versions], indent=2))
         return
-    measured = [_metrics(version) for version in versions]
+    measured = [list_metrics(version) for version in versions]
     shared = {metric: 0.0 for metrics in measured for metric in metrics}
     columns = choose_headline(shared)[:_SHOWN]
     rows = [
         (
             version.version,
             _reign(version, champion),
-            version.tags.get(f"{_DATA}rows", ""),
-            version.tags.get(f"{_DATA}trained_until", ""),
+            version.tags.get(f"{DATA_TAG}rows", ""),
+            version.tags.get(f"{DATA_TAG}trained_before", ""),
             *(f"{metrics[column]:.6g}" if column in metrics else "" for column in columns),
         )
         for version, metrics in zip(versions, measured, strict=True)
@@ -123,8 +122,8 @@ def _document(version: Version, champion: Version | None) -> dict[str, Any]:
         "version": version.version,
         "champion": version is champion,
         "since": since,
-        "metrics": _metrics(version),
-        "data": _select(version.tags, _DATA),
+        "metrics": list_metrics(version),
+        "data": select_tags(version.tags, DATA_TAG),
         "evidence": version.tags.get(EVIDENCE) if since else None,
     }
 
@@ -148,16 +147,3 @@ def _show(time: str) -> str:
         return common.format_time(datetime.fromisoformat(time.replace("Z", "+00:00")))[:16]
     except (ValueError, OverflowError):  # a tag written by hand
         return time
-
-
-def _metrics(version: Version) -> dict[str, float]:
-    metrics = {}
-    for name, text in _select(version.tags, _METRIC).items():
-        with contextlib.suppress(ValueError):
-            metrics[name] = float(text)
-    return metrics
-
-
-def _select(tags: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The tags that begin with a prefix, without it."""
-    return {key.removeprefix(prefix): tags[key] for key in sorted(tags) if key.startswith(prefix)}

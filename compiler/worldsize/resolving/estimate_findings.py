@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from worldsize.azureml.cron import check_cron, next_times
 from worldsize.azureml.model import Port
 from worldsize.azureml.model import Step as GraphStep
 from worldsize.base.problem import Problem, relate
-from worldsize.base.wording import plural, show_number
+from worldsize.base.wording import format_duration, plural, show_number
 from worldsize.facts import vm_sizes
 from worldsize.planning.model import StepPlan
 from worldsize.resolving.planned import Planned
@@ -27,9 +31,7 @@ def check_networks(planned: Planned) -> Iterator[Problem]:
         pinned = planned.spec.steps[name].instance_count
         if pinned is None or not _may_be_slow(planned, plan):
             continue
-        from worldsize.resolving.step_estimates import find_case  # few steps come this far
-
-        case = find_case(planned, name, plan)
+        case = _import_estimates().find_case(planned, name, plan)
         compared = None if isinstance(case, str) else _compare(case)
         if compared is not None:
             message, help_ = compared
@@ -69,6 +71,44 @@ def _compare(case: Case) -> tuple[str, str] | None:
             )
             return message, f"write `instance_count: {fewer}`, or use a VM size with InfiniBand"
     return None
+
+
+def _import_estimates() -> ModuleType:
+    """The module that estimates steps: few specs come this far."""
+    from worldsize.resolving import step_estimates
+
+    return step_estimates
+
+
+_PERIODS = {"minute": 60.0, "hour": 3600.0, "day": 86400.0}
+
+
+def check_schedule(planned: Planned) -> Iterator[Problem]:
+    """Report a schedule that starts the next run before one can end; a look starts nothing beside a run."""
+    schedule = planned.spec.schedule
+    rhythm = None if schedule is None else schedule.cron or schedule.recurrence
+    period = None if rhythm is None else _read_period(rhythm.value)
+    if rhythm is None or period is None or planned.plan is None or planned.spec.retrain is not None:
+        return
+    estimates = _import_estimates().estimate_steps(planned).values()
+    times = [estimate.total_seconds for estimate in estimates if estimate.total_seconds is not None]
+    if sum(time.low for time in times) > period:
+        often, long = format_duration(period), format_duration(sum(time.expected for time in times))
+        message = f"the schedule starts a run every {often}, and one trains for about {long}"
+        help_ = "let it start less often, or add `retrain:`, which starts no run beside another"
+        yield Problem("schedule-overtakes-itself", rhythm.span, message, help_)
+
+
+def _read_period(rhythm: Any) -> float | None:
+    """The shortest time between two firings in seconds; None if it is longer than a day, or unknown."""
+    if isinstance(rhythm, str):
+        moments = [] if check_cron(rhythm) else next_times(rhythm, datetime(2026, 1, 1), 50)
+        gaps = ((later - earlier).total_seconds() for earlier, later in pairwise(moments))
+        return min((gap for gap in gaps if gap <= _PERIODS["day"]), default=None)
+    period, interval = _PERIODS.get(str(rhythm.get("frequency")).lower()), rhythm.get("interval")
+    if period is None or not isinstance(interval, int) or rhythm.get("schedule"):
+        return None  # hours are chosen one by one
+    return period * max(1, interval)
 
 
 def _show(speed: float) -> str:

@@ -80,7 +80,11 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         tuple(consequences),
         vm_sizes,
     )
-    findings = (*estimate_findings.check_arithmetic(planned), *estimate_findings.check_networks(planned))
+    findings = (
+        *estimate_findings.check_arithmetic(planned),
+        *estimate_findings.check_networks(planned),
+        *estimate_findings.check_schedule(planned),
+    )
     return replace(planned, problems=(*planned.problems, *findings)) if findings else planned
 
 

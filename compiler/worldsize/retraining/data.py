@@ -13,12 +13,15 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml.model import Argument, Data, Field, Job
+from worldsize.azureml.model import Argument, Binding, Data, Field, Job
 from worldsize.azureml.references import local_path
 from worldsize.base import untrusted
 from worldsize.documents.yaml import Scalar
 from worldsize.retraining.policy import FILE_NAME, MODIFICATION_TIME, DataPolicy, Policy
 from worldsize.running.reuse.digests import Digests, Tree, walk_tree
+from wsshards.errors import UserError
+from wssources.split_settings import WINDOW, Window
+from wssources.time_column import count_times
 
 MAX_COPIED = 1_000_000_000  # bytes of an input; of a larger one, only the list of files stays as it is
 _DAY = timedelta(days=1)
@@ -31,6 +34,8 @@ class Source(Struct, frozen=True):
     name: str  # of the input, or `step.input`
     path: Path
     node: Scalar  # of the path in the spec
+    readers: tuple[str, ...] = ()  # steps that can leave out rows by a column
+    unable: tuple[str, ...] = ()  # other steps that read it
 
 
 class ReadFile(Struct, frozen=True):
@@ -48,6 +53,13 @@ class Reading(Struct, frozen=True):
     digest: str
     files: Mapping[str, ReadFile] = field(default_factory=dict)
     fault: str | None = None  # a sentence, if there is nothing to read
+    window: str | None = None  # the input `window` of the steps that read it, where a column has the times
+    rows: tuple[int, int, int] | None = None  # then the rows before the window, in it and after it
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the rows that are read: it changes as well when a row enters or leaves the window."""
+        return self.digest if self.rows is None else "-".join(map(str, (self.digest, *self.rows)))
 
 
 def list_sources(job: Job, folder: Path) -> list[Source]:
@@ -62,8 +74,23 @@ def list_sources(job: Job, folder: Path) -> list[Source]:
             continue
         path = local_path(str(located.value), folder)
         if path is not None:
-            sources.append(Source(name, path, located.node))
+            sources.append(Source(name, path, located.node, *_list_readers(job, name)))
     return sources
+
+
+def _list_readers(job: Job, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The steps that read an input of the pipeline: those with an input ``window``, and the others."""
+    steps = [
+        step
+        for step in job.steps.values()
+        for argument in step.inputs.values()
+        if isinstance(argument.value, Binding)
+        and (argument.value.expression.scope, argument.value.expression.port) == ("parent.inputs", name)
+    ]
+    able = tuple(
+        step.name for step in steps if step.component is not None and WINDOW in step.component.inputs
+    )
+    return able, tuple(step.name for step in steps if step.name not in able)
 
 
 def read_source(source: Source, policy: Policy, now: float, digests: Digests) -> Reading:
@@ -74,7 +101,10 @@ def read_source(source: Source, policy: Policy, now: float, digests: Digests) ->
     """
     modified = list_modified(source.path)
     rule = policy.data.get(source.name, DataPolicy())
-    places, fault = select_files(source.name, source.path.name, modified, rule, now)
+    window = _find_window(modified, rule, now)
+    places, fault = list(modified), None
+    if window is None:
+        places, fault = select_files(source.name, source.path.name, modified, rule, now)
     if fault is not None:
         return Reading("", fault=fault)
     tree = digests.files(
@@ -84,7 +114,24 @@ def read_source(source: Source, policy: Policy, now: float, digests: Digests) ->
         place: ReadFile(leaf.sha256, leaf.size, round(modified[place], 3))
         for place, leaf in tree.files.items()
     }
-    return Reading(Tree("folder", tree.files).digest(), files)
+    reading = Reading(Tree("folder", tree.files).digest(), files)
+    return reading if window is None else _read_window(source, rule, reading, window)
+
+
+def _read_window(source: Source, rule: DataPolicy, reading: Reading, window: Window) -> Reading:
+    """The reading with the rows of a window by a column of tables, which the steps that read it leave out."""
+    no_folder = f"{rule.place}: `{source.name}` has no folder `{window.column}=2026-03-02` or the like, and"
+    if source.unable or not source.readers:
+        reader = f"step `{source.unable[0]}`, which reads it, cannot" if source.unable else "no step can"
+        return Reading("", fault=f"{no_folder} {reader} leave out rows by a column")
+    try:
+        rows = count_times((source.path / place for place in reading.files), window)
+    except UserError as error:
+        return Reading("", fault=f"{no_folder} {error.message}")
+    start, end = (f"{_to_time(moment):%Y-%m-%dT%H:%M:%SZ}" for moment in (window.start, window.end))
+    if not rows[1]:
+        return Reading("", fault=f"`{source.name}` has no rows in its window, since {start[:10]}")
+    return replace(reading, window=f"{start}/{end} {window.column}", rows=rows)
 
 
 def list_modified(path: Path) -> dict[str, float]:
@@ -110,7 +157,7 @@ def select_files(
         return list(modified), None
     periods = {place: _find_period(place, written, rule.by) for place, written in modified.items()}
     if not any(periods.values()):
-        return [], _explain_undated(name, rule.by)
+        return [], _explain_undated(name, rule)
     low, high = _to_time(now - rule.window), _to_time(now)
     places = [place for place, period in periods.items() if period and period[1] > low and period[0] <= high]
     return places, None if places else f"`{name}` has no files in its window, since {low:%Y-%m-%d}"
@@ -142,10 +189,20 @@ def _find_period(place: str, modified: float, by: str) -> tuple[datetime, dateti
     return start, start + _DAY if found[3] else next_month
 
 
-def _explain_undated(name: str, by: str) -> str:
-    if by == FILE_NAME:
-        return f"no file of `{name}` has a date such as `2026-03-02` in its name"
-    return f"`{name}` has no folder `{by}=2026-03-02` or the like, and columns are not read for a window"
+def _find_window(modified: Mapping[str, float], rule: DataPolicy, now: float) -> Window | None:
+    """The window by a column of the rows, where neither folders nor names of files have times."""
+    if rule.window is None or rule.by is None or rule.by == FILE_NAME or not modified:
+        return None
+    if any(_find_period(place, written, rule.by) for place, written in modified.items()):
+        return None
+    return Window(rule.by, float(int(now - rule.window)), float(int(now)))
+
+
+def _explain_undated(name: str, rule: DataPolicy) -> str:
+    if rule.by == FILE_NAME:
+        return f"{rule.place}: no file of `{name}` has a date such as `2026-03-02` in its name"
+    no_folder = f"{rule.place}: `{name}` has no folder `{rule.by}=2026-03-02` or the like"
+    return f"{no_folder}, and columns are not read for a window in a workspace"
 
 
 def _to_time(seconds: float) -> datetime:
@@ -180,13 +237,19 @@ def count_file(path: Path) -> int | None:
 
 
 def count_new_rows(reading: Reading, before: Reading | None) -> int | None:
-    """The rows that files have more than at an earlier reading; None if they are not counted."""
+    """The rows that files have more than at an earlier reading; None if they are not counted.
+
+    Of a window by a column, those up to its end: a row that leaves the window is none.
+    """
+    if reading.rows is not None:
+        earlier = before.rows[:2] if before is not None and before.rows is not None else ()
+        return max(0, sum(reading.rows[:2]) - sum(earlier))
     if any(file.rows is None for file in reading.files.values()):
         return None
-    earlier = before.files if before is not None else {}
+    files = before.files if before is not None else {}
     added = 0
     for place, file in reading.files.items():
-        old = earlier.get(place)
+        old = files.get(place)
         added += max(0, (file.rows or 0) - (old.rows or 0 if old is not None else 0))
     return added
 

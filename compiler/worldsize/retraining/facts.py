@@ -11,6 +11,7 @@ State = Literal["running", "finished", "failed", "interrupted"]
 # Why an attempt failed. The first four pass by themselves; the others stay until somebody changes something.
 Cause = Literal["eviction", "machine", "hang", "time", "code", "configuration", "data"]
 Verdict = Literal["promote", "keep"]
+_SHORTEST_LIMIT, _LONGEST_LIMIT, _LIMIT_FACTOR = 3600.0, 30 * 86400.0, 5.0  # of a run
 
 
 class Fingerprint(Struct, frozen=True):
@@ -59,6 +60,12 @@ class Facts(Struct, frozen=True):
     def newest(self) -> Attempt | None:
         """The attempt that was started last."""
         return max(self.attempts, key=_sort_by_time, default=None)
+
+
+def limit_run(longest: float | None, estimated: float | None) -> float | None:
+    """The seconds that a run may take, by the longest success and the plan; None if neither is known."""
+    seconds = max((value for value in (longest, estimated) if value is not None), default=None)
+    return None if seconds is None else min(max(_SHORTEST_LIMIT, _LIMIT_FACTOR * seconds), _LONGEST_LIMIT)
 
 
 def _sort_by_time(attempt: Attempt) -> tuple[float, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -25,13 +26,16 @@ from worldsize.base import untrusted
 from worldsize.base.whole_file import write_whole
 from worldsize.base.wording import describe_os_error
 from worldsize.checking import check_spec
+from worldsize.checking.fixing import Setting, set_values
 from worldsize.checking.specs import CheckedSpec
 from worldsize.documents import yaml
+from worldsize.resolving.planned import Planned
+from worldsize.resolving.step_estimates import estimate_steps
 from worldsize.retraining import data, tell
 from worldsize.retraining.data import Reading
 from worldsize.retraining.decide import Action, Notice
-from worldsize.retraining.facts import Attempt, Cause, Facts, Fingerprint
-from worldsize.retraining.look import Outcome, count_firings, require_policy, take_look
+from worldsize.retraining.facts import Attempt, Cause, Facts, Fingerprint, limit_run
+from worldsize.retraining.look import Outcome, count_firings, describe_champion, require_policy, take_look
 from worldsize.retraining.looks import LookRecord, add_look
 from worldsize.retraining.policy import Policy
 from worldsize.running import api as running
@@ -49,10 +53,10 @@ from worldsize.running.reuse.store import Store
 from wschampion.champion import Version, find_champion
 from wsshards.errors import RESUME_EXIT_STATUS
 from wsshards.manifest import FEED_NAME
+from wssources.split_settings import WINDOW
 from wstrain.health.watchdog import HANG_EXIT_STATUS
 
 ATTEMPT = "attempt.json"
-SHORTEST_LIMIT, LIMIT_FACTOR = 3600.0, 5.0  # of a run, by the longest that succeeded
 _POLL_SECONDS = 1.0
 _PATIENCE = GRACE_SECONDS + MARGIN_SECONDS
 
@@ -126,8 +130,11 @@ def add_start(folder: Path, record: AttemptRecord, start: Start) -> AttemptRecor
     return record
 
 
-def read_attempts(place: Place) -> list[tuple[Attempt, AttemptRecord]]:
-    """All attempts, in the order in which they were started last."""
+def read_attempts(place: Place, estimated: float | None = None) -> list[tuple[Attempt, AttemptRecord]]:
+    """All attempts, in the order in which they were started last.
+
+    The time that the plan estimates is of its cluster, so here it alone limits nothing.
+    """
     attempts = []
     for path in place.root.glob(f"*/{ATTEMPT}"):
         record = read_record(path.parent)
@@ -139,7 +146,7 @@ def read_attempts(place: Place) -> list[tuple[Attempt, AttemptRecord]]:
         (attempt.ended - attempt.began for attempt, _ in attempts if attempt.state == "finished"),
         default=None,
     )
-    limit = None if longest is None else max(SHORTEST_LIMIT, LIMIT_FACTOR * longest)
+    limit = None if longest is None else limit_run(longest, estimated)
     return [(replace(attempt, limit=limit), record) for attempt, record in attempts]
 
 
@@ -311,7 +318,7 @@ class LocalWorld(Struct, frozen=True):
         if not any(attempt.run == action.run and attempt.began == self.now for attempt in attempts):
             add_look(self.place.root, LookRecord(self.now, action.kind, action.reason))
         model, champion = _find_champion(self.place, seen.facts)
-        described = None if champion is None else {"version": champion.version}
+        described = None if champion is None else describe_champion(model, champion, self.policy)
         return Outcome(action.kind, action.reason, described, model=model)
 
     def mark_told(self, _seen: LocalSeen, cause: str, /) -> bool:
@@ -357,15 +364,15 @@ def _see(world: LocalWorld, *, looking: bool) -> LocalSeen:
     sources = data.list_sources(planned.job, planned.spec.path.parent)
     readings = {source.name: _read_source(source, policy, now, digests) for source in sources}
     fingerprint = Fingerprint(
-        _digest_code(checked), {name: reading.digest for name, reading in readings.items()}
+        _digest_code(checked), {name: reading.fingerprint for name, reading in readings.items()}
     )
-    pairs = read_attempts(place)
+    pairs = read_attempts(place, estimate_seconds(planned))
     successes = [(attempt, record) for attempt, record in pairs if attempt.state == "finished"]
     last = successes[-1][1] if successes else None
     new_rows: dict[str, int] = {}
     for source in sources:
         before = last.readings.get(source.name) if last is not None else None
-        if before is None or before.digest != readings[source.name].digest:
+        if before is None or before.fingerprint != readings[source.name].fingerprint:
             reading = readings[source.name] = data.count_rows(source, readings[source.name], before)
             rows = data.count_new_rows(reading, before)
             new_rows |= {} if rows is None else {source.name: rows}
@@ -381,6 +388,12 @@ def _see(world: LocalWorld, *, looking: bool) -> LocalSeen:
         told=read_told(place),
     )
     return LocalSeen(facts, sources, readings)
+
+
+def estimate_seconds(planned: Planned) -> float | None:
+    """The most time that the plan estimates for all training steps; None if it is not known of one."""
+    times = [step.total_seconds for step in estimate_steps(planned).values()]
+    return sum(time.high for time in times if time is not None) if times and None not in times else None
 
 
 def _read_source(source: data.Source, policy: Policy, now: float, digests: Digests) -> data.Reading:
@@ -429,7 +442,15 @@ def _train(world: LocalWorld, seen: LocalSeen, reason: str) -> RunRecord | None:
             return None
     spec = planned.spec.path
     text = data.replace_paths(untrusted.read_text(spec), paths, spec.parent)
-    compiled = api.compile(spec, folder / "pipeline", yaml.load(spec, text))
+    windows = [
+        Setting(("steps", step, "with", WINDOW), json.dumps(seen.readings[source.name].window))
+        for source in seen.sources
+        for step in source.readers
+        if seen.readings[source.name].window is not None
+    ]
+    document = yaml.load(spec, text)
+    document = yaml.load(spec, set_values(document, windows)) if windows else document
+    compiled = api.compile(spec, folder / "pipeline", document)
     trainers = [name for name, step in planned.complete_plan.steps.items() if step.training is not None]
     record = read_record(folder) or AttemptRecord(seen.facts.fingerprint)
     record = replace(record, readings=seen.readings, trainers=tuple(trainers))

@@ -16,7 +16,10 @@ from worldsize.base.problem import HelpfulError
 from worldsize.retraining.decide import Action, Notice, decide
 from worldsize.retraining.facts import Facts
 from worldsize.retraining.policy import Policy, read_policy
+from worldsize.running.record.models import DATA_TAG, list_metrics
 from worldsize.spec.model import Schedule, Spec
+from wschampion.champion import Version
+from wsmetrics.names import choose_headline
 
 MAX_ACTIONS = 10  # of one look: the world may change while it acts
 MAX_FIRINGS = 10_000
@@ -135,3 +138,15 @@ def _read_interval(schedule: Schedule) -> timedelta:
     recurrence = schedule.recurrence.value if schedule.recurrence is not None else {}
     days = _DAYS.get(str(recurrence.get("frequency")).lower(), 1.0)
     return timedelta(days=days) * max(1, int(recurrence.get("interval") or 1))
+
+
+def describe_champion(model: str | None, champion: Version, policy: Policy) -> dict[str, Any]:
+    """The champion in the answer of a look that trains nothing, with the metric that decides."""
+    metrics = list_metrics(champion)
+    name = policy.metric or next(iter(choose_headline(metrics)), "")
+    return {
+        "name": model,
+        "version": champion.version,
+        "metric": metrics.get(name),
+        "trained_until": champion.tags.get(f"{DATA_TAG}trained_before"),
+    }

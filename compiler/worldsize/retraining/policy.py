@@ -22,7 +22,8 @@ class DataPolicy(Struct, frozen=True):
     """How much of one input is read, and how much must be new."""
 
     window: float | None = None  # seconds before the look
-    by: str | None = None  # what tells the time of a file
+    by: str | None = None  # what tells the time of a file, or of a row
+    place: str = ""  # of `by` in the spec
     minimum_new_rows: int = 0
 
 
@@ -34,6 +35,7 @@ class Policy(Struct, frozen=True):
     overlap: Overlap = "skip"
     retries: int = RETRIES
     stale_after: int = STALE_AFTER  # firings without a success
+    metric: str | None = None  # that decides on promotion; None for what `evaluate` shows first
     from_champion: bool = False  # whether training starts from the champion's weights
     models: int | None = None  # versions that are kept, beside champions; None keeps all
     webhook: str | None = None  # the name of the secret with its address
@@ -46,6 +48,7 @@ def read_policy(block: Retrain) -> Policy:
         name: DataPolicy(
             window=None if entry.window is None else parse_window(entry.window.value),
             by=None if entry.by is None else entry.by.value,
+            place="" if entry.by is None else str(entry.by.span),
             minimum_new_rows=0 if entry.minimum_new_rows is None else entry.minimum_new_rows.value,
         )
         for name, entry in block.data.items()
@@ -56,6 +59,7 @@ def read_policy(block: Retrain) -> Policy:
         "skip" if block.overlap is None else block.overlap.value,
         RETRIES if block.retries is None else block.retries.value,
         STALE_AFTER if block.stale_after is None else block.stale_after.value,
+        None if block.promote is None or block.promote.metric is None else block.promote.metric.value,
         block.start_from is not None and block.start_from.value == "champion",
         None if block.keep is None else block.keep.models.value,
         None if block.tell is None else block.tell.webhook.value.strip("${} ").partition(".")[2],

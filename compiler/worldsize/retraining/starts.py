@@ -15,8 +15,8 @@ from worldsize.api.look_files import Retrained
 from worldsize.remote.jobs import RemoteJob, read_job
 from worldsize.remote.logs import parse_time, run_state, step_state
 from worldsize.remote.rest import Rest
-from worldsize.retraining.facts import Attempt, Cause, Fingerprint
-from worldsize.retraining.local import LIMIT_FACTOR, SHORTEST_LIMIT, judge_failure
+from worldsize.retraining.facts import Attempt, Cause, Fingerprint, limit_run
+from worldsize.retraining.local import judge_failure
 from worldsize.running.model.results import DONE
 
 TAG = "worldsize.retrain"  # of a job that trains: the name of what is retrained
@@ -103,7 +103,7 @@ def read_attempts(
         attempt = _summarise(group)
         pairs.append((attempt if job is None else _describe(attempt, job, retrained), job))
     times = [attempt.ended - attempt.began for attempt, _ in pairs if attempt.state == "finished"]
-    limit = max(SHORTEST_LIMIT, LIMIT_FACTOR * max(times)) if times else None
+    limit = limit_run(max(times, default=None), None)
     return [(_judge_canceled(replace(attempt, limit=limit), retrained), job) for attempt, job in pairs]
 
 

@@ -248,7 +248,7 @@ class RetrainData(Struct, frozen=True):
     span: Span  # of its name
     newest: Located[bool] | None
     window: Located[str] | None  # 365d
-    by: Located[str] | None  # the key of partitions, `file_name` or `modification_time`
+    by: Located[str] | None  # the key of partitions, `file_name`, `modification_time` or a column
     minimum_new_rows: Located[int] | None
 
 

@@ -12,6 +12,7 @@ from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, Sequence, find
 from worldsize.spec.model import Located, Retrain, Spec
 from wspaired.rules import parse_rule
 from wsshards.errors import UserError
+from wsshards.terms import LANGUAGE_MODEL
 
 SHARD, REGISTER, EVALUATE, COMPARE, PROMOTE = "shard_data", "register", "evaluate", "compare", "promote"
 _BY_TIME = ("split_time", "validation_after", "test_after")  # inputs of `shard_data`
@@ -51,7 +52,10 @@ def check_retrain(spec: Spec, block: Retrain) -> Iterator[Problem]:
 
 
 def check_division(spec: Spec, block: Retrain) -> Iterator[Problem]:
-    """Report rows that are divided so that none is known to be new to the champion once there are more."""
+    """Report rows of which none is known to be new to the champion once there are more.
+
+    A row of a table keeps its hash, which shows in which part it was; windows of text move as text is added.
+    """
     if block.promote is not None and block.promote.rule is not None and block.promote.rule.value == "newest":
         return
     for name, step in spec.steps.items():
@@ -60,15 +64,16 @@ def check_division(spec: Spec, block: Retrain) -> Iterator[Problem]:
         values = {key: located.value for key, located in step.with_.items()}
         given = values.get("split") == "given"
         tested = given or values.get("test_after") or values.get("test_fraction")
-        if tested and (given or any(values.get(key) for key in _BY_TIME)):
+        are_rows = given or values.get("task") != LANGUAGE_MODEL or any(values.get(key) for key in _BY_TIME)
+        if tested and are_rows:
             continue
         lacking = "by time" if tested else "into a test part"
         message = (
             f"`{name}` does not divide its rows {lacking}, so `retrain` never replaces its first champion"
         )
-        help_ = (
-            f"write `split: {{time: COLUMN, test: 0.2}}` under `{name}:`, with a column of dates or numbers"
-        )
+        division = "test: 0.2" if are_rows else "time: COLUMN, test: 0.2"
+        column = "" if are_rows else ", with a column of dates or numbers"
+        help_ = f"write `split: {{{division}}}` under `{name}:`{column}"
         yield Problem("retrain-never-promotes", block.span, message, help_)
 
 

@@ -119,10 +119,13 @@ class Predictor:
         return answer
 
 
-def read_batches(reader: ShardReader, size: int) -> Iterator[tuple[Array, Array]]:
-    """Yield the rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`."""
-    for start in range(0, max(len(reader), 1), size):
-        features, labels = reader.gather(np.arange(start, min(start + size, len(reader))))
+def read_batches(
+    reader: ShardReader, size: int, chosen: npt.NDArray[np.bool_] | None = None
+) -> Iterator[tuple[Array, Array]]:
+    """Yield the chosen rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`."""
+    rows = np.arange(len(reader)) if chosen is None else np.flatnonzero(chosen)
+    for start in range(0, max(len(rows), 1), size):
+        features, labels = reader.gather(rows[start : start + size])
         if labels is None:
             yield features[:, :-1], features[:, 1:].astype(np.int64)
         else:

@@ -181,12 +181,17 @@ class Division:
         column: of the group or time.
         kind: of the time: `date`, in seconds since 1970-01-01, or `number`.
         test_from: earliest time that tests; every row that trains or validates is older.
+        rule: digest of what the hash of a row or group depends on besides its content, so that equal rows
+            have equal hashes wherever it is the same; empty if no hash shows in which part a row was.
+        test_below: the hash below which rows test: of each class, or one of all.
     """
 
     method: str = HASH
     column: str = ""
     kind: str = ""
     test_from: float | None = None
+    rule: str = ""
+    test_below: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -411,6 +416,8 @@ def _division_from(data: Mapping[str, Any]) -> Division:
         str(data.get("column", "")),
         str(data.get("kind", "")),
         None if test_from is None else float(test_from),
+        str(data.get("rule", "")),
+        tuple(int(limit) for limit in data.get("test_below", ())),
     )
 
 

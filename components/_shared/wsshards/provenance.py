@@ -11,6 +11,8 @@ from wsshards.terms import DATE, SPLITS, TIME
 
 _START = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _DIGITS = 16  # of a digest: 64 bits
+TEST_BELOW = "test_below"
+MAX_LIMITS = 1_000  # classes whose limits a model keeps
 
 
 def describe_data(manifest: Manifest) -> dict[str, Any]:
@@ -20,7 +22,8 @@ def describe_data(manifest: Manifest) -> dict[str, Any]:
         ``digest`` of all rows and ``test_digest`` of those that test, equal where rows and order are;
         ``rows``, ``validation_rows`` and ``test_rows``; ``division``, one of
         `wsshards.terms.DIVISIONS`; and where time divides rows ``column`` and ``trained_before``, a date in
-        ISO 8601 or a number: all rows that train or validate are older.
+        ISO 8601 or a number: all rows that train or validate are older. Where a hash divides rows ``rule``
+        and ``test_below``, the hash in hexadecimal below which rows of each class test, or all as ``""``.
     """
     division = manifest.division
     facts: dict[str, Any] = {
@@ -35,6 +38,10 @@ def describe_data(manifest: Manifest) -> dict[str, Any]:
     if division.method == TIME and division.test_from is not None:
         is_date = division.kind == DATE
         facts["trained_before"] = format_time(division.test_from) if is_date else division.test_from
+    if division.rule and len(division.test_below) <= MAX_LIMITS:
+        classes = manifest.label.classes if manifest.label and len(division.test_below) > 1 else ("",)
+        limits = zip(classes, division.test_below, strict=True)
+        facts |= {"rule": division.rule, TEST_BELOW: {name: f"{limit:x}" for name, limit in limits}}
     return {name: value for name, value in facts.items() if value is not None}
 
 

@@ -19,7 +19,7 @@ from wsshards.errors import UserError
 from wsshards.manifest import Shard, label_shape, read_manifest
 from wsshards.pictures import EncodedColumn, decode_rows
 from wsshards.regular_files import path_of_open
-from wsshards.terms import GROUP, GROUP_COLUMN, LABEL_COLUMN, LABEL_DTYPES
+from wsshards.terms import GROUP, GROUP_COLUMN, HASH_COLUMN, LABEL_COLUMN, LABEL_DTYPES
 from wsshards.verify import check_shard_content, check_shard_size
 
 Array = npt.NDArray[Any]
@@ -31,7 +31,7 @@ class _Piece:
 
     features: Array | EncodedColumn
     labels: Array | None
-    groups: Array | None
+    keys: Array | None  # hashes of the rows, or of their groups
     shard: int
 
 
@@ -112,16 +112,26 @@ class ShardReader:
         Raises:
             UserError: a shard is missing, of another size, or lacks the groups.
         """
-        if self.manifest.division.method != GROUP:
-            return None
+        return self.keys() if self.manifest.division.method == GROUP else None
+
+    def keys(self) -> npt.NDArray[np.uint64]:
+        """Return the hash `[n]` by which each row was divided: of its group, or of the rows that test.
+
+        Raises:
+            UserError: a shard is missing, of another size, or lacks the hashes.
+        """
         if not self._pieces:
             self._open()
-        return np.concatenate([self._groups_of(piece) for piece in self._pieces])
+        return np.concatenate([self._keys_of(piece) for piece in self._pieces])
 
-    def _groups_of(self, piece: _Piece) -> npt.NDArray[np.uint64]:
-        if piece.groups is None or piece.groups.dtype != np.uint64:
-            raise _unreadable(self._shards[piece.shard], f"there is no column `{GROUP_COLUMN}`")
-        return piece.groups
+    def _keys_of(self, piece: _Piece) -> npt.NDArray[np.uint64]:
+        if piece.keys is None or piece.keys.dtype != np.uint64:
+            raise _unreadable(self._shards[piece.shard], f"there is no column `{self._key_column}`")
+        return piece.keys
+
+    @property
+    def _key_column(self) -> str:
+        return GROUP_COLUMN if self.manifest.division.method == GROUP else HASH_COLUMN
 
     def _take(self, indices: npt.NDArray[np.int64]) -> tuple[Array | list[bytes], Array | None]:
         spec = self.manifest.features
@@ -197,22 +207,23 @@ class ShardReader:
                 values = batch.column(spec.name).flatten().to_numpy(zero_copy_only=True)
                 features = values.reshape(batch.num_rows, spec.width)
             labels = self._map_labels(batch)
-            groups = self._map_groups(batch)
+            keys = self._map_keys(batch)
         except (KeyError, ValueError, TypeError, AttributeError, NotImplementedError) as error:
             raise _unreadable(self._shards[number], str(error)) from None
         if isinstance(features, EncodedColumn):
-            return _Piece(features, labels, groups, number)
+            return _Piece(features, labels, keys, number)
         if features.dtype != spec.disk_dtype:
             raise _unreadable(
                 self._shards[number], f"values are {features.dtype}, the manifest says {spec.disk_dtype}"
             )
-        return _Piece(features, labels, groups, number)
+        return _Piece(features, labels, keys, number)
 
-    def _map_groups(self, batch: Any) -> Array | None:
-        if GROUP_COLUMN not in batch.schema.names or self.manifest.features.name == GROUP_COLUMN:
+    def _map_keys(self, batch: Any) -> Array | None:
+        name = self._key_column
+        if name not in batch.schema.names or self.manifest.features.name == name:
             return None
-        groups: Array = batch.column(GROUP_COLUMN).to_numpy(zero_copy_only=True)
-        return groups
+        keys: Array = batch.column(name).to_numpy(zero_copy_only=True)
+        return keys
 
     def _map_labels(self, batch: Any) -> Array | None:
         if self.manifest.label is None:

@@ -14,5 +14,5 @@ COLUMN_KINDS = (NUMBER, BOOLEAN, CATEGORY, DATE)
 HASH, GIVEN, GROUP, TIME = "hash", "given", "group", "time"
 DIVISIONS = (HASH, GIVEN, GROUP, TIME)  # what divides rows into the parts
 RESIZES = ("", "crop", "stretch", "pad")  # of pictures; none of other rows
-LABEL_COLUMN, GROUP_COLUMN = "label", "group"
+LABEL_COLUMN, GROUP_COLUMN, HASH_COLUMN = "label", "group", "hash"
 LABEL_DTYPES = {CLASSIFICATION: "int64", REGRESSION: "float64", MULTI_LABEL: "uint8"}

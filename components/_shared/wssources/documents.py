@@ -20,7 +20,7 @@ from wssources.parquet_head import kind_of_type
 from wssources.picture_labels import DEFAULT_LABEL
 from wssources.request import DROP, FILL, Request, unreadable
 from wssources.row_division import RowDivision, find_row_division
-from wssources.split_settings import UNDECIDED, find_parts
+from wssources.split_settings import UNDECIDED, find_parts, refuse_window
 from wssources.table_plan import HEAD_BYTES, LABEL_HELP, Head
 from wssources.tasks import AUTO, LabelValues, check_possible, decide_task, name_class
 from wssources.unpack_limits import FREE_BYTES
@@ -224,6 +224,7 @@ def _read_rows(request: Request, kind: str, *, labelled: bool) -> Iterator[Docum
 def find_text_division(request: Request, kind: str) -> RowDivision:
     """Return the columns of tables of text that divide their rows; raises InputError if they cannot."""
     split = request.split
+    refuse_window(split, request.name, "texts")
     if kind == "text" or split is None or not (split.columns or split.by_time):
         return RowDivision()
     if kind != "parquet":

@@ -36,7 +36,7 @@ def tally_files(request: Request, most_bytes: int) -> Tally | None:
     tally = Tally(request, plan)
     with open_regular(first) as stream:
         tally.listed_width = _find_width(stream, plan.listed)
-    names = list(dict.fromkeys([*plan.labels, *(name for name in (plan.by, plan.time) if name)]))
+    names = list(dict.fromkeys([*plan.labels, *plan.dividing]))
     names += [name for name in unsure if name in plan.features and name not in names]
     for file in request.files:
         with open_regular(file) as stream:
@@ -58,7 +58,8 @@ def _read_head(request: Request, file: Path, stream: Any, most_bytes: int) -> tu
     kinds = {field.name: kind_of_type(field.type) for field in schema}
     sure = {name: kind for name, kind in kinds.items() if kind is not None and kind != CATEGORY}
     sure |= {field.name: "list" for field in schema if "list" in str(field.type)}
-    unsure = [name for name in schema.names if name in labels or (name in chosen and name not in sure)]
+    read = {*chosen, *(request.split.deciding if request.split else ())}
+    unsure = [name for name in schema.names if name in labels or (name in read and name not in sure)]
     head = Head(schema.names, kinds=sure)
     places = [schema.names.index(name) for name in unsure]
     for row in _read_rows(stream, unsure, most_bytes):

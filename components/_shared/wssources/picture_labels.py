@@ -16,7 +16,14 @@ from wssources.name_lists import split_names
 from wssources.part_counts import PartCounts
 from wssources.request import REFUSE, Files, Request
 from wssources.row_division import RowDivision, find_row_division
-from wssources.split_settings import UNDECIDED, SplitSettings, TimeBounds, divide_files, fixed_parts
+from wssources.split_settings import (
+    UNDECIDED,
+    SplitSettings,
+    TimeBounds,
+    divide_files,
+    fixed_parts,
+    refuse_window,
+)
 from wssources.table_plan import HEAD_BYTES, LABEL_HELP
 from wssources.tasks import Decision, LabelValues, decide_task
 
@@ -208,6 +215,7 @@ def read_picture_labels(request: Request, file: Path) -> PictureLabels:
 def _find_division(request: Request, file: Path) -> RowDivision:
     """Return the columns of the CSV that divide the pictures."""
     split = request.split
+    refuse_window(split, request.name, "images")
     if split is None or not (split.given or split.columns or split.by_time):
         return RowDivision()
     own = request._replace(files=[file])

@@ -237,8 +237,9 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
     """Return what is wrong with the cell of a feature, or of what divides the rows, and how to correct it."""
     shown, column = f"`{clip_text(cell)}`", f"column `{clip_text(name)}`"
     bounds = plan.bounds if name == plan.time else None
-    kind = plan.features.get(name) or (bounds.kind if bounds else "")
-    form = plan.date_forms.get(name) or (bounds.form if bounds else "")
+    window = plan.window if plan.window and name == plan.window.column else None
+    kind = plan.features.get(name) or (bounds.kind if bounds else DATE if window else "")
+    form = plan.date_forms.get(name) or (bounds.form if bounds else window.form if window else "")
     if _is_broken(cell):
         return f"has a value in {column} that is not UTF-8", "save the file as UTF-8"
     if kind == NUMBER:

@@ -32,6 +32,46 @@ INPUTS = (
     "validation_after",
     "test_after",
 )
+WINDOW = "window"  # input of `shard_data` that says which rows are used at all
+
+
+class Window(NamedTuple):
+    """The time of the rows that are used.
+
+    Attributes:
+        column: of dates.
+        start: in seconds since 1970-01-01, as the end; both are in the window.
+        end: of it.
+        form: of dates that are text, for `strptime`; ISO 8601 by default.
+    """
+
+    column: str
+    start: float
+    end: float
+    form: str = ""
+
+    def holds(self, value: Any) -> bool:
+        """Return whether the time of a row, as a table has it, is in the window."""
+        moment = to_order(value, DATE, self.form)
+        return moment is not None and self.start <= moment <= self.end
+
+
+def parse_window(text: str) -> Window | None:
+    """Return the window of `2025-03-02/2026-03-02T03:00 sold_on`; None for an empty text.
+
+    Raises:
+        UserError: it is no interval and column.
+    """
+    interval, _, column = text.strip().partition(" ")
+    start, end = (to_order(part, DATE) for part in (*interval.partition("/")[::2],))
+    if not text.strip():
+        return None
+    if start is None or end is None or not column.strip():
+        raise UserError(
+            f"`{WINDOW}` is `{clip_text(text)}`, not an interval and a column",
+            "write two dates and the column they are in: `2025-03-02/2026-03-02 sold_on`",
+        )
+    return Window(column.strip(), start, end)
 
 
 class SplitSettings(NamedTuple):
@@ -47,6 +87,7 @@ class SplitSettings(NamedTuple):
         validation_after: rows from this value of `time` on validate.
         test_after: rows from this value of `time` on test.
         seed: of the hash.
+        window: of the rows that are used at all; None for all rows.
     """
 
     validation: float = 0.2
@@ -57,6 +98,7 @@ class SplitSettings(NamedTuple):
     validation_after: str = ""
     test_after: str = ""
     seed: int = 0
+    window: Window | None = None
 
     @property
     def by_time(self) -> bool:
@@ -72,6 +114,11 @@ class SplitSettings(NamedTuple):
     def columns(self) -> tuple[str, ...]:
         """The columns that divide rows, as far as they are named."""
         return tuple(name for name in (self.by, self.time) if name)
+
+    @property
+    def deciding(self) -> tuple[str, ...]:
+        """The columns that divide rows or leave them out."""
+        return (*self.columns, *([self.window.column] if self.window is not None else []))
 
 
 def make_split(values: Mapping[str, Any], seed: int = 0) -> SplitSettings:
@@ -112,6 +159,7 @@ def make_split(values: Mapping[str, Any], seed: int = 0) -> SplitSettings:
         texts["validation_after"],
         texts["test_after"],
         seed,
+        parse_window(str(values.get(WINDOW) or "")),
     )
 
 
@@ -150,8 +198,17 @@ def expect_held_out(split: SplitSettings, rows: Sequence[int], *, fixed: frozens
             )
 
 
+def refuse_window(split: SplitSettings | None, called: str, what: str) -> None:
+    """Refuse to leave out rows by time that are not those of a table; raises InputError."""
+    if split is not None and split.window is not None:
+        with blame_input("data-column-missing", WINDOW):
+            message = f"`{WINDOW}` leaves out rows of tables of values, and `{called}` is read as {what}"
+            raise UserError(message, "leave it out, or keep the data of each month in a folder of its own")
+
+
 def check_without_columns(split: SplitSettings | None, called: str, what: str) -> None:
     """Refuse to divide data without columns by one; raises InputError."""
+    refuse_window(split, called, what)
     if split is None or not (split.columns or split.by_time):
         return
     name = "split_by" if split.by else "split_time"

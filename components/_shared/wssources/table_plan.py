@@ -22,7 +22,14 @@ from wssources.columns import choose_columns
 from wssources.head_faults import check_has_values, check_notation, check_targets_differ
 from wssources.input_error import blame_input, suggest
 from wssources.request import DROP, FILL, MISSING, REFUSE, Request
-from wssources.split_settings import SplitSettings, TimeBounds, find_bounds, find_time_column
+from wssources.split_settings import (
+    WINDOW,
+    SplitSettings,
+    TimeBounds,
+    Window,
+    find_bounds,
+    find_time_column,
+)
 from wssources.tasks import Decision, LabelValues, decide_task, split_label
 
 FILL_HELP = "fill or drop missing values: `missing: fill` or `missing: drop`"
@@ -90,6 +97,7 @@ class TablePlan:
         by: column of the group, or empty.
         time: column of the time, or empty.
         bounds: of the time.
+        window: of the rows that are used; None for all.
         date_forms: of features whose dates are not in ISO 8601, for `strptime`.
         sampled: whether there are more rows than the decisions saw.
     """
@@ -102,6 +110,7 @@ class TablePlan:
     by: str = ""
     time: str = ""
     bounds: TimeBounds | None = None
+    window: Window | None = None
     date_forms: Mapping[str, str] = field(default_factory=dict)
     sampled: bool = False
     checked: bool = False  # whether all rows must bear out what the head says of the label
@@ -109,11 +118,14 @@ class TablePlan:
     @property
     def names(self) -> list[str]:
         """The columns to read: features first, then labels, then what divides the rows."""
-        return list(
-            dict.fromkeys(
-                name for name in (*self.features, self.listed, *self.labels, self.by, self.time) if name
-            )
-        )
+        names = (*self.features, self.listed, *self.labels, *self.dividing)
+        return list(dict.fromkeys(name for name in names if name))
+
+    @property
+    def dividing(self) -> list[str]:
+        """The columns that decide on a row, each of which must have a value."""
+        names = (self.by, self.time, self.window.column if self.window else "")
+        return [name for name in names if name]
 
     @property
     def width(self) -> int:
@@ -128,7 +140,7 @@ class TablePlan:
 
 def may_miss(plan: TablePlan, name: str) -> bool:
     """Return whether a row may lack a value of a column, which is then filled, or the row dropped."""
-    if plan.missing == REFUSE or name in (plan.by, plan.time):
+    if plan.missing == REFUSE or name in plan.dividing:
         return False
     return plan.missing == DROP or name in plan.features or name in plan.labels
 
@@ -180,10 +192,25 @@ def plan_table(request: Request, head: Head) -> TablePlan:
         split.by,
         time,
         bounds,
+        _find_window(request, head, split),
         {name: form for name, (_, form) in kinds.items() if form},
         not head.complete,
         request.task == "auto" and decision.task == CLASSIFICATION,
     )
+
+
+def _find_window(request: Request, head: Head, split: SplitSettings) -> Window | None:
+    """Return the window with the form of its column's dates; raises InputError if it has none."""
+    if split.window is None:
+        return None
+    name, called = split.window.column, request.show(request.files[0])
+    with blame_input("data-column-missing", WINDOW):
+        if name not in head.columns:
+            raise UserError(f"`{called}` has no column `{clip_text(name)}`", suggest(name, head.columns))
+        kind, form = _kind(request, head, name)
+        if kind != DATE:
+            raise UserError(f"column `{clip_text(name)}` of `{called}` holds no dates", KIND_HELP[DATE])
+    return split.window._replace(form=form)
 
 
 def _choose(request: Request, head: Head) -> list[str]:

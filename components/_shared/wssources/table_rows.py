@@ -89,9 +89,10 @@ class Tally:
 
     def add(self, file: Path, row: Mapping[str, Any] | None) -> None:
         """Take in a row, with the planned columns that matter."""
-        if row is None:
+        plan = self.plan
+        if row is None or (plan.window is not None and not plan.window.holds(row[plan.window.column])):
             return
-        plan, self.rows = self.plan, self.rows + 1
+        self.rows += 1
         for values in self.labels:
             values.add(row[values.name])
         part = self._files.get(file, UNDECIDED)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from new_rows import explain_seen, read_data
+from new_rows import NewRows, find_new_rows, read_data
 from question import Question, parse, read_question
 
 from wsmodels.mlmodel import read_mlmodel
@@ -47,6 +48,7 @@ def compare(question: Question) -> dict[str, Any]:
     reader = ShardReader(question.shards, question.split)
     held_out = HeldOut(reader, question.subject, question.statistics, question.batch_size)
     data: dict[str, Any] = {}
+    rows: NewRows
     reason: str | None = f"`{question.name}` has no champion yet"
     if version is not None:
         title = f"the champion `{question.name}` version {version.version}"
@@ -55,12 +57,13 @@ def compare(question: Question) -> dict[str, Any]:
                 with name_errors(title):
                     path = download_version(question.name, version.version, folder)
                     data = read_data(read_mlmodel(path))
-                reason = explain_rows(question, data)
+                rows = choose_rows(question, reader, data)
+                reason = rows.seen
                 if reason is None:
                     with name_errors(title):
                         predictor = Predictor(path, question.manifest, maps_classes=True)
                     champion = Contestant(title, predictor)
-                    both = measure([champion, challenger], held_out)
+                    both = measure([champion, challenger], replace(held_out, chosen=rows.chosen))
                     sizes = [count_bytes(Path(model)) for model in (path, question.model)]
         except UserError as error:
             if not error.message.startswith(title):
@@ -76,21 +79,29 @@ def compare(question: Question) -> dict[str, Any]:
     return decide_alone(question, version, alone, reason, data)
 
 
-def explain_rows(question: Question, data: dict[str, Any]) -> str | None:
-    """Return why the models are not to be compared on the rows; None if they are.
+def choose_rows(question: Question, reader: ShardReader, data: dict[str, Any]) -> NewRows:
+    """Return the rows to compare the models on: those that are new to both.
 
     Args:
         question: what is to be decided.
+        reader: of the rows.
         data: what the champion was trained on.
     """
-    rows = question.manifest.split(question.split).rows
-    if rows < question.minimum_rows:
-        return f"{rows:,} rows of the `{question.split}` split are fewer than {question.minimum_rows:,}"
+    chosen: NewRows = NewRows()
+    if len(reader) < question.minimum_rows:
+        few = f"{len(reader):,} rows of the `{question.split}` split are fewer than {question.minimum_rows:,}"
+        return NewRows(seen=few)
     for title, trained_on in (("the champion", data), ("the new model", question.data)):
-        seen = explain_seen(trained_on, question.manifest, question.split)
-        if seen is not None:
-            return f"it is not known that the rows are new to {title}: {seen}"
-    return None
+        rows = find_new_rows(trained_on, reader)
+        if rows.seen is not None:
+            return NewRows(seen=f"it is not known that the rows are new to {title}: {rows.seen}")
+        if rows.chosen is not None:
+            chosen = rows if chosen.chosen is None else NewRows(chosen.chosen & rows.chosen)
+    count = len(reader) if chosen.chosen is None else int(chosen.chosen.sum())
+    if count < question.minimum_rows:
+        many = f"{count:,} of {len(reader):,} rows of the `{question.split}` split are new to both models"
+        return NewRows(seen=f"{many}, fewer than {question.minimum_rows:,}")
+    return chosen
 
 
 def log(comparison: dict[str, Any], folder: Path) -> None:

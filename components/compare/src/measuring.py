@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from wsmodels.predict import Predictor, read_batches
@@ -45,6 +46,7 @@ class HeldOut:
     subject: Subject
     statistics: Sequence[Statistic | RankStatistic]
     batch_size: int
+    chosen: npt.NDArray[np.bool_] | None = None  # whether each row is measured on; all are by default
 
 
 def measure(contestants: Sequence[Contestant], held_out: HeldOut) -> Measured:
@@ -62,13 +64,14 @@ def measure(contestants: Sequence[Contestant], held_out: HeldOut) -> Measured:
 
 def _stream(contestants: Sequence[Contestant], held_out: HeldOut, logits: list[bool]) -> Measured | None:
     """Run the models over all rows; returns None if late rows show that outputs are logits."""
-    reader, statistics = held_out.reader, held_out.statistics
-    rows = len(reader)
+    reader, statistics, chosen = held_out.reader, held_out.statistics, held_out.chosen
+    rows = len(reader) if chosen is None else int(chosen.sum())
     scores = [make_scores(reader.manifest, rows) for _ in contestants]
     groups = reader.groups()
+    groups = groups if groups is None or chosen is None else groups[chosen]
     units, count = assign_units(rows, groups, count_sums(statistics))
     pairs, place = None, 0
-    for inputs, targets in read_batches(reader, held_out.batch_size):
+    for inputs, targets in read_batches(reader, held_out.batch_size, chosen):
         answered = []
         for number, (contestant, score) in enumerate(zip(contestants, scores, strict=True)):
             row = _answer(contestant, score, inputs, targets)

@@ -10,6 +10,7 @@ from typing import Any
 from wsshards.errors import UserError
 
 _COMMIT_TAGS = ("mlflow.source.git.commit", "azureml.git.commit")
+_LIMITS = "worldsize.data.test_below."  # one for each class, which `compare` reads in the model
 _LONGEST = 256  # characters of a value that Azure ML keeps
 _MAX_METRICS = 500  # a classifier can have hundreds of classes; the overall metrics come first
 
@@ -37,6 +38,7 @@ def version_tags(
         tags["source.commit"] = commit
     if gate:
         tags["gate"] = gate
+    tags = {name: value for name, value in tags.items() if not name.startswith(_LIMITS)}
     return {name: value[:_LONGEST] for name, value in (tags | _parse_tags(more)).items()}
 
 

@@ -89,6 +89,11 @@ class Division:
         held = find_thresholds(chunks, rows, 0, quotas=quotas.sum(axis=1))
         self._limits = tested, np.maximum(tested, held)
 
+    @property
+    def test_below(self) -> list[int]:
+        """Hash below which undecided rows of each class test; a single one if they are divided by group."""
+        return [int(limit) for limit in self._limits[0][: 1 if self._grouped else None]]
+
     def parts(self, rows: Rows) -> U8:
         """Return the place in `SPLITS` `[n]` of each row."""
         hashed = self.parts_of_hashes(rows.hashes, rows.codes)

@@ -14,7 +14,7 @@ from shards import BATCH_BYTES, Labels, ShardFile, SplitWriter, make_column
 from sources.common import Source
 
 from wsshards.manifest import Features, Shard, Split
-from wsshards.terms import GROUP_COLUMN
+from wsshards.terms import GROUP_COLUMN, HASH_COLUMN
 
 Array = npt.NDArray[Any]
 
@@ -26,18 +26,20 @@ def make_writer(
     source: Source,
     labels: Labels | None,
     *,
+    hashed: bool,
     pool: ThreadPoolExecutor,
 ) -> SplitWriter | EncodedWriter:
-    """Return the writer of one split of a source."""
+    """Return the writer of one split of a source; rows have their group, or if ``hashed`` their hash."""
+    key = GROUP_COLUMN if source.grouped else HASH_COLUMN if hashed else ""
     if source.blob is None:
-        return SplitWriter(folder, name, sizes, source.features, labels, grouped=source.grouped, pool=pool)
+        return SplitWriter(folder, name, sizes, source.features, labels, key=key, pool=pool)
     return EncodedWriter(
         folder,
         name,
         sizes,
         source.features,
         labels,
-        grouped=source.grouped,
+        key=key,
         blob=source.blob,
         pool=pool,
     )
@@ -58,23 +60,22 @@ class EncodedWriter:
         features: Features,
         labels: Labels | None,
         *,
-        grouped: bool,
+        key: str,
         blob: BlobFile,
         pool: ThreadPoolExecutor,
     ) -> None:
         self._root, self._name, self._sizes = folder, name, sizes
         self._features, self._labels, self._blob, self._pool = features, labels, blob, pool
-        self._grouped = grouped
-        self._waiting: list[tuple[Array, Array, Array]] = []  # references, labels and groups to come
+        self._key = key
+        self._waiting: list[tuple[Array, Array, Array]] = []  # references, labels and keys to come
         self._bytes = self._left = 0
         self._open: ShardFile | None = None
         self._last: Future[None] | None = None
         self._done: list[Future[Shard]] = []
         (folder / name).mkdir(parents=True, exist_ok=True)
 
-    def add(self, features: Array, labels: Array, groups: Array | None, order: npt.NDArray[np.int64]) -> None:
-        """Append the rows `order` of references `[n, 3]`, labels `[n, …]` and groups `[n]`."""
-        keys = np.zeros(len(features), np.uint64) if groups is None else groups
+    def add(self, features: Array, labels: Array, hashes: Array, order: npt.NDArray[np.int64]) -> None:
+        """Append the rows `order` of references `[n, 3]`, labels `[n, …]` and hashes `[n]`."""
         ends = np.cumsum(features[order, 1].astype(np.int64))
         start, before = 0, 0
         while start < len(order):
@@ -82,13 +83,13 @@ class EncodedWriter:
                 self._left = self._sizes[len(self._done)]
                 path = f"{self._name}/shard-{len(self._done):05d}.arrow"
                 self._open = ShardFile(
-                    self._root, path, self._left, self._features, self._labels, grouped=self._grouped
+                    self._root, path, self._left, self._features, self._labels, key=self._key
                 )
             # Up to the row that fills the batch, or the shard.
             full = int(np.searchsorted(ends, before + BATCH_BYTES - self._bytes)) + 1
             stop = min(full, start + self._left, len(order))
             chosen = order[start:stop]
-            self._waiting.append((features[chosen], labels[chosen], keys[chosen]))
+            self._waiting.append((features[chosen], labels[chosen], hashes[chosen]))
             self._bytes += int(ends[stop - 1]) - before
             self._left -= stop - start
             start, before = stop, int(ends[stop - 1])
@@ -101,12 +102,12 @@ class EncodedWriter:
         return Split(sum(shard.rows for shard in shards), shards)
 
     def _flush(self, file: ShardFile) -> None:
-        references, marks, groups = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
+        references, marks, keys = (np.concatenate(each) for each in zip(*self._waiting, strict=True))
         columns = [self._blob.read(references)]
         if self._labels is not None:
             columns.append(make_column(marks.astype(self._labels.dtype), file.schema.field(1).type))
-        if self._grouped:
-            columns.append(make_column(groups, file.schema.field(GROUP_COLUMN).type))
+        if self._key:
+            columns.append(make_column(keys, file.schema.field(self._key).type))
         if self._last is not None:
             self._last.result()  # at most one batch waits: limits memory, reports a full disk soon
         self._last = self._pool.submit(file.write_columns, columns)

@@ -109,6 +109,11 @@ class ClassLabels:
         self._classes: tuple[str, ...] = ()
         self._final: I32 = np.zeros(0, np.int32)
 
+    @property
+    def codes(self) -> dict[str, int]:
+        """The number of each class in the codes of rows."""
+        return self._index.codes
+
     def encode(self, labels: Any, first_row: int, count: int) -> tuple[I32, Array]:
         """Return the number of each row's class, in the order of their first rows; raises UserError."""
         return self._index.encode(labels, first_row), np.empty((count, 0))

@@ -43,6 +43,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--split_time", default="")
     parser.add_argument("--validation_after", default="")
     parser.add_argument("--test_after", default="")
+    parser.add_argument("--window", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--memory_limit_mib", type=int, default=512)
     _add_media_options(parser)

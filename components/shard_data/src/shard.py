@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from division import Division
 from encoded_shards import make_writer
 from encoders import ColumnEncoders
 from feed_tally import FeedTally
-from labels import LabelEncoder, make_encoder
+from labels import ClassLabels, LabelEncoder, make_encoder
 from options import media_options, parse_options
 from shards import Labels, clear, shard_sizes
 from sources import open_source
@@ -33,11 +36,13 @@ from wssources.name_lists import split_names
 from wssources.request import Request
 from wssources.source_urls import mask_address
 from wssources.split import hash_rows, shuffle_keys
-from wssources.split_settings import TEST, TRAIN, VALIDATION, SplitSettings, make_split
+from wssources.split_settings import TEST, TRAIN, VALIDATION, make_split
 
+_HASHING = 1  # raised when `hash_rows` or `hash_group` changes
+_HASHED = ("seed", "split_by", "label", "features", "missing", "column_types", "text")  # inputs
 MAX_WARNINGS = 5  # columns that are named because they alone tell the label
 Array = npt.NDArray[Any]
-Piece = tuple[Array, Array, Array | None, list[npt.NDArray[np.int64]]]
+Piece = tuple[Array, Array, Array, list[npt.NDArray[np.int64]]]
 
 
 def main() -> None:
@@ -117,8 +122,9 @@ def write(
     source.write(folder)
     encoders = ColumnEncoders(source.features, source.codes)
     encoders.find_categories(rows.features[division.parts(rows) == TRAIN] for rows in store.pieces())
-    pieces = scattered(store, division, labels, encoders, grouped=source.grouped)
-    written = save(source, pieces, counts, folder, options.shard_count, labels=labels.written)
+    pieces = scattered(store, division, labels, encoders)
+    hashed = is_proven(source, division)
+    written = save(source, pieces, counts, folder, options.shard_count, labels=labels.written, hashed=hashed)
     result = contents.Manifest(
         task=source.task,
         source=mask_address(options.source),
@@ -129,7 +135,7 @@ def write(
         train=written[TRAIN],
         validation=written[VALIDATION],
         test=written[TEST],
-        division=describe_division(source, division, make_split(vars(options), options.seed)),
+        division=describe_division(source, division, labels, options),
     )
     tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
     clear(folder, [shard.path for split in written for shard in split.shards] + tokenizer)
@@ -137,14 +143,47 @@ def write(
     return result
 
 
-def describe_division(source: Source, division: Division, split: SplitSettings) -> contents.Division:
+def describe_division(
+    source: Source, division: Division, labels: LabelEncoder, options: argparse.Namespace
+) -> contents.Division:
     """Return what the manifest says of how the rows were divided."""
+    split = make_split(vars(options), options.seed)
     if source.bounds is not None:
         test_from = division.test_from if source.test_from is None else source.test_from()
         return contents.Division(terms.TIME, source.bounds.column, source.bounds.kind, test_from)
-    if source.grouped:
-        return contents.Division(terms.GROUP, split.by)
-    return contents.Division(terms.GIVEN) if split.given else contents.Division()
+    if split.given:
+        return contents.Division(terms.GIVEN)
+    method = terms.GROUP if source.grouped else terms.HASH
+    limits = division.test_below
+    if isinstance(labels, ClassLabels) and not source.grouped:
+        limits = [limits[labels.codes[name]] for name in labels.describe().classes]
+    if not is_proven(source, division):
+        return contents.Division(method, split.by)
+    return contents.Division(method, split.by, rule=describe_rule(source, options), test_below=tuple(limits))
+
+
+def is_proven(source: Source, division: Division) -> bool:
+    """Return whether the hash of a row or group shows for ever in which part it was.
+
+    The windows of a language model are no records of their own: they move when its text grows.
+    """
+    is_record = source.task != terms.LANGUAGE_MODEL
+    return is_record and not source.fixed and source.bounds is None and any(division.test_below)
+
+
+def describe_rule(source: Source, options: argparse.Namespace) -> str:
+    """Return a digest of everything that the hash of a row or group depends on besides its content."""
+    features, codes = source.features, source.codes
+    depends: dict[str, Any] = {name: getattr(options, name) for name in _HASHED}
+    depends |= {"hashing": _HASHING, "kind": source.kind, "task": source.task}
+    if codes is not None:
+        depends |= {"columns": [*codes.kinds.items()], "dates": codes.date_forms}
+    if features.tokenizer is None:
+        depends["row"] = features.name, features.disk_dtype, features.shape, features.resize, features.encoded
+    if source.kind == "images":
+        depends["pillow"] = version("pillow")  # another version may decode other pixels
+    text = json.dumps(depends, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def ingest(
@@ -164,9 +203,9 @@ def ingest(
 
 
 def scattered(
-    store: Spill, division: Division, labels: LabelEncoder, encoders: ColumnEncoders, *, grouped: bool
+    store: Spill, division: Division, labels: LabelEncoder, encoders: ColumnEncoders
 ) -> Iterator[Piece]:
-    """Yield all rows in shuffled order, in pieces: features, labels, groups, and the rows of each part."""
+    """Yield all rows in shuffled order, in pieces: features, labels, hashes, and the rows of each part."""
     for rows, order in store.ordered():
         parts = division.parts(rows)[order]
         marks = labels.decode(rows)
@@ -174,7 +213,7 @@ def scattered(
         orders = [order[parts == part] for part in range(len(terms.SPLITS))]
         labels.learn(marks, orders[TRAIN])
         encoders.learn(rows.features, orders[TRAIN])
-        yield rows.features, marks, rows.hashes if grouped else None, orders
+        yield rows.features, marks, rows.hashes, orders
 
 
 def save(
@@ -185,17 +224,26 @@ def save(
     shard_count: int,
     *,
     labels: Labels | None,
+    hashed: bool,
 ) -> list[contents.Split]:
-    """Write the rows of all parts, `rows` in total, as shards."""
+    """Write the rows of all parts, `rows` in total, as shards; if ``hashed``, test rows have their hash."""
     counts = (shard_count, *(max(1, min(shard_count, count)) for count in rows[1:]))
     with ThreadPoolExecutor(2) as pool:
         sides = [
-            make_writer(folder, name, shard_sizes(total, count), source, labels, pool=pool)
+            make_writer(
+                folder,
+                name,
+                shard_sizes(total, count),
+                source,
+                labels,
+                hashed=hashed and name == terms.SPLITS[TEST],
+                pool=pool,
+            )
             for name, total, count in zip(terms.SPLITS, rows, counts, strict=True)
         ]
-        for features, marks, groups, orders in pieces:
+        for features, marks, hashes, orders in pieces:
             for side, order in zip(sides, orders, strict=True):
-                side.add(features, marks, groups, order)
+                side.add(features, marks, hashes, order)
         return [side.finish() for side in sides]
 
 

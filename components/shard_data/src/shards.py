@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from wsshards.manifest import Features, Shard, Split
-from wsshards.terms import GROUP_COLUMN, LABEL_COLUMN, SPLITS
+from wsshards.terms import GROUP_COLUMN, HASH_COLUMN, LABEL_COLUMN, SPLITS
 from wsshards.verify import hash_file
 from wsshards.whole_file import sync
 
@@ -54,11 +54,11 @@ class SplitWriter:
         features: Features,
         labels: Labels | None,
         *,
-        grouped: bool,
+        key: str,
         pool: ThreadPoolExecutor,
     ) -> None:
         self._root, self._name, self._sizes = folder, name, sizes
-        self._grouped = grouped
+        self._key = key
         self._features, self._labels, self._pool = features, labels, pool
         row_bytes = features.width * np.dtype(features.disk_dtype).itemsize
         self._batch_rows = max(1, BATCH_BYTES // row_bytes)
@@ -68,7 +68,7 @@ class SplitWriter:
             (
                 np.empty((batch, features.width), features.disk_dtype),
                 np.empty((batch, *marks.shape), marks.dtype),
-                np.empty(batch if grouped else 0, np.uint64),
+                np.empty(batch if key else 0, np.uint64),
             )
             for _ in range(2)
         ]
@@ -80,8 +80,8 @@ class SplitWriter:
         self._buffers: tuple[Array, Array, Array] | None = None
         (folder / name).mkdir(parents=True, exist_ok=True)
 
-    def add(self, features: Array, labels: Array, groups: Array | None, order: npt.NDArray[np.int64]) -> None:
-        """Append the rows `order` of `features` `[n, width]`, `labels` `[n, *shape]` and `groups` `[n]`."""
+    def add(self, features: Array, labels: Array, hashes: Array, order: npt.NDArray[np.int64]) -> None:
+        """Append the rows `order` of `features` `[n, width]`, `labels` `[n, *shape]` and `hashes` `[n]`."""
         start = 0
         while start < len(order):
             values, marks, keys = self._buffers or self._next_buffers()
@@ -89,8 +89,8 @@ class SplitWriter:
             chosen, span = order[start : start + count], slice(self._filled, self._filled + count)
             np.take(features, chosen, axis=0, out=values[span], mode="clip")
             np.take(labels, chosen, axis=0, out=marks[span], mode="clip")
-            if groups is not None:
-                np.take(groups, chosen, out=keys[span], mode="clip")
+            if self._key:
+                np.take(hashes, chosen, out=keys[span], mode="clip")
             self._filled += count
             start += count
             if self._filled == len(values):
@@ -111,7 +111,7 @@ class SplitWriter:
                 self._left,
                 self._features,
                 self._labels,
-                grouped=self._grouped,
+                key=self._key,
             )
         rows = min(self._batch_rows, self._left)
         self._filled = 0
@@ -143,7 +143,7 @@ class ShardFile:
         features: Features,
         labels: Labels | None,
         *,
-        grouped: bool = False,
+        key: str = "",
     ) -> None:
         self._path, self._rows = path, rows
         self._final = root / path
@@ -152,15 +152,15 @@ class ShardFile:
         fields = [pa.field(features.name, values, nullable=False)]
         if labels is not None:
             fields.append(pa.field(LABEL_COLUMN, _column_type(labels.dtype, labels.shape), nullable=False))
-        if grouped:
-            fields.append(pa.field(GROUP_COLUMN, pa.uint64(), nullable=False))
+        if key:
+            fields.append(pa.field(key, pa.uint64(), nullable=False))
         self.schema = pa.schema(fields)
         self._sink = pa.OSFile(str(self._temporary), "wb")
         self._writer = pa.ipc.new_file(self._sink, self.schema)
 
     def write(self, values: Array, marks: Array, keys: Array) -> None:
-        """Write features `[n, width]`, labels and groups, as far as there are such, as a record batch."""
-        arrays = {LABEL_COLUMN: marks, GROUP_COLUMN: keys}
+        """Write features `[n, width]`, labels and keys, as far as there are such, as a record batch."""
+        arrays = {LABEL_COLUMN: marks, GROUP_COLUMN: keys, HASH_COLUMN: keys}
         self.write_columns([make_column(arrays.get(field.name, values), field.type) for field in self.schema])
 
     def write_columns(self, columns: Sequence[Any]) -> None:

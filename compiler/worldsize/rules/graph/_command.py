@@ -137,9 +137,8 @@ def _split_options(words: tuple[Word, ...]) -> tuple[list[str], list[Word]]:
 def _find_port(component: Component, word: Word, scope: str) -> Port | None:
     """The port that a word of the command is, without anything behind it."""
     expression = binding.parse_expression(word.bare.rstrip("/"))
-    if expression is None or expression.scope != scope:
-        return None
-    return getattr(component, scope).get(expression.port or "")
+    ports = component.inputs if scope == "inputs" else component.outputs
+    return ports.get(expression.port or "") if expression is not None and expression.scope == scope else None
 
 
 _BROKEN = re.compile(r"\\[ \t]*\r?\n")

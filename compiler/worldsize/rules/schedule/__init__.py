@@ -27,4 +27,8 @@ RULES = (
          on=("JobSchedule", "Planned"), checked_in="_schedules", confidence="likely", since="0.2.0"),
     Rule("WS688", "schedule-repeats-data", "warning", "a schedule that trains on data that cannot change",
          on=("JobSchedule", "Planned"), checked_in="_schedules", confidence="likely", since="0.2.0"),
+    Rule("WS689", "schedule-skips-months", "warning", "a schedule on a day that not every month has",
+         on=("JobSchedule", "Planned"), checked_in="_schedules", since="0.2.0"),
+    Rule("WS690", "schedule-overtakes-itself", "warning", "a schedule that is faster than its training",
+         confidence="likely", since="0.2.0"),
 )

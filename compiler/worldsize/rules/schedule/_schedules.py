@@ -207,39 +207,63 @@ _NEW_LABEL = (
 _NEW_DATA = "name a datastore path that gets the new data: `azureml://datastores/workspaceblobstore/paths/…`"
 
 
+_LOOK = ", or add `retrain:`, which looks at each firing what is new"
+
+
 def check_planned(context: Tree, planned: Planned) -> Iterator[Problem]:
     del context
-    schedule = planned.spec.schedule
-    if planned.plan is not None and schedule is not None:
-        yield from _find_labels(planned.job)
+    schedule, looks = planned.spec.schedule, planned.spec.retrain is not None
+    if schedule is None:
+        return
+    pattern = schedule.recurrence.node if schedule.recurrence is not None else None
+    yield from _find_skipped_months(pattern)
+    if planned.plan is not None:
+        if not looks:  # a look reads the newest version
+            yield from _find_labels(planned.job, _LOOK)
         # The schedule of a spec repeats all steps.
-        yield from _find_same_rows(planned.job, Related(schedule.span, "the schedule"))
+        related = Related(schedule.span, "the schedule")
+        yield from _find_same_rows(planned.job, related, help_="" if looks else _LOOK, looks=looks)
 
 
 def check_job_schedule(context: Tree, schedule: JobSchedule) -> Iterator[Problem]:
     del context
+    yield from _find_skipped_months(schedule.trigger)
     if schedule.job is not None:
         yield from _find_labels(schedule.job)
         if schedule.inputs is None and is_forced(schedule, schedule.job):
             yield from _find_same_rows(schedule.job)
 
 
+_LACKING = {29: "February, but in leap years", 30: "February", 31: "five months of twelve"}
+
+
+def _find_skipped_months(trigger: Node | None) -> Iterator[Problem]:
+    """Days of a monthly recurrence that some months do not have."""
+    frequency, days = find_node(trigger, "frequency"), find_node(trigger, "schedule", "month_days")
+    if not isinstance(frequency, Scalar) or frequency.text.lower() != "month":
+        return
+    for day in days.items if isinstance(days, Sequence) else [days]:
+        if isinstance(day, Scalar) and type(day.value) is int and day.value in _LACKING:
+            message = f"the schedule skips {_LACKING[day.value]}: `month_days` has {day.value}"
+            yield Problem("schedule-skips-months", day.span, message, "write 28")
+
+
 def _list_fields(job: Job) -> list[Field[Argument]]:
     return [*job.inputs.values(), *(field for step in job.steps.values() for field in step.inputs.values())]
 
 
-def _find_labels(job: Job) -> Iterator[Problem]:
+def _find_labels(job: Job, help_: str = "") -> Iterator[Problem]:
     for value in (field.value for field in _list_fields(job)):
         path = value.path if isinstance(value, Data) else None
         if path is not None and path.span is not None and _LABEL.fullmatch(str(path.value)):
             shown = shorten(str(path.value), 60)
             message = f"the schedule keeps the version that `{shown}` is when the schedule is created"
-            yield Problem("schedule-keeps-version", path.span, message, _NEW_LABEL)
+            yield Problem("schedule-keeps-version", path.span, message, _NEW_LABEL + help_)
 
 
-def _find_same_rows(job: Job, *related: Related) -> Iterator[Problem]:
+def _find_same_rows(job: Job, *related: Related, help_: str = "", looks: bool = False) -> Iterator[Problem]:
     fields = _list_fields(job)
-    reasons = [_explain_kept(field.value) for field in fields]
+    reasons = [_explain_kept(field.value, looks=looks) for field in fields]
     if "" in reasons:
         return
     for field, reason in zip(fields, reasons, strict=True):
@@ -247,12 +271,15 @@ def _find_same_rows(job: Job, *related: Related) -> Iterator[Problem]:
         if reason and path is not None and path.span is not None:
             shown = shorten(str(path.value), 60)
             message = f"each run of the schedule trains on the same rows: `{shown}` {reason}"
-            yield Problem("schedule-repeats-data", path.span, message, _NEW_DATA, related)
+            yield Problem("schedule-repeats-data", path.span, message, _NEW_DATA + help_, related)
             return
 
 
-def _explain_kept(argument: Argument) -> str | None:
-    """Why data never changes; empty where it may, None where an argument is not data."""
+def _explain_kept(argument: Argument, *, looks: bool = False) -> str | None:
+    """Why data never changes; empty where it may, None where an argument is not data.
+
+    A look reads the newest version of data that the workspace has.
+    """
     if isinstance(argument, Literal):
         is_reference = isinstance(argument.value, str) and classify(argument.value) in ("asset", "web")
         return "" if is_reference else None
@@ -261,4 +288,4 @@ def _explain_kept(argument: Argument) -> str | None:
     text = str(argument.path.value) if argument.path is not None else ""
     if text and "${{" not in text and classify(text) == "local":
         return "is uploaded when the schedule is created"
-    return "is one version" if _PINNED.fullmatch(text) else ""
+    return "is one version" if _PINNED.fullmatch(text) and not looks else ""

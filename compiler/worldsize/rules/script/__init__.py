@@ -143,4 +143,8 @@ RULES = (
     Rule("WS959", "entry-function-missing", "error",
          "a script of a parallel task or deployment without the function that is called", on=("Component",),
          when="entry", checked_in="_entry", since="0.2.0"),
+    _late_rule("WS970", "gate-overwritten", "warning",
+               "a condition on a value that a constant has replaced", checked_in="_names"),
+    Rule("WS971", "split-not-seeded", "warning", "a scheduled training that holds out other rows each time",
+         on=("JobSchedule",), checked_in="_loaders", confidence="likely", since="0.2.0"),
 )

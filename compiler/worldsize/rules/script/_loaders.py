@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from worldsize.azureml.job import JobSchedule
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix
+from worldsize.facts.library_calls import find_call
 from worldsize.scripts.dividing import is_random, read_division
 from worldsize.scripts.edits import call_set_epoch, divide_rows
 from worldsize.scripts.interface.read import read_reached, runs_in_job
@@ -21,7 +23,7 @@ from worldsize.scripts.module import (
     keyword_argument,
     last_name,
 )
-from worldsize.scripts.program import Program
+from worldsize.scripts.program import Program, find_programs
 from worldsize.scripts.ranks import mentions_rank
 from worldsize.scripts.values import find_values, open_variable
 
@@ -261,3 +263,25 @@ def _is_given(program: Program, module: Module, options: dict[str, ast.keyword],
     return not others or (
         program.processes > 1 and all(runs_in_job(program, module, statement) for statement in made)
     )
+
+
+def check_split_not_seeded(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
+    for program in find_programs(context, schedule.job) if schedule.job is not None else ():
+        if any("seed" in name.rpartition(".")[2] for module in program.modules for name, _ in module.calls):
+            continue  # a seed of all random numbers, whoever sets it
+        for module, call in program.find(_list_unseeded):
+            name = last_name(call.func)
+            message = f"each run of the schedule holds out other rows: `{name}` has no `random_state`"
+            help_ = f"give it a seed: `{name}(…, random_state=0)`"
+            yield Finding(module.span(call.func), message, help_, related=program.related)
+
+
+def _list_unseeded(module: Module) -> list[ast.Call]:
+    """Calls that divide rows at random. PyTorch's are the same in each process: it begins with one seed."""
+    listed = []
+    for name, call in module.calls:
+        keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+        if find_call(name, "divides_rows") is not None and not keywords.keys() & {None, "shuffle"}:
+            seed = keywords.get("random_state", ast.Constant(None))
+            listed += [call] if isinstance(seed, ast.Constant) and seed.value is None else []
+    return listed

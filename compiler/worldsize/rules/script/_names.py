@@ -17,6 +17,7 @@ from worldsize.base.problem import Finding, Related
 from worldsize.documents.yaml.nodes import Node, Scalar, find_node, list_items
 from worldsize.facts import table
 from worldsize.scripts.edits import add_import
+from worldsize.scripts.loops import find_block
 from worldsize.scripts.module import Module, list_bound_names
 from worldsize.scripts.program import Program, find_imported, read_module
 
@@ -30,6 +31,78 @@ def check_guard_never_set(context: Tree, program: Program) -> Iterator[Finding]:
         value = source if program.launch.kind == "tensorflow" else 'int(os.environ["RANK"])'
         help_ = f"set it first: `{name.id} = {value}`"
         yield Finding(module.span(name), message, help_, related=program.related)
+
+
+def check_gate_overwritten(context: Tree, program: Program) -> Iterator[Finding]:
+    for module, (computed, overwritten, test) in program.find(_list_overwritten):
+        message = f"`{overwritten.id}` no longer has the value that it was given in line {computed.lineno}"
+        related = (
+            Related(module.span(computed), "the value that is never tested"),
+            Related(module.full_span(test), "the condition, which always has the same answer"),
+            *program.related,
+        )
+        yield Finding(
+            module.span(overwritten), message, "delete the line, so that the value decides", related=related
+        )
+
+
+def _list_overwritten(module: Module) -> list[tuple[ast.Name, ast.Name, ast.expr]]:
+    """Names whose computed value nothing tests before a constant replaces it, and the condition on them."""
+    shared = {name for node in module.kinds.get(ast.Global, ()) for name in getattr(node, "names", ())}
+    listed = []
+    for node in module.kinds.get(ast.If, ()):
+        assert isinstance(node, ast.If)
+        names = [part for part in ast.walk(node.test) if isinstance(part, ast.Name)]
+        simple = all(isinstance(part, _PLAIN) for part in ast.walk(node.test))
+        if len(names) != 1 or not simple or names[0].id in shared:
+            continue
+        before = _find_statement_before(module, node, names[0].id)
+        if before is None or not isinstance(before.value, ast.Constant):
+            continue
+        scope, target = find_block(module, node), before.targets[0]
+        stores = [
+            store
+            for store in module.stores(names[0].id)
+            if find_block(module, store) is scope and store.lineno < before.lineno
+        ]
+        last = max(stores, key=lambda store: store.lineno, default=None)
+        holder = module.parents.get(last) if last is not None else None
+        is_computed = isinstance(holder, ast.Assign) and any(
+            isinstance(part, ast.Call) for part in ast.walk(holder.value)
+        )
+        if last is None or not is_computed or not isinstance(target, ast.Name):
+            continue
+        if not _is_tested(module, names[0].id, last.lineno, before.lineno):
+            listed.append((last, target, node.test))
+    return listed
+
+
+_PLAIN = (ast.Name, ast.Constant, ast.Compare, ast.UnaryOp, ast.expr_context, ast.cmpop, ast.unaryop)
+
+
+def _find_statement_before(module: Module, node: ast.If, name: str) -> ast.Assign | None:
+    """The statement before another one in its block that has a name, if it only assigns to it."""
+    parent = module.parents.get(node)
+    blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
+    block = next((block for block in blocks if isinstance(block, list) and node in block), [])
+    for statement in reversed(block[: block.index(node)] if block else []):
+        if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(statement)):
+            is_set = isinstance(statement, ast.Assign) and [
+                getattr(t, "id", "") for t in statement.targets
+            ] == [name]
+            return statement if is_set and isinstance(statement, ast.Assign) else None
+    return None
+
+
+def _is_tested(module: Module, name: str, start: int, end: int) -> bool:
+    """Whether a condition reads a name between two lines."""
+    tests = (
+        node.test
+        for kind in (ast.If, ast.While, ast.IfExp, ast.Assert)
+        for node in module.kinds.get(kind, ())
+        if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert) and start <= node.lineno <= end
+    )
+    return any(isinstance(part, ast.Name) and part.id == name for test in tests for part in ast.walk(test))
 
 
 def _never_set(module: Module) -> list[ast.Name]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
@@ -12,6 +13,8 @@ from msgspec import Struct
 
 from worldsize.tracking import versions as tracked
 from wschampion.champion import CHAMPION, Version, find_champion
+
+METRIC_TAG, DATA_TAG = "metric.", "worldsize.data."  # how tags of a version begin
 
 
 class HomeRegistry(Struct, frozen=True):
@@ -95,3 +98,17 @@ def archive_surplus(registry: Archive, name: str, models: int | None, in_use: Co
     for version in surplus:
         registry.archive(name, version.version)
     return len(surplus)
+
+
+def list_metrics(version: Version) -> dict[str, float]:
+    """The metrics that a version was registered with."""
+    metrics = {}
+    for name, text in select_tags(version.tags, METRIC_TAG).items():
+        with contextlib.suppress(ValueError):
+            metrics[name] = float(text)
+    return metrics
+
+
+def select_tags(tags: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The tags that begin with a prefix, without it."""
+    return {key.removeprefix(prefix): tags[key] for key in sorted(tags) if key.startswith(prefix)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,10 +80,10 @@ def _open_files(source: str, data: str, kind: str, request: Request, scratch: Pa
     if tokenized:
         from sources.tokens import read_documents
 
-        return read_documents(chosen, kind)
+        return replace(read_documents(chosen, kind), kind=kind)
     if kind == "text":
         check_possible(chosen.task, LANGUAGE_MODEL, called)
-    return _readers()[kind](chosen)
+    return replace(_readers()[kind](chosen), kind=kind)
 
 
 def _readers() -> dict[str, Callable[[Request], Source]]:

@@ -21,7 +21,7 @@ from wssources.array_names import find_features, find_label, name_targets
 from wssources.formats import MAX_CLASS_NAME
 from wssources.input_error import suggest
 from wssources.request import Request, check_row, unreadable
-from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, head_files
+from wssources.split_settings import UNDECIDED, SplitSettings, find_parts, head_files, refuse_window
 from wssources.table_plan import HEAD_ROWS
 from wssources.tasks import AUTO, LabelValues, decide_task
 from wssources.unpack_limits import open_archive, read_npy_header
@@ -38,6 +38,7 @@ def read_npz(request: Request) -> Source:
         UserError: an archive cannot be read, or its arrays are not features and labels.
     """
     split = request.split or SplitSettings()
+    refuse_window(split, request.name, "arrays")
     if split.columns or split.by_time:
         raise UserError(
             f"`{split.columns[0] if split.columns else 'validation_after'}` divides the rows of tables with"

@@ -88,6 +88,7 @@ class Source:
         grouped: whether rows are split by their groups.
         test_from: gives the earliest time of the documents that test, where rows are not divided one by one.
         blob: has the rows themselves where they are of any length.
+        kind: format of its files; empty if it is built in.
         write: writes further files into the folder of shards, before the manifest.
     """
 
@@ -106,6 +107,7 @@ class Source:
     grouped: bool = False
     test_from: Callable[[], float | None] | None = None
     blob: BlobFile | None = None
+    kind: str = ""
     write: Callable[[Path], None] = _write_nothing
 
     @property

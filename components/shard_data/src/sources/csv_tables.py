@@ -81,7 +81,7 @@ def _type_of(plan: TablePlan, name: str) -> Any:
     kind = plan.features.get(name)
     if name in plan.labels and plan.decision.task == REGRESSION:
         return pa.float64()
-    if name in (plan.by, plan.time) and kind == NUMBER:
+    if name in plan.dividing and kind == NUMBER:
         return pa.float64()  # compared exactly
     if kind is None and name == plan.time and plan.bounds:
         return pa.float64() if plan.bounds.kind == NUMBER else pa.string()

@@ -67,7 +67,7 @@ def _parse_lines(
     from pyarrow import json  # shadows the standard library's name
 
     types = {name: _TYPES[kind] for name, kind in kinds.items()}
-    for name in (*plan.labels, plan.by, plan.time):
+    for name in (*plan.labels, *plan.dividing):
         if kinds.get(name) == json_rows.A_NUMBER:
             types[name] = pa.float64()  # compared, or predicted, exactly
     schema = pa.schema([*types.items()])

@@ -83,7 +83,7 @@ class _Parquet:
         """Return the columns that may be read."""
         split = self._request.split
         chosen = [*self._request.features] or list(columns)
-        names = [*chosen, *split_label(self._request.label, columns), *(split.columns if split else ())]
+        names = [*chosen, *split_label(self._request.label, columns), *(split.deciding if split else ())]
         return list(dict.fromkeys(names))
 
     def check_types(self, plan: TablePlan) -> None:
@@ -246,9 +246,8 @@ def _read_head(request: Request, file: Path, opened: _Parquet) -> Head:
         elif is_list(opened.schema.field(name).type):
             head.kinds[name] = "list"
     labels = split_label(request.label, names)
-    unsure = [
-        name for name in names if name in {*chosen, *labels} and (name in labels or name not in head.kinds)
-    ]
+    read = {*chosen, *labels, *(request.split.deciding if request.split else ())}
+    unsure = [name for name in names if name in read and (name in labels or name not in head.kinds)]
     opened.check_nested(labels)
     unpacked = opened.check_sizes(unsure)
     step = min(head.most, max(1, TEXT_BYTES // max(unpacked.value, 1)))

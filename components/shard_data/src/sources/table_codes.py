@@ -32,6 +32,7 @@ class TableCodes:
         kinds: of the columns, in order.
         categories: by column, the code of each value.
         incomplete: columns that lack a value in some row.
+        date_forms: of columns whose dates are not in ISO 8601, for `strptime`.
     """
 
     def __init__(self, plan: TablePlan, seed: int) -> None:
@@ -40,7 +41,7 @@ class TableCodes:
             name: {} for name, kind in self.kinds.items() if kind == CATEGORY
         }
         self.incomplete: set[str] = set()
-        self._width, self._seed, self._date_forms = plan.width, seed, plan.date_forms
+        self._width, self._seed, self.date_forms = plan.width, seed, plan.date_forms
 
     def encode(self, table: Any, place: Place) -> tuple[F32, U64 | None]:
         """Return the codes `[n, width]` of a record batch, and hashes where codes are not the content.
@@ -54,7 +55,7 @@ class TableCodes:
         for name, kind in self.kinds.items():
             column = table.column(name)
             if kind == DATE:
-                seconds = read_dates(column, name, place, self._date_forms.get(name, ""))
+                seconds = read_dates(column, name, place, self.date_forms.get(name, ""))
                 days = np.floor(seconds / DAY_SECONDS)
                 codes[:, at], codes[:, at + 1] = days, seconds - days * DAY_SECONDS
             elif kind == CATEGORY:

@@ -89,8 +89,9 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
                 made = replace(made, parts=np.full(len(made.features), part, np.uint8))
             yield made
         if kept < read:
-            lacking = "a value in some column" if plan.missing == DROP else "a label"
-            print(f"left out: {read - kept:,} of {read:,} rows, without {lacking}")
+            lacking = "without a value in some column" if plan.missing == DROP else "without a label"
+            lacking = f"outside the window or {lacking}" if plan.window else lacking
+            print(f"left out: {read - kept:,} of {read:,} rows, {lacking}")
 
     return Source(
         plan.decision.task,
@@ -114,7 +115,10 @@ def _find_classes(plan: TablePlan, stream: Stream) -> tuple[str, ...]:
     only = replace(plan, features={}, listed="", by="", time="", bounds=None)
     found: set[str] = set()
     for piece in stream(only):
-        column = split_classes(piece.table.column(plan.labels[0]), plan.decision.separator)
+        table, _ = (
+            _drop_rows(only, piece.table, piece.place, Counter()) if plan.window else (piece.table, None)
+        )
+        column = split_classes(table.column(plan.labels[0]), plan.decision.separator)
         found.update(
             str(value) for value in pc.unique(pc.list_flatten(column)).to_pylist() if value not in (None, "")
         )
@@ -147,7 +151,7 @@ def _make_batch(
     width: int,
     lost: Counter[str],
 ) -> Batch:
-    table, place = _drop_missing(plan, piece.table, piece.place, lost)
+    table, place = _drop_rows(plan, piece.table, piece.place, lost)
     hashes = None
     if codes is None:
         values = stack_lists(table.column(plan.listed), plan.listed, place, width)
@@ -172,10 +176,17 @@ def _make_batch(
     return Batch(values, labels[0] if len(labels) == 1 else labels, hashes, parts, times)
 
 
-def _drop_missing(
+def _drop_rows(
     plan: TablePlan, table: Any, place: Place, lost: Counter[str]
 ) -> tuple[Any, Callable[[int], str]]:
-    """Drop rows without a value where the plan says so; raises UserError for one that must have it."""
+    """Drop rows outside the window and, where the plan says so, those without a value.
+
+    Raises:
+        UserError: a row lacks a value that it must have.
+    """
+    if plan.window is not None:  # rows outside are not lost, whatever they lack
+        times = read_dates(table.column(plan.window.column), plan.window.column, place, plan.window.form)
+        table, place = _select(table, place, (times >= plan.window.start) & (times <= plan.window.end))
     dropped: npt.NDArray[np.bool_] | None = None
     for name in plan.names:
         column = table.column(name)
@@ -192,10 +203,13 @@ def _drop_missing(
             lost[name] += column.null_count
             lost[""] += int((missing if dropped is None else missing & ~dropped).sum())
             dropped = missing if dropped is None else dropped | missing
-    if dropped is None:
-        return table, place
-    rows = np.flatnonzero(~dropped)
-    return table.filter(pa.array(~dropped)), lambda row: place(int(rows[row]))
+    return (table, place) if dropped is None else _select(table, place, ~dropped)
+
+
+def _select(table: Any, place: Place, kept: npt.NDArray[np.bool_]) -> tuple[Any, Callable[[int], str]]:
+    """The rows that are kept, and where each is from."""
+    rows = np.flatnonzero(kept)
+    return table.filter(pa.array(kept)), lambda row: place(int(rows[row]))
 
 
 def _check_numbers(

@@ -245,8 +245,11 @@ def test_probabilities_of_trees_are_whole_in_some_batches(scores: Any) -> None:
     assert "loss" in made.metrics()[0]
 
 
-def test_several_labels(scores: Any, draw_scores: Any, tmp_path: Path) -> None:
+def test_several_labels(
+    scores: Any, draw_scores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import numpy as np
+    from matplotlib import pyplot as plt
 
     shares = np.array([[0.9, 0.2], [0.4, 0.8], [0.6, 0.7]])
     labels = np.array([[1, 0], [0, 1], [0, 1]], np.uint8)
@@ -257,7 +260,13 @@ def test_several_labels(scores: Any, draw_scores: Any, tmp_path: Path) -> None:
     assert set(summary) == set(METRICS[terms.MULTI_LABEL])
     assert summary["accuracy"] == pytest.approx(2 / 3)
     assert details["precision_a_b"] == pytest.approx(0.5)
+    drawn: list[Any] = []
+    monkeypatch.setattr(plt, "close", drawn.append)
     assert [path.name for path in draw_scores(made, tmp_path)] == ["roc_curve.png"]
+    monkeypatch.undo()
+    legend = drawn[0].axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [r"a\$b: area 1.000", "c: area 1.000"]
+    plt.close("all")
     decided = scores.MultiLabelScores(["a", "b"])
     decided.add((shares >= 0.5).astype(float), labels)
     assert "loss" not in decided.metrics()[0]

@@ -18,7 +18,7 @@ from wsshards.reader import ShardReader
 from wsshards.terms import SPLITS
 from wsshards.whole_file import write_json
 
-PERFECT = 0.9995  # an accuracy or R² from which on the data is doubted
+PERFECT = 0.9995  # a score from which on the data is doubted
 FEW_ROWS = 200  # of which an honest model may get all right
 
 
@@ -66,7 +66,7 @@ def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[s
 
 def doubt_perfect(summary: dict[str, float], manifest: Manifest, shards: Path, split: str) -> None:
     """Warn of a score that leaves nothing to learn, and name the column that tells the label, if one does."""
-    name = next((name for name in ("accuracy", "r2") if summary.get(name, 0.0) >= PERFECT), None)
+    name = next((name for name in ("accuracy", "r2", "auroc") if summary.get(name, 0.0) >= PERFECT), None)
     if name is None or summary["rows"] < FEW_ROWS or manifest.label is None:
         return
     what = f"{name} is {summary[name]:.6g}: hardly any model is always right on data that is honest"

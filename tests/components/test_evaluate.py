@@ -359,7 +359,7 @@ def test_what_says_most_is_printed_first() -> None:
     details = {"recall_no": 1.0, "recall_yes": 0.0, "decision_threshold": 0.2}
     details |= {"precision_at_threshold": 0.5, "recall_at_threshold": 0.75, "f1_at_threshold": 0.6}
     assert list(evaluate.describe(summary, details)) == [
-        "average_precision: 0.6",
+        "average_precision: 0.6; a guess gets 0.07",
         "accuracy: 0.93; the constant answer `no` gets 0.93",
         "rows: 100",
         "from the decision threshold 0.2 on: precision 0.5, recall 0.75, f1 0.6",

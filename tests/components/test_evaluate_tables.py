@@ -199,7 +199,10 @@ def test_a_perfect_order_is_doubted(component: Run, tmp_path: Path) -> None:
     model = _save(tmp_path, "m", lambda values: 1 / (1 + np.exp(-np.asarray(values)[:, 0])))
     done = component("evaluate", model=model, shards=tmp_path / "s", metrics=tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert "warning: auroc is 1: hardly any model is always right on data that is honest" in done.stderr
+    assert (
+        "warning: average_precision is 1: hardly any model is always right on data that is honest"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize("leaks", [True, False])

@@ -44,7 +44,9 @@ def write_houses(folder: Path) -> m.Manifest:
         days, new = draw.integers(14_000, 16_000, count), draw.integers(0, 2, count)
         price = 200 + 40 * area + 30 * town + 20 * new + (days - 15_000) / 50
         rent = 5 + area + draw.normal(scale=0.1, size=count)
-        features = np.stack([area, town, days, np.full(count, 43_200), new, days, 0 * days], 1).astype(np.float32)
+        features = np.stack([area, town, days, np.full(count, 43_200), new, days, 0 * days], 1).astype(
+            np.float32
+        )
         features[::7, 0] = features[::5, 4] = np.nan
         return features, np.stack([price, rent], 1)
 

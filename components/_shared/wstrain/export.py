@@ -205,7 +205,9 @@ def _signature(samples: SampleSpec) -> ModelSignature:
     if takes_columns(samples):
         columns: list[ColSpec | TensorSpec] = [
             # MLflow would read `01/02/2026` as it likes: dates in a form of their own stay text.
-            ColSpec("string" if column.form else _TYPES[column.kind], column.name, required=not column.optional)
+            ColSpec(
+                "string" if column.form else _TYPES[column.kind], column.name, required=not column.optional
+            )
             for column in samples.columns
         ]
         return ModelSignature(inputs=Schema(columns), outputs=_named_outputs(samples))

@@ -9,7 +9,7 @@ from pathlib import Path
 from plots import draw_scores
 
 from wsleaks.shards import find_in_shards
-from wsmetrics.names import AT_THRESHOLD, CONSTANT, choose_headline, describe_constant
+from wsmetrics.names import AT_THRESHOLD, CONSTANT, SHARES, choose_headline, describe_uninformed
 from wsmodels.held_out import choose_split
 from wsmodels.scores import ClassifierScores, make_scores
 from wsshards.errors import UserError, describe_error, print_warning, run_main
@@ -46,16 +46,16 @@ def main() -> None:
     log(summary, details, pictures)
     for line in describe(summary, details):
         print(line)
-    doubt_perfect(summary, manifest, Path(options.shards), split)
+    doubt_perfect(summary, choose_headline(summary | details)[0], manifest, Path(options.shards), split)
 
 
 def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[str]:
     """Yield a line for each overall metric, what says most first, and one for the decision threshold."""
     both = summary | details
-    constant = describe_constant(both)
+    uninformed = describe_uninformed(both)
     for name in dict.fromkeys([*choose_headline(both), *summary]):
         if not name.startswith(CONSTANT):
-            more = f"; {constant}" if name == "accuracy" and constant else ""
+            more = f"; {uninformed[name]}" if name in uninformed else ""
             yield f"{name}: {summary[name]:.6g}{more}"
     if "decision_threshold" in details:
         shares = ", ".join(
@@ -64,10 +64,14 @@ def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[s
         yield f"from the decision threshold {details['decision_threshold']:.6g} on: {shares}"
 
 
-def doubt_perfect(summary: dict[str, float], manifest: Manifest, shards: Path, split: str) -> None:
-    """Warn of a score that leaves nothing to learn, and name the column that tells the label, if one does."""
-    name = next((name for name in ("accuracy", "r2", "auroc") if summary.get(name, 0.0) >= PERFECT), None)
-    if name is None or summary["rows"] < FEW_ROWS or manifest.label is None:
+def doubt_perfect(summary: dict[str, float], name: str, manifest: Manifest, shards: Path, split: str) -> None:
+    """Warn of a score that leaves nothing to learn, and name the column that tells the label, if one does.
+
+    The score is the one that says most: of few positive rows a constant answer has a high accuracy, and with
+    weights of classes a model whose order is perfect has a low one.
+    """
+    is_perfect = name in SHARES and summary[name] >= PERFECT
+    if not is_perfect or summary["rows"] < FEW_ROWS or manifest.label is None:
         return
     what = f"{name} is {summary[name]:.6g}: hardly any model is always right on data that is honest"
     hint = "look for values that are known only after the label, and for copies of training rows"

@@ -434,6 +434,9 @@ def test_columns_that_alone_tell_the_label_are_named(shard: Run, tmp_path: Path)
     assert "warning: whether column `closed_on` has a value tells `left`: it is right in 100 %" in done.stderr
     assert "`age`" not in done.stderr
     assert "`city`" not in done.stderr
+    done = shard(shards=tmp_path / "by", **values, features="age,city", split_by="city")
+    assert done.returncode == 0, done.stderr
+    assert "warning: column `city` divides the rows, so no value of it is in two parts" in done.stderr
 
     done = shard(shards=tmp_path / "some", features="age,city", **values)
     assert done.returncode == 0, done.stderr

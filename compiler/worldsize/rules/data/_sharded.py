@@ -244,7 +244,7 @@ def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) ->
     doubtful = _describe_doubtful(labels, request.called, complete=read.complete)
     if doubtful is not None:
         yield _report("class-doubtful", at_label, doubtful)
-    yield from _check_gates(source.gates if labels else (), labels)
+    yield from _check_gates(source.gates if len(labels) > 1 else (), labels)
     for column in read.find_telling():
         at = source.span_of("features", "source")
         yield Problem("column-tells-label", at, column.describe(request.label), column.help)

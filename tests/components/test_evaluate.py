@@ -265,8 +265,11 @@ def test_probabilities_of_trees_are_whole_in_some_batches(scores: Any) -> None:
     assert "loss" in made.metrics()[0]
 
 
-def test_several_labels(scores: Any, draw_scores: Any, tmp_path: Path) -> None:
+def test_several_labels(
+    scores: Any, draw_scores: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import numpy as np
+    from matplotlib import pyplot as plt
 
     shares = np.array([[0.9, 0.2], [0.4, 0.8], [0.6, 0.7]])
     labels = np.array([[1, 0], [0, 1], [0, 1]], np.uint8)
@@ -277,7 +280,13 @@ def test_several_labels(scores: Any, draw_scores: Any, tmp_path: Path) -> None:
     assert set(summary) == set(METRICS[terms.MULTI_LABEL])
     assert summary["accuracy"] == pytest.approx(2 / 3)
     assert details["precision_a_b"] == pytest.approx(0.5)
+    drawn: list[Any] = []
+    monkeypatch.setattr(plt, "close", drawn.append)
     assert [path.name for path in draw_scores(made, tmp_path)] == ["roc_curve.png"]
+    monkeypatch.undo()
+    legend = drawn[0].axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == [r"a\$b: area 1.000", "c: area 1.000"]
+    plt.close("all")
     decided = scores.MultiLabelScores(["a", "b"])
     decided.add((shares >= 0.5).astype(float), labels)
     assert "loss" not in decided.metrics()[0]
@@ -370,7 +379,7 @@ def test_what_says_most_is_printed_first() -> None:
     details = {"recall_no": 1.0, "recall_yes": 0.0, "decision_threshold": 0.2}
     details |= {"precision_at_threshold": 0.5, "recall_at_threshold": 0.75, "f1_at_threshold": 0.6}
     assert list(evaluate.describe(summary, details)) == [
-        "average_precision: 0.6",
+        "average_precision: 0.6; a guess gets 0.07",
         "accuracy: 0.93; the constant answer `no` gets 0.93",
         "rows: 100",
         "from the decision threshold 0.2 on: precision 0.5, recall 0.75, f1 0.6",

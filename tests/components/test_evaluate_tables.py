@@ -117,6 +117,32 @@ def test_regression_on_raw_columns(component: Run, table: tuple[Path, Any], tmp_
     assert "it predicts 15 rows" in done.stdout
 
 
+def test_dates_have_the_form_that_the_model_takes(component: Run, tmp_path: Path) -> None:
+    """Text is written as it was in the table, and a model that takes dates gets dates."""
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, Schema
+
+    coded = np.array([[31, 0], [12, 0], [np.nan, np.nan]] * 2, np.float32)
+    columns = (m.Column("day", "date", mean=(0.0, 0.0), optional=True, form="%d/%m/%Y"),)
+    features = m.Features("features", "float32", (2,), columns=columns)
+    target = np.arange(6.0)[:, None]
+    splits = dict.fromkeys(("train", "validation"), (coded, target))
+    write_shards(tmp_path / "s", terms.REGRESSION, splits, label=m.Label(("price",)), features=features)
+
+    def predict(rows: Any) -> Any:
+        days = rows["day"].tolist()
+        assert days[:2] == ["01/02/1970", "13/01/1970"] or str(days[0]) == "1970-02-01 00:00:00"
+        return np.arange(6.0) + rows["day"].notna().to_numpy()
+
+    for kind in ("string", "datetime"):
+        signature = ModelSignature(inputs=Schema([ColSpec(kind, "day", required=False)]))
+        model = _save(tmp_path, kind, predict, signature=signature)
+        done = component("evaluate", model=model, shards=tmp_path / "s", metrics=tmp_path / "out")
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / "out" / "metrics.json").read_text())["mse"] == pytest.approx(4 / 6)
+
+
 def test_model_of_other_columns(component: Run, table: tuple[Path, Any], tmp_path: Path) -> None:
     from mlflow.models import infer_signature
 
@@ -158,6 +184,25 @@ def test_answers_with_names(
         return
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out" / "metrics.json").read_text())["r2"] == pytest.approx(1)
+
+
+def test_a_perfect_order_is_doubted(component: Run, tmp_path: Path) -> None:
+    """Weights of classes move the probabilities, so half of the right answers may lie below 0.5."""
+    import numpy as np
+
+    rows = np.random.default_rng(0).normal(size=(600, 2)).astype(np.float32)
+    labels = (rows[:, 0] > 1) * 1
+    splits = {"train": (rows[:300], labels[:300]), "test": (rows[300:], labels[300:])}
+    features = m.Features("features", "float32", (2,), columns=(m.Column("paid"), m.Column("age")))
+    label = m.Label(("late",), ("no", "yes"))
+    write_shards(tmp_path / "s", terms.CLASSIFICATION, splits, label=label, features=features)
+    model = _save(tmp_path, "m", lambda values: 1 / (1 + np.exp(-np.asarray(values)[:, 0])))
+    done = component("evaluate", model=model, shards=tmp_path / "s", metrics=tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "warning: average_precision is 1: hardly any model is always right on data that is honest"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize("leaks", [True, False])

@@ -273,8 +273,11 @@ def test_a_date_that_does_not_fit_the_form_is_named(shard: Run, tmp_path: Path) 
     )
     done = shard(shards=tmp_path / "s", data=file, label="price", column_types="sold=date %d/%m/%Y")
     assert done.returncode == 2
-    assert "which is not a date" in done.stderr
+    assert "`13/01/2026#01` in column `sold`, which is not a date in the form `%d/%m/%Y`" in done.stderr
     assert "`column_types: NAME=date %d/%m/%Y`" in done.stderr
+    _houses(file, gaps=False)
+    done = shard(shards=tmp_path / "s", data=file, label="price", column_types="sold=date %d/%m/%Y")
+    assert "correct it, or say the form that it has: `column_types: sold=date %Y-%m-%d`" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
@@ -432,6 +435,9 @@ def test_columns_that_alone_tell_the_label_are_named(shard: Run, tmp_path: Path)
     assert "warning: whether column `closed_on` has a value tells `left`: it is right in 100 %" in done.stderr
     assert "`age`" not in done.stderr
     assert "`city`" not in done.stderr
+    done = shard(shards=tmp_path / "by", **values, features="age,city", split_by="city")
+    assert done.returncode == 0, done.stderr
+    assert "warning: column `city` divides the rows, so no value of it is in two parts" in done.stderr
 
     done = shard(shards=tmp_path / "some", features="age,city", **values)
     assert done.returncode == 0, done.stderr

@@ -91,8 +91,8 @@ def test_columns_are_named_when_rows_cannot_be_coded() -> None:
     pd = pytest.importorskip("pandas")
     code = RowCoder(
         [
-            {"name": "a", "kind": "number", "categories": [], "optional": False},
-            {"name": "b", "kind": "category", "categories": ["x"], "optional": True},
+            {"name": "a", "kind": "number", "categories": [], "optional": False, "form": ""},
+            {"name": "b", "kind": "category", "categories": ["x"], "optional": True, "form": ""},
         ]
     )
     assert code(pd.DataFrame({"b": ["x", "?"], "a": [1, 2]})).tolist() == [[1, 0], [2, -1]]
@@ -104,3 +104,12 @@ def test_columns_are_named_when_rows_cannot_be_coded() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             code(frame)
+
+
+def test_a_date_is_read_in_the_form_of_the_training_rows() -> None:
+    pd = pytest.importorskip("pandas")
+    code = RowCoder([{"name": "day", "kind": "date", "categories": [], "optional": True, "form": "%d/%m/%Y"}])
+    assert code(pd.DataFrame({"day": ["01/02/1970", "13/01/1970"]})).tolist() == [[31, 0], [12, 0]]
+    assert code(pd.DataFrame({"day": pd.to_datetime(["1970-02-01", None])}))[0].tolist() == [31, 0]
+    with pytest.raises(ValueError, match="column `day` does not hold values of kind date"):
+        code(pd.DataFrame({"day": ["1970-02-01"]}))

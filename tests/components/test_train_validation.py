@@ -31,6 +31,7 @@ COLUMNS = (
     m.Column("town", terms.CATEGORY, ("Åland", "Berlin", "Chur")),
     m.Column("sold", terms.DATE, mean=(15_000.0, 43_200.0)),
     m.Column("new", terms.BOOLEAN, mean=(0.5,), optional=True),
+    m.Column("seen", terms.DATE, mean=(15_000.0, 0.0), form="%d/%m/%Y"),
 )
 
 
@@ -43,11 +44,13 @@ def write_houses(folder: Path) -> m.Manifest:
         days, new = draw.integers(14_000, 16_000, count), draw.integers(0, 2, count)
         price = 200 + 40 * area + 30 * town + 20 * new + (days - 15_000) / 50
         rent = 5 + area + draw.normal(scale=0.1, size=count)
-        features = np.stack([area, town, days, np.full(count, 43_200), new], 1).astype(np.float32)
+        features = np.stack([area, town, days, np.full(count, 43_200), new, days, 0 * days], 1).astype(
+            np.float32
+        )
         features[::7, 0] = features[::5, 4] = np.nan
         return features, np.stack([price, rent], 1)
 
-    features = m.Features("features", "float32", (5,), columns=COLUMNS)
+    features = m.Features("features", "float32", (7,), columns=COLUMNS)
     splits = {"train": rows(160), "validation": rows(53)}
     return write_shards(folder, terms.REGRESSION, splits, label=m.Label(("price", "rent")), features=features)
 
@@ -130,13 +133,15 @@ def test_a_regression_is_the_same_at_any_world_size_and_takes_a_table(
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path, env=env)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout.splitlines()[-1])
-    coded = np.array([[0.5, 2, 15_000, 3600, 1], [np.nan, -1, 14_610, 0, np.nan]], np.float32)
+    coded = np.array(
+        [[0.5, 2, 15_000, 3600, 1, 14_641, 0], [np.nan, -1, 14_610, 0, np.nan, 14_635, 0]], np.float32
+    )
     assert np.allclose(answers["first"], predict(group, coded), rtol=1e-5)
     coded[0, 1] = 0
     assert np.allclose(answers["second"], predict(group, coded), rtol=1e-5)
     assert answers["first"] == answers["again"]
-    assert answers["types"] == ["double", "string", "datetime", "boolean"]
-    assert answers["required"] == [False, True, True, False]
+    assert answers["types"] == ["double", "string", "datetime", "boolean", "string"]
+    assert answers["required"] == [False, True, True, False, True]
 
 
 PREDICT_TABLES = """
@@ -149,12 +154,13 @@ frame = pd.DataFrame({
     "town": ["Chur", "Paris"],
     "sold": pd.to_datetime(["2011-01-26 01:00", "2010-01-01 00:00"]),
     "area": [0.5, None],
+    "seen": ["01/02/2010", "26/01/2010"],
 })
 inputs = first.metadata.get_input_schema().inputs
 print(json.dumps({
     "first": first.predict(frame).to_numpy().tolist(),
     "second": second.predict(frame).to_numpy().tolist(),
-    "again": first.predict(frame[["area", "town", "sold", "new"]]).to_numpy().tolist(),
+    "again": first.predict(frame[["area", "town", "seen", "sold", "new"]]).to_numpy().tolist(),
     "types": [column.type.name for column in inputs],
     "required": [column.required for column in inputs],
 }))

@@ -56,6 +56,7 @@ PIPELINE_CANNOT = {
     "label-not-categorical": "a pipeline has no built-in components",
     "class-doubtful": "a pipeline has no built-in components",
     "column-tells-label": "a pipeline has no built-in components",
+    "gate-constant-passes": "a pipeline has no built-in components",
     "model-not-for-data": "a pipeline has no built-in components",
     "picture-invalid": "a pipeline has no built-in components",
     "data-too-few-rows": "a pipeline has no built-in components",

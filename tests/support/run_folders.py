@@ -46,6 +46,7 @@ class FolderOfRun:
         parameters: Mapping[str, str] | None = None,
         reason: str | None = None,
         last_lines: Sequence[str] = (),
+        warnings: Sequence[str] = (),
     ) -> Path:
         """Add a step that needs the one before; return its folder."""
         self.steps[name] = {"needs": list(self.steps)[-1:], "parameters": dict(parameters or {})}
@@ -58,7 +59,7 @@ class FolderOfRun:
             after = seconds / processes
             self.say("process_ended", after, step=name, process=f"rank-{rank}", status=status)
         ended = {"state": state, "seconds": seconds, "reason": reason, "last_lines": list(last_lines)}
-        self.say("step_ended", step=name, **ended)
+        self.say("step_ended", step=name, **ended, warnings=list(warnings))
         return folder
 
     def finish(self, state: str = "succeeded", *, ended: bool = True, **request: Any) -> Path:

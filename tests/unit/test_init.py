@@ -71,6 +71,16 @@ def test_a_table_becomes_a_spec_without_findings(
     assert "/data.csv" in (folder / ".amlignore").read_text(encoding="utf-8").splitlines()
 
 
+def test_a_table_outside_the_project_may_be_checked(folder: Path) -> None:
+    (folder / "data.csv").write_text(CASES[0][0], encoding="utf-8")
+    assert init("project", "--from", "data.csv").exit_code == 0
+    settings = yaml.safe_load((folder / "project/worldsize.yml").read_text(encoding="utf-8"))
+    assert settings["allow"] == ["../data.csv"]
+    (folder / "data.csv").write_text("other\n1\n2\n")
+    [fault] = {diagnostic.code for diagnostic in checking.check(["project"]).diagnostics}
+    assert fault == "WS532"
+
+
 def test_the_label_is_chosen_by_its_name_and_said(folder: Path) -> None:
     (folder / "data.csv").write_text(
         "target,area\n" + "".join(f"{n % 2},{n}\n" for n in range(60)), encoding="utf-8"

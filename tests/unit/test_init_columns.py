@@ -100,7 +100,8 @@ def test_numbers_of_rows_have_many_names(folder: Path, name: str, start: int) ->
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("UserID", [n % 50 for n in range(60)]),  # of several rows each
+        ("UserID", [n % 7 for n in range(60)]),  # of so many rows each that it says something
+        ("floor no", [n % 40 / 2 for n in range(60)]),
         ("account number", [n + 0.5 for n in range(60)]),
         ("amount paid", [*range(60)]),
         ("price index", [*range(60)]),
@@ -110,6 +111,16 @@ def test_numbers_of_rows_have_many_names(folder: Path, name: str, start: int) ->
 )
 def test_features_with_names_like_those_of_rows_stay(folder: Path, name: str, values: list[object]) -> None:
     assert "features" not in table(folder, {name: values, "visits": VISITS, "label": LABEL})
+
+
+def test_rows_of_one_customer_stay_in_one_part(folder: Path) -> None:
+    users, lines = [n % 25 for n in range(60)], [n % 40 for n in range(60)]
+    given = table(folder, {"user_id": users, "order_no": lines, "visits": VISITS, "label": LABEL})
+    assert given["features"] == "visits"
+    assert "because it names what several rows belong to: `user_id`" in given["said"]
+    steps = yaml.safe_load((folder / "data.yml").read_text(encoding="utf-8"))["steps"]
+    assert steps["shard"]["split"] == {"by": "user_id"}
+    assert "features" not in table(folder, {"user_id": users, "label": LABEL})  # better than nothing
 
 
 def test_dates_that_one_value_settles_are_learned_from(folder: Path) -> None:
@@ -126,10 +137,19 @@ DATES = [f"{n % 12 + 1:02}/03/2021" for n in range(60)]
     ("values", "kept", "why"),
     [
         (DATES, True, "has dates such as `01/03/2021`, of which the day and the month are not certain"),
+        ([*(f"{n % 28 + 1}/03/2021" for n in range(59)), "31/02/2021"], True, "has `31/02/2021` among dates"),
         ([f"{n}.3.21" for n in range(1, 61)], False, "`odd` of `data.csv` has dates such as `1.3.21`"),
         ([f"{n % 30 + 1},000" for n in range(60)], True, "numbers with separators of thousands"),
-        ([f"{n + 1},000" for n in range(60)], False, "numbers with separators of thousands"),
-        ([n % 9 or "unknown" for n in range(60)], True, "has `unknown`, which is not a number"),
+        (
+            [f"{n + 1},000" for n in range(60)],
+            False,
+            "to learn from it, write plain numbers: `pandas.read_csv(…, th",
+        ),
+        (
+            [n % 9 or "unknown" for n in range(60)],
+            True,
+            "`unknown`, which is not a number (7 of 60 values): it is",
+        ),
         ([n or "unknown" for n in range(60)], False, "has `unknown`, which is not a number"),
         (["" for _ in range(60)], False, "has no value in any of 60 rows"),
         (["true", "false", "yes", "true"] * 15, True, "has `yes`, which is neither true nor false"),
@@ -222,6 +242,7 @@ def test_the_classes_of_an_imbalanced_label_are_weighed(folder: Path) -> None:
     said = "90 % of the rows have the label `no`: `class_weights: balanced` lets the others count as much"
     assert said in done["said"].replace("\n", " ")
     assert train(folder)["class_weights"] == "balanced"
+    assert train(folder)["best_metric"] == "average_precision"
 
 
 @pytest.mark.parametrize(
@@ -277,6 +298,7 @@ def test_a_table_of_nothing_else_keeps_them_and_the_check_says_so(folder: Path) 
     ("label", "rows", "when"),
     [
         ("'ab'[n * 7 % 10 < 4]", 60, {"balanced_accuracy": "> 0.55"}),
+        ("'ab'[n % 10 < 1]", 2_000, {"balanced_accuracy": "> 0.55", "average_precision": "< 0.9995"}),
         ("'abc'[n * 7 % 3]", 2_000, {"balanced_accuracy": "> 0.37", "accuracy": "< 0.9995"}),
         ("n * 31 % 997 + 0.5", 60, {"r2": "> 0.05"}),
         ("n * 31 % 997 + 0.5", 1_000, {"r2": "> 0.05", "loss": "> 0.0005"}),

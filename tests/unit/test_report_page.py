@@ -164,8 +164,15 @@ def test_the_head_of_imbalanced_classes_has_what_a_constant_answer_gets(home: Pa
     (metrics / "metrics.json").write_text(json.dumps({**shares, "average_precision": 0.4, "loss": 0.2}))
     cards = render(run.finish()).partition('class="cards"')[2].partition("</dl>")[0]
     first, leading, accuracy, *_ = re.findall(r"<dt>(.*?)</dt>", cards)
-    assert (first, leading) == ("steps done", "average_precision")
+    assert (first, leading) == ("steps done", "average_precision; a guess gets 0.07")
     assert accuracy == "accuracy; the constant answer `no` gets 0.93"
+
+
+def test_the_head_has_the_warnings_of_steps(home: Path) -> None:
+    run = FolderOfRun(home)
+    run.step("shard", warnings=["warning: column `<b>` alone tells `left`"])
+    notes = "shard: warning: column <code>&lt;b&gt;</code> alone tells <code>left</code>"
+    assert f'<p class="note">{notes}</p>' in render(run.finish())
 
 
 def test_a_job_of_the_local_workspace_has_its_own_title(home: Path) -> None:

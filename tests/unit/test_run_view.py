@@ -11,7 +11,7 @@ from rich.console import Console
 
 from worldsize.base.wording import format_duration
 from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, StepResult
-from worldsize.running.record.details import describe_early_end
+from worldsize.running.record.details import describe_early_end, list_warnings
 from worldsize.running.show import live
 from worldsize.running.show.views import PlainView, render_summary
 
@@ -131,7 +131,8 @@ def test_the_summary_leads_with_what_a_constant_answer_does_not_get() -> None:
     shares = {"accuracy": 0.94, "recall_no": 1.0, "recall_yes": 0.14, "constant_accuracy_no": 0.93}
     more = {"precision_no": 0.9, "precision_yes": 0.8, "f1": 0.6, "rows": 100.0, "average_precision": 0.4}
     text = render_summary(result(done, metrics=shares | more))
-    said = "average_precision 0.4, accuracy 0.94 (the constant answer `no` gets 0.93) and 7 more"
+    guess = "average_precision 0.4 (a guess gets 0.07)"
+    said = f"{guess}, accuracy 0.94 (the constant answer `no` gets 0.93) and 7 more"
     assert f"  metrics  {said}\n" in text
 
 
@@ -146,6 +147,22 @@ def test_a_training_that_ends_before_its_last_step_says_so(tmp_path: Path) -> No
     assert reason == "ended at step 60 of 140: 3 validations without improvement, best loss 0.3"
     step = StepResult("train", "succeeded", 61.0, tmp_path, {}, summary=reason)
     assert f"\n    {reason}\n" in render_summary(result(step))
+
+
+def test_the_summary_has_the_warnings_of_a_step(tmp_path: Path) -> None:
+    lines = [
+        "warning: old",
+        "warning: a",
+        "train: 9 rows",
+        "warning: a",
+        "warning: b",
+        "warning: c",
+        "a warning: d",
+    ]
+    (tmp_path / "rank-0.log").write_text("\n".join(lines))
+    assert list_warnings(tmp_path) == ["warning: a", "warning: b", "warning: c"]
+    step = StepResult("shard", "succeeded", 1.0, tmp_path, {}, warnings=("warning: a", "warning: b"))
+    assert "\n    warning: a\n    warning: b\n" in render_summary(result(step))
 
 
 def test_a_table_on_the_screen_is_not_said_again() -> None:

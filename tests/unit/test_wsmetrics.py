@@ -15,7 +15,7 @@ from wsmetrics.metrics import make_metrics
 from wsmetrics.names import (
     METRICS,
     choose_headline,
-    describe_constant,
+    describe_uninformed,
     goal,
     is_better,
     metrics_with_goal,
@@ -294,5 +294,9 @@ def test_the_headline_follows_from_the_share_of_the_largest_class() -> None:
     decisions = {name: value for name, value in _evaluated(0.93, 2).items() if name != "average_precision"}
     assert choose_headline(decisions)[0] == "balanced_accuracy"
     assert choose_headline({"rmse": 2.0, "r2": 0.5}) == ["r2", "rmse"]
-    assert describe_constant(_evaluated(0.93, 2)) == "the constant answer `no` gets 0.93"
-    assert describe_constant(_evaluated(0.79, 2)) == describe_constant({}) == ""
+    constant = {"accuracy": "the constant answer `no` gets 0.93"}
+    assert describe_uninformed(_evaluated(0.93, 2)) == constant
+    for classes, guess in (("no", "yes"), "0.07"), (("maybe", "no"), "0.93"):
+        metrics = {f"recall_{name}": 0.5 for name in classes} | {"constant_accuracy_no": 0.93}
+        assert describe_uninformed(metrics) == constant | {"average_precision": f"a guess gets {guess}"}
+    assert describe_uninformed(_evaluated(0.79, 2)) == describe_uninformed({}) == {}

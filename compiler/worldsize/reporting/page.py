@@ -20,7 +20,7 @@ from worldsize.reporting.timeline import render_ranks, render_timeline
 from worldsize.running.model.folder import show_place
 from worldsize.running.show.views import describe_state
 from worldsize.showing.graph_layout import HEIGHT, WIDTH, place_steps
-from wsmetrics.names import choose_headline, describe_constant
+from wsmetrics.names import choose_headline, describe_uninformed
 
 FILE = "report.html"
 STYLE = Path(__file__).with_name("page.css")
@@ -89,8 +89,7 @@ def _render_cards(facts: RunFacts) -> str:
     """The headline: steps done, the metrics that people look for first, and the registered model."""
     rows = [("steps done", f"{facts.record.done} of {len(facts.steps)}")]
     metrics = {name: value for step in facts.steps.values() for name, value in step.metrics.items()}
-    constant = describe_constant(metrics)
-    beside = {"accuracy": f"; {escape(constant, 80)}"} if constant else {}
+    beside = {name: f"; {escape(text, 80)}" for name, text in describe_uninformed(metrics).items()}
     names = choose_headline(metrics)[:4]
     rows += [(escape(name) + beside.get(name, ""), f"{metrics[name]:.4g}") for name in names]
     for model, _ in facts.registered[:2]:

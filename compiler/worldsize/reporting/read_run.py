@@ -124,6 +124,7 @@ class _Reader:
             )
         if any(event["event"] == "run_untracked" for event in record.events):
             notes.append("MLflow's record of the run is missing or incomplete.")
+        notes += [f"{step.name}: {text}" for step in record.steps.values() for text in step.warnings]
         return notes
 
     def _step(self, step: StepRecord, attempts: Sequence[Attempt]) -> StepFacts:

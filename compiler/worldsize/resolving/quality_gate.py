@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from worldsize.azureml.model import Binding, Field, Literal
 from worldsize.base.problem import Related
 from worldsize.base.span import Span
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import quoted_list
 from worldsize.facts.built_in_components import find_facts
 from worldsize.planning.memory.workload import SOURCE_TASKS, is_sharding
 from worldsize.resolving.state import ResolveState
 from worldsize.spec.model import Located, Spec
-from wsmetrics.names import METRICS, SHARES
+from wsmetrics.names import AT_THRESHOLD, METRICS, SHARES
 from wsshards.terms import LANGUAGE_MODEL
 from wssources.media_options import BYTES_TOKENIZER
 from wssources.planned_rows import default_source
@@ -66,7 +66,10 @@ def check_metrics(state: ResolveState, step: str) -> None:
             else what
         )
         message = f"step `{source}` does not measure `{metric}`{what}"
-        help_ = did_you_mean(metric, measured) or f"it measures {quoted_list(measured, limit=12)}"
+        decided = [name + AT_THRESHOLD for name in _OF_EACH[:3] if "precision" in measured]
+        near = closest(metric, decided)  # of two classes only, so not listed
+        help_ = did_you_mean(metric, [near] if near else measured)
+        help_ = help_ or f"it measures {quoted_list(measured, limit=12)}"
         state.report("gate-metric-unknown", place, message, help_)
 
 

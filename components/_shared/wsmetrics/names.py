@@ -39,19 +39,29 @@ def choose_headline(metrics: Mapping[str, float]) -> list[str]:
     the balanced accuracy.
     """
     names = [name for name in _HEADLINE if name in metrics]
-    if not describe_constant(metrics):
+    if not describe_uninformed(metrics):
         return names
-    classes = sum(name.startswith("recall_") and not name.endswith(AT_THRESHOLD) for name in metrics)
-    leading = ("average_precision", "balanced_accuracy") if classes == 2 else ("balanced_accuracy",)
+    two = len(_list_classes(metrics)) == 2
+    leading = ("average_precision", "balanced_accuracy") if two else ("balanced_accuracy",)
     return [name for name in leading if name in metrics][:1] + names
 
 
-def describe_constant(metrics: Mapping[str, float]) -> str:
-    """Return what always saying the largest class gets, if it has 80 % of the rows; else nothing."""
-    for name, value in metrics.items():
-        if name.startswith(CONSTANT) and value >= LARGE_SHARE:
-            return f"the constant answer `{name.removeprefix(CONSTANT)}` gets {value:.4g}"
-    return ""
+def describe_uninformed(metrics: Mapping[str, float]) -> dict[str, str]:
+    """Return by metric what answers get that know nothing of the rows, if one class has 80 % of them."""
+    largest = next((name for name in metrics if name.startswith(CONSTANT)), "")
+    if not largest or (share := metrics[largest]) < LARGE_SHARE:
+        return {}
+    name, classes = largest.removeprefix(CONSTANT), _list_classes(metrics)
+    described = {"accuracy": f"the constant answer `{name}` gets {share:.4g}"}
+    if len(classes) == 2 and name in classes:  # the average precision of a guess is the share of the second
+        described["average_precision"] = f"a guess gets {share if name == classes[1] else 1 - share:.4g}"
+    return described
+
+
+def _list_classes(metrics: Mapping[str, float]) -> list[str]:
+    """Return the classes of which the recall was measured, in order."""
+    names = (name for name in metrics if name.startswith("recall_") and not name.endswith(AT_THRESHOLD))
+    return [name.removeprefix("recall_") for name in names]
 
 
 def metrics_with_goal(task: str) -> tuple[str, ...]:

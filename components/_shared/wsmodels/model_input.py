@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from wsmodels.raw_table import decode_table, has_plain_numbers
+from wsmodels.raw_table import decode_table, has_plain_numbers, write_dates
 from wsshards.errors import UserError, describe_error
 from wsshards.manifest import Column
 
@@ -87,7 +87,10 @@ def _named_table(schema: Any, rows: npt.NDArray[Any], columns: Sequence[Column])
     """Return the columns that the signature names, each of its type."""
     table = decode_table(rows, columns)
     table = table[[column.name for column in schema.inputs if column.name in table]]
+    forms = {column.name: column.form for column in columns if column.form}
     for column in schema.inputs:
+        if column.name in forms and column.name in table and column.type.name == "string":
+            table[column.name] = write_dates(table[column.name], forms[column.name])
         if column.name not in table or table[column.name].isna().any():
             continue  # what is missing stays None, NaN or NaT
         try:

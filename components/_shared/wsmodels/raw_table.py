@@ -42,6 +42,11 @@ def decode_table(rows: Array, columns: Sequence[Column]) -> Any:
     return pd.DataFrame(values)
 
 
+def write_dates(dates: Any, form: str) -> Any:
+    """Return dates as the texts that they were, with None where one is missing."""
+    return dates.dt.tz_localize("UTC").dt.strftime(form).astype(object).where(dates.notna(), None)
+
+
 def _decode(part: Array, column: Column) -> Any:
     missing = np.isnan(part).any(axis=1)
     if column.kind == CATEGORY:

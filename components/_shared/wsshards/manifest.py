@@ -72,6 +72,7 @@ class Column:
         categories: values of the training rows, in order.
         mean: of the training rows, for each number of the column; what a missing value is replaced by.
         optional: whether values may be missing.
+        form: of dates that are not in ISO 8601, for `strptime`.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Column:
     categories: tuple[str, ...] = ()
     mean: tuple[float, ...] = ()
     optional: bool = False
+    form: str = ""
 
     @property
     def width(self) -> int:
@@ -365,6 +367,7 @@ def _column_from(data: Mapping[str, Any]) -> Column:
         categories=tuple(str(value) for value in data.get("categories", ())),
         mean=tuple(float(value) for value in data.get("mean", ())),
         optional=bool(data.get("optional", False)),
+        form=str(data.get("form", "")),
     )
 
 

@@ -17,6 +17,7 @@ from wssources.name_lists import split_names
 MAX_CATEGORIES = 1_000  # of a column
 MISSING_NUMBERS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")  # in a column of numbers
 _IDS_ROWS, _IDS_SHARE = 20, 0.9  # from so many rows on, a text that so many rows have alone is no category
+_ODD_SAMPLE = 200  # dates on which all forms are tried
 _DAY = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # What is tried on dates that are not in ISO 8601; where two of them fit all values, neither is taken.
 _ORDERS = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y", "%y{0}%m{0}%d")
@@ -81,6 +82,16 @@ def find_date_forms(values: Iterable[Any]) -> list[str]:
     for text in texts:
         forms = [form for form in forms if parse_date(text, form) is not None]
     return forms
+
+
+def find_odd_date(texts: Iterable[str]) -> tuple[str, str]:
+    """Return the form that fits nine tenths of the dates and the first that it misses, or nothing."""
+    dates = sorted(texts)
+    sample = dates[:: len(dates) // _ODD_SAMPLE + 1]
+    fits = {form: sum(parse_date(text, form) is not None for text in sample) for form in _DATE_FORMS}
+    best = [form for form, count in fits.items() if count == max(fits.values())]
+    odd = [text for text in dates if parse_date(text, best[0]) is None] if len(best) == 1 else []
+    return (best[0], odd[0]) if odd and len(odd) * 10 <= len(dates) else ("", "")
 
 
 def check_column_types(kinds: Mapping[str, str], columns: Sequence[str], called: str) -> None:

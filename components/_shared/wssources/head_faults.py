@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from wsshards.errors import UserError, clip_text
-from wssources.column_kinds import MISSING_NUMBERS, find_date_forms
+from wssources.column_kinds import MAX_CATEGORIES, MISSING_NUMBERS, find_date_forms, find_odd_date
 from wssources.tasks import FEW_VALUES, LabelValues
 
 _DECIMAL_COMMA = re.compile(r"\A[+-]?[0-9]+,[0-9]+")
@@ -27,24 +27,32 @@ def check_notation(name: str, values: Iterable[Any], called: str) -> None:
     """
     texts = {text for value in values if value is not None and (text := str(value).strip())}
     texts.difference_update(MISSING_NUMBERS)
+    column = f"column `{clip_text(name)}` of `{called}`"
     wrong = min((text for text in texts if _OTHER_DATE.fullmatch(text)), default="")
     if wrong and all(_OTHER_DATE.fullmatch(text) or _ISO_DATE.fullmatch(text) for text in texts):
+        form, odd = find_odd_date(texts)
+        if form:
+            raise UserError(
+                f"{column} has `{clip_text(odd)}` among dates of the form `{form}`",
+                "correct it, or write all dates as `2026-01-31`",
+            )
         raise UserError(
-            f"column `{clip_text(name)}` of `{called}` has dates such as `{clip_text(wrong)}`, of which the"
-            " day and the month are not certain",
+            f"{column} has dates such as `{clip_text(wrong)}`, of which the day and the month are not"
+            " certain",
             f"write dates as `2026-01-31`, or say what they are: {_list_kinds(name, texts)}",
         )
     if len(texts) <= FEW_VALUES:
         return
-    for form, what, instead in (
-        (_THOUSANDS, "with separators of thousands", "without them"),
-        (_DECIMAL_COMMA, "with decimal commas", "with decimal points"),
+    for notation, what, option in (
+        (_THOUSANDS, "with separators of thousands", "thousands"),
+        (_DECIMAL_COMMA, "with decimal commas", "decimal"),
     ):
-        wrong = min((text for text in texts if form.fullmatch(text)), default="")
-        if wrong and all(form.fullmatch(text) or _NUMBER.fullmatch(text) for text in texts):
+        wrong = min((text for text in texts if notation.fullmatch(text)), default="")
+        if wrong and all(notation.fullmatch(text) or _NUMBER.fullmatch(text) for text in texts):
             raise UserError(
-                f"column `{clip_text(name)}` of `{called}` has numbers {what}, such as `{clip_text(wrong)}`",
-                f"write them {instead}, or say `column_types: {name}=category`",
+                f"{column} has numbers {what}, such as `{clip_text(wrong)}`",
+                f"write plain numbers: `pandas.read_csv(…, {option}=',').to_csv(…, index=False)`"
+                + (f", or say `column_types: {name}=category`" if len(texts) <= MAX_CATEGORIES else ""),
             )
 
 

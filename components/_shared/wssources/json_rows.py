@@ -12,7 +12,15 @@ from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, NUMBER, REGRESSION
 from wssources.column_kinds import parse_date
 from wssources.request import BLOCK_BYTES, REFUSE, Request, first_line, open_data, unreadable
-from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, leaves_out, may_miss
+from wssources.table_plan import (
+    FILL_HELP,
+    LABEL_HELP,
+    Head,
+    TablePlan,
+    describe_no_date,
+    leaves_out,
+    may_miss,
+)
 
 _HEAD_FILES = 100
 ONE_KIND = "give every field one kind of value"
@@ -185,7 +193,8 @@ def _json_fault(
             return _describe_misfit(row[field], name, kind)
         form = plan.date_forms.get(field, "")
         if plan.features.get(field) == DATE and parse_date(row[field], form) is None:
-            return f"has `{_shown(row[field])}` in column `{name}`, which is not a date", KIND_HELP[DATE]
+            what, help_ = describe_no_date(name, row[field], form)
+            return f"has `{_shown(row[field])}` in column `{name}`, {what}", help_
         if isinstance(row[field], float) and not math.isfinite(row[field]) and plan.missing == REFUSE:
             return f"has `{row[field]}` in column `{name}`, which is not finite", FILL_HELP
     return None

@@ -13,7 +13,16 @@ from wsshards.errors import UserError, clip_text
 from wsshards.terms import BOOLEAN, CATEGORY, DATE, MULTI_LABEL, NUMBER, REGRESSION
 from wssources.column_kinds import MISSING_NUMBERS, parse_date
 from wssources.request import BLOCK_BYTES, REFUSE, Request, first_line, open_data, unreadable
-from wssources.table_plan import FILL_HELP, KIND_HELP, LABEL_HELP, Head, TablePlan, leaves_out, may_miss
+from wssources.table_plan import (
+    FILL_HELP,
+    KIND_HELP,
+    LABEL_HELP,
+    Head,
+    TablePlan,
+    describe_no_date,
+    leaves_out,
+    may_miss,
+)
 from wssources.tasks import BOOLEANS
 
 _FAULTS = (OSError, ValueError, EOFError, csv.Error, zlib.error)  # of damaged files
@@ -251,7 +260,8 @@ def _cell_fault(plan: TablePlan, name: str, cell: str) -> tuple[str, str]:
     elif kind == BOOLEAN and cell.lower() not in BOOLEANS:
         return f"has {shown} in {column}, which is neither true nor false", KIND_HELP[kind]
     elif kind == DATE and parse_date(cell, form) is None:
-        return f"has {shown} in {column}, which is not a date", KIND_HELP[kind]
+        what, help_ = describe_no_date(name, cell, form)
+        return f"has {shown} in {column}, {what}", help_
     return "", ""
 
 

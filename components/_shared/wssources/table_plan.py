@@ -15,6 +15,7 @@ from wsshards.terms import BOOLEAN, CATEGORY, CLASSIFICATION, DATE, NUMBER, REGR
 from wssources.column_kinds import (
     check_categories,
     check_column_types,
+    find_date_forms,
     settle_kind,
     split_kind,
 )
@@ -82,6 +83,16 @@ class Head:
     def most(self) -> int:
         """Rows that a head may have."""
         return min(HEAD_ROWS, max(1, HEAD_CELLS // max(len(self.columns), 1)))
+
+
+def describe_no_date(name: str, text: str, form: str) -> tuple[str, str]:
+    """Return that a text is no date, or none in the form of its column, as a clause, and what to do."""
+    forms = find_date_forms([text]) if form else []
+    kinds = " or ".join(f"`column_types: {name}=date {other}`" for other in forms)
+    return (
+        f"which is not a date in the form `{form}`" if form else "which is not a date",
+        f"correct it, or say the form that it has: {kinds}" if kinds else KIND_HELP[DATE],
+    )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ needed to load it.
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import io
 import json
 import os
@@ -132,6 +133,7 @@ def _describe_rows(samples: SampleSpec) -> dict[str, Any]:
                 "kind": column.kind,
                 "categories": list(column.categories),
                 "optional": column.optional,
+                "form": column.form,
             }
             for column in samples.columns
         ],
@@ -174,6 +176,11 @@ def _example(samples: SampleSpec) -> Any:
         column.name: [column.categories[0] if column.categories else _EXAMPLES[column.kind]] * 2
         for column in samples.columns
     }
+    values |= {
+        column.name: [dt.datetime(2000, 1, 1, tzinfo=dt.timezone.utc).strftime(column.form)] * 2
+        for column in samples.columns
+        if column.form
+    }
     return pd.DataFrame(values)
 
 
@@ -200,7 +207,10 @@ def _signature(samples: SampleSpec) -> ModelSignature:
         return ModelSignature(outputs=_named_outputs(samples))
     if takes_columns(samples):
         columns: list[ColSpec | TensorSpec] = [
-            ColSpec(_TYPES[column.kind], column.name, required=not column.optional)
+            # MLflow would read `01/02/2026` as it likes: dates in a form of their own stay text.
+            ColSpec(
+                "string" if column.form else _TYPES[column.kind], column.name, required=not column.optional
+            )
             for column in samples.columns
         ]
         return ModelSignature(inputs=Schema(columns), outputs=_named_outputs(samples))

@@ -21,7 +21,7 @@ class RowCoder:
     """Turns raw columns, by name, into the numbers that the exported program takes.
 
     Args:
-        columns: each with ``name``, ``kind``, ``categories`` and ``optional``.
+        columns: each with ``name``, ``kind``, ``categories``, ``optional`` and ``form``.
     """
 
     def __init__(self, columns: Sequence[Mapping[str, Any]]) -> None:
@@ -52,7 +52,7 @@ class RowCoder:
                 f"column `{name}` has no value in row {int(absent.argmax())}, and the model needs it"
             )
         try:
-            coded = _CODERS[column["kind"]](values, absent, column["categories"])
+            coded = _CODERS[column["kind"]](values, absent, column)
         except (ValueError, TypeError) as error:
             raise ValueError(
                 f"column `{name}` does not hold values of kind {column['kind']}: {error}"
@@ -62,7 +62,7 @@ class RowCoder:
 
 
 def _code_numbers(
-    values: pd.Series, absent: npt.NDArray[np.bool_], _: Sequence[str]
+    values: pd.Series, absent: npt.NDArray[np.bool_], _: Mapping[str, Any]
 ) -> npt.NDArray[np.float64]:
     del absent
     coded = np.empty((len(values), 1))
@@ -71,7 +71,7 @@ def _code_numbers(
 
 
 def _code_booleans(
-    values: pd.Series, absent: npt.NDArray[np.bool_], _: Sequence[str]
+    values: pd.Series, absent: npt.NDArray[np.bool_], _: Mapping[str, Any]
 ) -> npt.NDArray[np.float64]:
     coded = np.zeros((len(values), 1))
     coded[~absent, 0] = [float(bool(value)) for value in values[~absent]]
@@ -79,18 +79,19 @@ def _code_booleans(
 
 
 def _code_categories(
-    values: pd.Series, absent: npt.NDArray[np.bool_], categories: Sequence[str]
+    values: pd.Series, absent: npt.NDArray[np.bool_], column: Mapping[str, Any]
 ) -> npt.NDArray[np.float64]:
-    numbers = {value: number for number, value in enumerate(categories)}
+    numbers = {value: number for number, value in enumerate(column["categories"])}
     coded = np.zeros((len(values), 1))
     coded[~absent, 0] = [numbers.get(str(value), -1) for value in values[~absent]]
     return coded
 
 
 def _code_dates(
-    values: pd.Series, absent: npt.NDArray[np.bool_], _: Sequence[str]
+    values: pd.Series, absent: npt.NDArray[np.bool_], column: Mapping[str, Any]
 ) -> npt.NDArray[np.float64]:
-    moments = pd.to_datetime(values, utc=True).dt.tz_localize(None).to_numpy("datetime64[s]")
+    form = column["form"] or None
+    moments = pd.to_datetime(values, utc=True, format=form).dt.tz_localize(None).to_numpy("datetime64[s]")
     seconds = np.where(absent, _EPOCH, moments).astype("datetime64[s]").astype(np.int64)
     days, rest = np.divmod(seconds, _SECONDS_PER_DAY)
     return np.stack([days, rest], axis=1).astype(np.float64)

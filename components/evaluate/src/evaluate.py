@@ -10,7 +10,7 @@ from drift import MAX_COLUMNS, draw_drift, read_drift
 from plots import draw_scores
 
 from wsleaks.shards import find_in_shards
-from wsmetrics.names import AT_THRESHOLD, CONSTANT, choose_headline, describe_constant
+from wsmetrics.names import AT_THRESHOLD, CONSTANT, SHARES, choose_headline, describe_uninformed
 from wsmodels.held_out import choose_split
 from wsmodels.scores import ClassifierScores, make_scores, safe_name
 from wsshards.errors import UserError, describe_error, print_warning, run_main
@@ -19,7 +19,7 @@ from wsshards.reader import ShardReader
 from wsshards.terms import SPLITS
 from wsshards.whole_file import write_json
 
-PERFECT = 0.9995  # an accuracy or R² from which on the data is doubted
+PERFECT = 0.9995  # a score from which on the data is doubted
 FEW_ROWS = 200  # of which an honest model may get all right
 
 
@@ -49,16 +49,16 @@ def main() -> None:
     log(summary, details, drift, pictures)
     for line in describe(summary, details):
         print(line)
-    doubt_perfect(summary, manifest, Path(options.shards), split)
+    doubt_perfect(summary, choose_headline(summary | details)[0], manifest, Path(options.shards), split)
 
 
 def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[str]:
     """Yield a line for each overall metric, what says most first, and one for the decision threshold."""
     both = summary | details
-    constant = describe_constant(both)
+    uninformed = describe_uninformed(both)
     for name in dict.fromkeys([*choose_headline(both), *summary]):
         if not name.startswith(CONSTANT):
-            more = f"; {constant}" if name == "accuracy" and constant else ""
+            more = f"; {uninformed[name]}" if name in uninformed else ""
             yield f"{name}: {summary[name]:.6g}{more}"
     if "decision_threshold" in details:
         shares = ", ".join(
@@ -67,10 +67,14 @@ def describe(summary: dict[str, float], details: dict[str, float]) -> Iterator[s
         yield f"from the decision threshold {details['decision_threshold']:.6g} on: {shares}"
 
 
-def doubt_perfect(summary: dict[str, float], manifest: Manifest, shards: Path, split: str) -> None:
-    """Warn of a score that leaves nothing to learn, and name the column that tells the label, if one does."""
-    name = next((name for name in ("accuracy", "r2") if summary.get(name, 0.0) >= PERFECT), None)
-    if name is None or summary["rows"] < FEW_ROWS or manifest.label is None:
+def doubt_perfect(summary: dict[str, float], name: str, manifest: Manifest, shards: Path, split: str) -> None:
+    """Warn of a score that leaves nothing to learn, and name the column that tells the label, if one does.
+
+    The score is the one that says most: of few positive rows a constant answer has a high accuracy, and with
+    weights of classes a model whose order is perfect has a low one.
+    """
+    is_perfect = name in SHARES and summary[name] >= PERFECT
+    if not is_perfect or summary["rows"] < FEW_ROWS or manifest.label is None:
         return
     what = f"{name} is {summary[name]:.6g}: hardly any model is always right on data that is honest"
     hint = "look for values that are known only after the label, and for copies of training rows"

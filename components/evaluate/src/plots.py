@@ -63,7 +63,7 @@ def draw_roc(curves: Mapping[str, tuple[Array, Array]], path: Path) -> None:
     axes.plot([0, 1], [0, 1], color="0.7", linestyle="--", linewidth=1)
     for name, (false, true) in curves.items():
         (line,) = axes.plot(false, true)
-        area = float(np.diff(false) @ (true[1:] + true[:-1]) / 2)
+        area = float(-np.diff(false) @ (true[1:] + true[:-1]) / 2)  # from the highest rate on down
         shown = shorten(name).replace("$", r"\$").lstrip("_") or "class"
         line.set_label(f"{shown}: area {area:.3f}")
     axes.set(xlabel="false positive rate", ylabel="true positive rate", title="ROC", aspect="equal")

@@ -87,6 +87,7 @@ class ColumnEncoders:
                     self._categories.get(column.name, ()),
                     tuple(means[at] for at in range(place, place + column.width) if at in means),
                     self._codes is not None and column.name in self._codes.incomplete,
+                    column.form,
                 )
             )
         return replace(self._features, columns=tuple(columns))

@@ -29,7 +29,7 @@ from spill import Rows, Spill
 from wsleaks.shards import find_in_shards
 from wsshards import manifest as contents
 from wsshards import terms
-from wsshards.errors import NO_ROOM, UserError, describe_error, print_warning, run_main
+from wsshards.errors import NO_ROOM, UserError, clip_text, describe_error, print_warning, run_main
 from wsshards.whole_file import write_whole
 from wssources.column_kinds import parse_column_types
 from wssources.name_lists import split_names
@@ -97,6 +97,11 @@ def _shard(options: argparse.Namespace, folder: Path, scratch: Path) -> None:
     _report(manifest)
     for column in find_in_shards(folder, terms.SPLITS[TRAIN])[:MAX_WARNINGS]:
         print_warning(f"{column.describe(options.label)}; {column.help}")
+    if any(column.name == options.split_by for column in manifest.features.columns):
+        print_warning(
+            f"column `{clip_text(options.split_by)}` divides the rows, so no value of it is in two parts, and"
+            " nothing is learned from it that helps on new rows; leave it out of `features`"
+        )
 
 
 def write(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from worldsize.azureml import yaml_dump
@@ -22,10 +22,11 @@ _CHECKOUT = ("actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8", "v5.0.
 _SETUP_PYTHON = ("actions/setup-python@e797f83bcb11b83ae66e0230d6156d7c80228e7c", "v6.0.0")
 
 
-def write_settings(clusters: Mapping[str, tuple[str | None, int | None]]) -> str:
-    """``worldsize.yml``: the VM size and the most instances of each cluster, as far as they are known."""
+def write_settings(clusters: Mapping[str, tuple[str | None, int | None]], allowed: Sequence[str] = ()) -> str:
+    """``worldsize.yml``: the VM size and most instances of each cluster, and what a check may read."""
     compute = {name: _describe_cluster(size, count) for name, (size, count) in clusters.items()}
     document: dict[str, Any] = {"compute": compute} if compute else {"exclude": [".venv"]}
+    document |= {"allow": Field([*allowed], comment="a check reads it there")} if allowed else {}
     return yaml_dump.dump(document, header=_SETTINGS_SCHEMA)
 
 

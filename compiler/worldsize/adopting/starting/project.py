@@ -314,8 +314,9 @@ def _make_files(name: str, start: Start, target: Target) -> NewProject:
     text = yaml_dump.dump(_describe_start(name, start, target), header=files.SPEC_SCHEMA)
     most = most_instances(target.instance_count)
     clusters = {GPU_CLUSTER: (target.instance_type, most), CPU_CLUSTER: (CPU_SIZE, 1)}
-    written = {f"{name}.yml": text, **_surround(clusters), files.IGNORED: files.write_ignored(*ignored)}
-    return NewProject(_encode(written), f"{name}.yml")
+    allowed = [start.path] if start.path and not ignored else []
+    around = {**_surround(clusters, allowed), files.IGNORED: files.write_ignored(*ignored)}
+    return NewProject(_encode({f"{name}.yml": text, **around}), f"{name}.yml")
 
 
 def _surround_pipeline(folder: Path, pipeline: Path, sizes: Mapping[str, str | None]) -> NewProject:
@@ -330,8 +331,10 @@ def _surround_pipeline(folder: Path, pipeline: Path, sizes: Mapping[str, str | N
     return NewProject(_encode({**_surround(clusters), **ignored}), None)
 
 
-def _surround(clusters: Mapping[str, tuple[str | None, int | None]]) -> dict[str, str]:
-    return {files.SETTINGS: files.write_settings(clusters), files.WORKFLOW: files.write_workflow()}
+def _surround(
+    clusters: Mapping[str, tuple[str | None, int | None]], allowed: Sequence[str] = ()
+) -> dict[str, str]:
+    return {files.SETTINGS: files.write_settings(clusters, allowed), files.WORKFLOW: files.write_workflow()}
 
 
 def _encode(texts: Mapping[str, str]) -> dict[str, bytes]:
@@ -341,6 +344,7 @@ def _encode(texts: Mapping[str, str]) -> dict[str, bytes]:
 GPU_CLUSTER, CPU_CLUSTER = "gpu-cluster", "cpu-cluster"
 CPU_SIZE = "Standard_D16s_v5"
 _SPLIT = "a fifth is held out for validation"
+_TOGETHER = "its rows of one value stay in one part"
 
 
 class Start(Struct, frozen=True):
@@ -354,6 +358,7 @@ class Start(Struct, frozen=True):
     rows: int | None = None  # of the data, where they are known
     gate: Mapping[str, str] = {}  # what a model must reach to be registered
     notes: tuple[str, ...] = ()  # about the data, that is not in the spec
+    split_by: str = ""  # the column whose rows of one value stay in one part
 
 
 def _find_start(kind: Kind, folder: Path, source: Path | None, label: str | None, ask: Ask) -> Start:
@@ -406,26 +411,32 @@ def _start_from_table(table: Table, path: str, label: Label, telling: Sequence[T
     shard = {"data": data, "label": Field(label.name, comment=label.reason), **settings.inputs}
     is_text = "text" in settings.inputs
     train: dict[str, Any] = {} if is_text else {"early_stopping_patience": 5}
-    train |= {"class_weights": "balanced"} if imbalance else {}
+    classes = count_classes(table, label.name)
+    best = "average_precision" if classes == 2 else "balanced_accuracy"
+    train |= {"class_weights": "balanced", "best_metric": best} if imbalance else {}
     notes = [*settings.said, *([imbalance] if imbalance else [])]
     if label.reason not in ("as given", "as chosen"):
         notes.insert(0, f"the label is `{label.name}`, {label.reason}: `--label` chooses another column")
     model, rows = "gpt" if is_text else "mlp", len(table.head.rows)
-    gate = _choose_gate(count_classes(table, label.name), rows)
-    return Start(shard, model, train, path=path, rows=rows, gate=gate, notes=tuple(notes))
+    gate = _choose_gate(classes, rows, best if imbalance and classes == 2 else "accuracy")
+    by = settings.by
+    return Start(shard, model, train, path=path, rows=rows, gate=gate, notes=tuple(notes), split_by=by)
 
 
 _FEW_ROWS = 1000  # of which an honest model may get all held-out ones right
 
 
-def _choose_gate(classes: int | None, rows: int | None) -> dict[str, str]:
-    """The conditions that neither a guess passes nor a model whose data holds the answer."""
+def _choose_gate(classes: int | None, rows: int | None, perfect: str = "accuracy") -> dict[str, str]:
+    """The conditions that neither a guess passes nor a model whose data holds the answer.
+
+    ``perfect`` is the metric in which that one is: of rare classes even a constant answer is accurate.
+    """
     if classes is None:
         return {}
     ceiling = rows is not None and rows >= _FEW_ROWS
     if classes:
         guess = {"balanced_accuracy": f"> {1.1 / classes:.2g}"}
-        return {**guess, "accuracy": "< 0.9995"} if ceiling else guess
+        return {**guess, perfect: "< 0.9995"} if ceiling else guess
     return {"r2": "> 0.05", "loss": "> 0.0005"} if ceiling else {"r2": "> 0.05"}
 
 
@@ -455,6 +466,7 @@ def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
     timeout = Field(TIMEOUT_SECONDS, comment="seconds")
     count = {"instance_count": instance_count, "timeout": timeout} if instance_count > 1 else {}
     train = Flow(model=start.model, epochs=start.epochs, optimizer="adamw", **start.train)
+    split = {"split": Field(Flow(by=start.split_by), comment=_TOGETHER)} if start.split_by else {}
     why = ", ".join(["better than a guess", "not too good to be true"][: len(start.gate)])
     gate = {"when": Flow(**start.gate)} if start.gate else {}
     scale = _choose_scale(_choose_batch(start.rows, count_processes(target)), target)
@@ -466,6 +478,7 @@ def _describe_start(name: str, start: Start, target: Target) -> dict[str, Any]:
                 "uses": "shard_data",
                 "compute": "cpu",
                 "with": start.shard,
+                **split,
             },
             "train": {
                 "uses": "train_ddp",

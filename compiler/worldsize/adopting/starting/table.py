@@ -36,9 +36,13 @@ LABELS = ("label", "labels", "target", "targets", "y", "class", "classes", "outc
 
 
 class Settings(Struct, frozen=True):
-    """Inputs of ``shard_data``, with comments that say why, and sentences about the columns."""
+    """Inputs of ``shard_data``, with comments that say why, and sentences about the columns.
+
+    ``by`` is the column whose rows of one value stay in one part, if there is one.
+    """
 
     inputs: dict[str, Field[str]]
+    by: str = ""
     said: tuple[str, ...] = ()
 
 
@@ -116,6 +120,8 @@ def find_settings(table: Table, label: str, telling: Sequence[TellingColumn] = (
         replace(feature, kept=False, telling=reasons[feature.name]) if feature.name in reasons else feature
         for feature in judged
     ]
+    if not any(feature.kept for feature in judged):  # better than nothing
+        judged = [replace(feature, kept=feature.kept or feature.groups, groups=False) for feature in judged]
     chosen, text = _choose(judged)
     if not chosen:
         names = quoted_list([feature.name or "(no name)" for feature in judged])
@@ -134,7 +140,9 @@ def find_settings(table: Table, label: str, telling: Sequence[TellingColumn] = (
         inputs["column_types"] = Field(join_names(categories), comment="not read as dates or numbers")
     if text:
         inputs["text"] = Field(text)
-    return Settings(inputs, tuple(_say_choices(judged, chosen)))
+    groups = [feature.name for feature in judged if feature.groups]
+    by = min(groups, key=lambda name: len(set(table.head.values(name))), default="")
+    return Settings(inputs, by, tuple(_say_choices(judged, chosen)))
 
 
 def _choose(judged: Sequence[Feature]) -> tuple[list[Feature], str]:
@@ -203,6 +211,7 @@ def _why_not(judged: Sequence[Feature]) -> str:
     telling = any(feature.telling for feature in judged)
     others = any((not feature.kept and feature.fault) or feature.is_text for feature in judged)
     reasons = ["only name the row"] * names + ["alone tell the label"] * telling + ["are not read"] * others
+    reasons += ["name groups of rows"] * any(feature.groups for feature in judged)
     return f"without columns that {' or '.join(reasons)}"
 
 
@@ -218,9 +227,13 @@ def _say_choices(judged: Sequence[Feature], chosen: Sequence[Feature]) -> Iterat
         elif feature.telling:
             yield f"left out, because {feature.telling}; add it to `features` if it is known before the label"
         elif feature.fault:
-            yield f"{feature.fault}: it is {'read as a category' if feature.kept else 'left out'}"
+            help_ = f"; to learn from it, {feature.help}" if feature.help and not feature.kept else ""
+            yield f"{feature.fault}: it is {'read as a category' if feature.kept else 'left out'}{help_}"
+        elif feature.groups:
+            yield f"not learned from, because it names what several rows belong to: `{feature.name}`"
 
 
+_MOST_OF_GROUP = 20  # rows on average
 _FEW_ROWS = 5  # of a class, so that some of them are trained on
 _LONG_TEXT = 40  # characters on average, above which a text is read, not sorted into categories
 _MISFITS = {NUMBER: "not a number", BOOLEAN: "neither true nor false", DATE: "not a date"}
@@ -233,6 +246,8 @@ class Feature(Struct, frozen=True):
         name: of the column.
         kept: whether it is learned from.
         fault: why it cannot be read as what it is, as a part of a sentence; kept, it is a category.
+        help: how to make it readable.
+        groups: whether it names what several rows belong to.
         is_text: whether it is a long text, which is read alone or not at all.
         incomplete: whether some rows have no value.
         telling: that it alone tells the label, and how well, as a sentence.
@@ -241,6 +256,8 @@ class Feature(Struct, frozen=True):
     name: str
     kept: bool = True
     fault: str = ""
+    help: str = ""
+    groups: bool = False
     is_text: bool = False
     incomplete: bool = False
     telling: str = ""
@@ -248,7 +265,7 @@ class Feature(Struct, frozen=True):
     @property
     def names_row(self) -> bool:
         """Whether it is left out as the name of a row."""
-        return not (self.kept or self.fault or self.telling)
+        return not (self.kept or self.fault or self.telling or self.groups)
 
 
 def judge_column(head: Head, name: str, called: str) -> Feature:
@@ -256,17 +273,19 @@ def judge_column(head: Head, name: str, called: str) -> Feature:
     values = head.values(name)
     if not name or names_row(name, values):
         return Feature(name, kept=False)
+    if _names_group(name, values):
+        return Feature(name, kept=False, groups=True)
     if _is_long_text(values):
         return Feature(name, is_text=True, incomplete=any(map(is_empty, values)))
     kind, form = settle_kind(values, cells=head.cells)
     if form:
         return Feature(name, incomplete=any(is_missing(value, kind, cells=head.cells) for value in values))
-    fault = _find_fault(head, name, kind, called)
+    fault, help_ = _find_fault(head, name, kind, called)
     kept = not fault or (head.cells and not all(is_missing(value, NUMBER, cells=True) for value in values))
     if kept and (fault or kind == CATEGORY):
         kept = _are_categories(head, name, called)
     incomplete = any(is_missing(value, CATEGORY if fault else kind, cells=head.cells) for value in values)
-    return Feature(name, kept, fault, incomplete=incomplete)
+    return Feature(name, kept, fault, help_, incomplete=incomplete)
 
 
 def is_missing(value: Any, kind: str, *, cells: bool) -> bool:
@@ -279,19 +298,22 @@ def is_empty(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and math.isnan(value))
 
 
-def _find_fault(head: Head, name: str, kind: str, called: str) -> str:
-    """What the step would refuse of a column, as a part of a sentence; nothing if it reads it."""
+def _find_fault(head: Head, name: str, kind: str, called: str) -> tuple[str, str]:
+    """What the step would refuse of a column, as a clause, and what to do; nothing if it reads it."""
     values = head.values(name)
     try:
         check_has_values(name, values, called)
         if kind == CATEGORY:
             check_notation(name, values, called)
     except UserError as error:
-        return error.message
-    for value in values:
-        if not is_missing(value, kind, cells=head.cells) and (wrong := _find_misfit(value, kind, head)):
-            return f"column `{clip_text(name)}` of `{called}` has `{clip_text(str(value))}`, which is {wrong}"
-    return ""
+        return error.message, error.help or ""
+    present = [value for value in values if not is_missing(value, kind, cells=head.cells)]
+    misfits = [(value, wrong) for value in present if (wrong := _find_misfit(value, kind, head))]
+    if not misfits:
+        return "", ""
+    [value, wrong], count = misfits[0], f"{len(misfits):,} of {len(present):,} values"
+    shown = f"`{clip_text(str(value))}`, which is {wrong}"
+    return f"column `{clip_text(name)}` of `{called}` has {shown} ({count})", "correct it in the table"
 
 
 def _find_misfit(value: Any, kind: str, head: Head) -> str:
@@ -336,10 +358,25 @@ def names_row(name: str, values: Sequence[object]) -> bool:
 
     The values are whole numbers or words: a measurement has fractions, or repeats.
     """
-    texts = [str(value).strip() for value in values if value is not None and value != ""]
-    if not texts or len(set(texts)) < len(texts) or not _is_row_name(name):
-        return False
-    return all(map(_is_whole, texts)) or not any(is_number(text) or " " in text for text in texts)
+    texts = _list_texts(values)
+    return bool(texts) and len(set(texts)) == len(texts) and _are_names(name, texts)
+
+
+def _names_group(name: str, values: Sequence[object]) -> bool:
+    """Whether a column names what a few rows each belong to, such as a customer; every row has a value."""
+    texts = _list_texts(values)
+    distinct = len(set(texts))
+    several = max(FEW_VALUES, len(texts) // _MOST_OF_GROUP) < distinct < len(texts) == len(values)
+    return several and _are_names(name, texts)
+
+
+def _list_texts(values: Sequence[object]) -> list[str]:
+    return [str(value).strip() for value in values if value is not None and value != ""]
+
+
+def _are_names(name: str, texts: list[str]) -> bool:
+    words = all(map(_is_whole, texts)) or not any(is_number(text) or " " in text for text in texts)
+    return words and _is_row_name(name)
 
 
 def _is_row_name(name: str) -> bool:

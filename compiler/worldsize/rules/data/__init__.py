@@ -70,4 +70,6 @@ RULES = (
                         confidence="likely"),
     _late_argument_rule("WS547", "column-tells-label", "warning", "a column that alone tells the label",
                         confidence="likely"),
+    _late_argument_rule("WS548", "gate-constant-passes", "warning", "a gate that a constant answer passes",
+                        confidence="likely"),
 )

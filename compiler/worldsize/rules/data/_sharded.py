@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from worldsize.azureml.literals import parse_number
-from worldsize.azureml.model import Job, Literal, Step
+from worldsize.azureml.model import Binding, Job, Literal, Step
 from worldsize.azureml.references import exists, is_folder
 from worldsize.azureml.tree import Tree
 from worldsize.base import limits
@@ -19,8 +20,9 @@ from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.data.rows import read_sample
 from worldsize.data.sample import SAMPLED
-from worldsize.planning.memory.workload import literal_inputs
+from worldsize.planning.memory.workload import find_sharding, literal_inputs
 from worldsize.rules.data._shard_steps import MAX_FILES, find_data_path, find_local_data
+from wsmetrics.names import SHARES
 from wsshards.errors import UserError, clip_text
 from wsshards.terms import CLASSIFICATION
 from wssources.column_kinds import parse_column_types
@@ -44,6 +46,8 @@ _OPTIONAL = ("features", "column_types", "split_by", "split_time", "validation_a
 _CHOICES = {"task": TASK_CHOICES, "missing": MISSING, "split": ("hash", "given")}
 _DIVIDING = ("split_by", "validation_after", "test_after")
 _ALL_DIFFERENT = 10  # labels
+_CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*([0-9]+(?:\.[0-9]+)?)\s*")
+_SPREAD = 0.01  # by which the share of a class in the rows held out may be smaller
 _NUMBERS = {
     "sequence_length": 1.0,
     "shard_count": 1.0,
@@ -63,6 +67,7 @@ class _Source(Struct):
     span: Span  # of the path of the data
     called: str
     media: MediaOptions | None = None  # None where an input about pictures or text is not known
+    gates: tuple[tuple[Span, str], ...] = ()  # on metrics that are measured on the shards
 
     def span_of(self, *names: str) -> Span:
         """Where the first of the inputs that the step gives is written, else the path of the data."""
@@ -173,7 +178,19 @@ def _find_source(context: Tree, job: Job, step: Step) -> _Source | None:
         number = parse_number(values[name]) if argument is None or argument.span is not None else None
         values[name] = silent if number is None or number < 0 else float(number)
     called = path.value.removeprefix("./").rstrip("/") or "."
-    return _Source(step, values, local, path.node.span, called, _read_media(step, local))
+    media, gates = _read_media(step, local), tuple(_find_gates(job, step))
+    return _Source(step, values, local, path.node.span, called, media, gates)
+
+
+def _find_gates(job: Job, sharding: Step) -> Iterator[tuple[Span, str]]:
+    """The gates on metrics that are measured on the shards of a step."""
+    for step in job.steps.values():
+        gate, metrics = step.inputs.get("gate"), step.inputs.get("metrics")
+        if gate is None or metrics is None or gate.span is None or not isinstance(metrics.value, Binding):
+            continue
+        source = job.steps.get(metrics.value.expression.step or "")
+        if isinstance(gate.value, Literal) and source and find_sharding(job, source) is sharding:
+            yield gate.span, str(gate.value.value)
 
 
 def _is_placeholder(path: Path) -> bool:
@@ -227,6 +244,7 @@ def _check_rows(source: _Source, request: Request, kind: str, *, whole: bool) ->
     doubtful = _describe_doubtful(labels, request.called, complete=read.complete)
     if doubtful is not None:
         yield _report("class-doubtful", at_label, doubtful)
+    yield from _check_gates(source.gates if len(labels) > 1 else (), labels)
     for column in read.find_telling():
         at = source.span_of("features", "source")
         yield Problem("column-tells-label", at, column.describe(request.label), column.help)
@@ -258,6 +276,29 @@ def _describe_labels(request: Request, labels: Mapping[str, int]) -> UserError |
         f"label `{clip_text(request.label)}` of `{request.called}` has another value in each of {what}",
         "name a column of classes in `label`; what differs in every row is no class",
     )
+
+
+def _check_gates(gates: Iterable[tuple[Span, str]], labels: Mapping[str, int]) -> Iterator[Problem]:
+    """Report gates that the most frequent class passes, always said."""
+    for span, gate in gates:
+        largest = max(labels, key=lambda name: labels[name])
+        share = labels[largest] / sum(labels.values())
+        conditions = [*map(_CONDITION.fullmatch, gate.split(";"))]
+        floors = [condition for condition in conditions if condition and condition[2].startswith(">")]
+        if floors and all(condition and _is_met(condition, share) for condition in conditions):
+            right = f"it is right in {100 * share:.3g} % of the rows"
+            message = f"a model that always says `{clip_text(largest)}` passes this gate: {right}"
+            better = f'`balanced_accuracy: "> {1.1 / len(labels):.2g}"`'
+            help_ = f"write {better}, or `average_precision` for two classes"
+            yield Problem("gate-constant-passes", span, message, help_)
+
+
+def _is_met(condition: re.Match[str], share: float) -> bool:
+    """Whether the most frequent class, always said, surely meets a condition, given its share of the rows."""
+    metric, sign, bound = condition[1], condition[2], float(condition[3])
+    if sign.startswith("<"):
+        return metric in SHARES and bound > share
+    return metric == "accuracy" and bound <= share - _SPREAD
 
 
 def _read_media(step: Step, folder: Path | None) -> MediaOptions | None:

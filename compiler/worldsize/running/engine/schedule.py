@@ -20,7 +20,7 @@ from worldsize.running.engine.sweep import Sweep
 from worldsize.running.launch.redaction import redact_failure
 from worldsize.running.model.results import DONE, Failure, Status, StepResult, StepState, View
 from worldsize.running.model.task import Task
-from worldsize.running.record.details import describe_early_end
+from worldsize.running.record.details import describe_early_end, list_warnings
 from worldsize.running.record.tracking import Tracking
 from worldsize.running.reuse.step_cache import ReuseCache
 
@@ -258,6 +258,9 @@ class Schedule:
         if state == "succeeded" and (early := describe_early_end(status.progress, folder.logs)) is not None:
             summary = early
             self._view.notice(f"{step.name}: {early}")
+        warnings = [self._context.mask.text(text) for text in list_warnings(folder.logs)]
+        for text in warnings if state == "succeeded" else ():  # of one that failed its last lines are shown
+            self._view.warn(f"{step.name}: {text}")
         step.result = StepResult(
             name=step.name,
             state=state,
@@ -267,6 +270,7 @@ class Schedule:
             failure=failure,
             parent=step.parent.name if step.parent is not None else None,
             summary=self._context.mask.text(summary) if summary else summary,
+            warnings=tuple(warnings),
             best=step.expansion.chosen if step.expansion is not None else None,
             score=step.expansion.score if step.expansion is not None else None,
         )
@@ -277,6 +281,7 @@ class Schedule:
             seconds=round(status.seconds, 3),
             reason=failure.message if failure else None,
             last_lines=list(failure.last_lines) if failure else [],
+            warnings=warnings,
         )
         self._change(step, state)
 

@@ -44,6 +44,7 @@ class StepResult(Struct, frozen=True):
     failure: Failure | None = None
     parent: str | None = None  # the step that expanded into this one, and judges its end
     summary: str | None = None  # the result of a step that expanded, such as the best trial of a sweep
+    warnings: tuple[str, ...] = ()  # of its component, without secrets
     best: str | None = None  # the step that gave it its outputs
     score: float | None = None  # the value of the primary metric in that step
 

@@ -208,6 +208,7 @@ LARGEST_BYTES = 1 << 20
 MAIN_LOGS = ("rank-0.log", "worker-0.log")
 STOPS_EARLY = "stopping early after step "  # what the built-in trainers begin the reason with
 LAST_LINES = 40
+MOST_WARNINGS = 3  # of a step
 
 
 class ProgressFile:
@@ -245,6 +246,12 @@ def describe_early_end(progress: Progress | None, logs: Path) -> str | None:
             if line.startswith(STOPS_EARLY):
                 return f"{where}: {flatten(line.partition(': ')[2])}"
     return where
+
+
+def list_warnings(logs: Path) -> list[str]:
+    """The last warnings of the components in a step's main log, which `print_warning` wrote."""
+    lines = [line for name in MAIN_LOGS for line in last_lines(logs / name, LAST_LINES)]
+    return [*dict.fromkeys(flatten(line) for line in lines if line.startswith("warning: "))][-MOST_WARNINGS:]
 
 
 def _to_number(value: object) -> float | None:

@@ -41,6 +41,7 @@ class StepRecord(Struct):
     processes: tuple[str, ...] = ()
     failed_process: str | None = None  # the first that failed
     last_lines: tuple[str, ...] | None = None  # of it, without secrets; None in older records
+    warnings: tuple[str, ...] = ()  # of its component, without secrets
 
     @property
     def notes(self) -> list[str]:
@@ -279,6 +280,8 @@ def _step_ended(run: RunRecord, event: Mapping[str, Any]) -> None:
     step.reason = _to_text(event["reason"]) if event.get("reason") else None
     lines = event.get("last_lines")
     step.last_lines = tuple(map(_to_text, lines)) if isinstance(lines, list) else None
+    warnings = event.get("warnings")
+    step.warnings = tuple(map(_to_text, warnings)) if isinstance(warnings, list) else ()
 
 
 _HANDLERS = {

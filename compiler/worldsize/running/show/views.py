@@ -19,7 +19,7 @@ from worldsize.documents.diagnostics.text import is_terminal
 from worldsize.documents.secrecy.masking import Mask
 from worldsize.running.model.folder import HOME, show_path
 from worldsize.running.model.results import Failure, Progress, Registration, RunResult, Status, View
-from wsmetrics.names import choose_headline, describe_constant
+from wsmetrics.names import choose_headline, describe_uninformed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -171,6 +171,7 @@ def _list_steps(result: RunResult) -> Iterator[str]:
         yield f"  {format_step(step.name, width, step.state, step.seconds)}"
         if step.summary is not None:
             yield f"    {flatten(step.summary)}"
+        yield from (f"    {text}" for text in step.warnings)
 
 
 def format_step(name: str, width: int, state: str, seconds: float, note: str = "") -> str:
@@ -207,8 +208,7 @@ def _list_metrics(result: RunResult) -> Iterator[str]:
         names = choose_headline(result.metrics) or names[:MAX_METRICS]
     if names:
         more = len(result.metrics) - len(names)
-        constant = describe_constant(result.metrics)
-        beside = {"accuracy": f" ({flatten(constant)})"} if constant else {}
+        beside = {name: f" ({flatten(text)})" for name, text in describe_uninformed(result.metrics).items()}
         listed = ", ".join(f"{name} {result.metrics[name]:.4g}{beside.get(name, '')}" for name in names)
         yield listed + (f" and {more} more" if more else "")
 

@@ -17,7 +17,7 @@ from wsshards.terms import CATEGORY, DATE, NUMBER
 from wssources.column_kinds import MAX_CATEGORIES, check_length, parse_date
 from wssources.groups import hash_group
 from wssources.split import U64, hash_rows
-from wssources.table_plan import KIND_HELP, TablePlan
+from wssources.table_plan import KIND_HELP, TablePlan, describe_no_date
 
 F32 = npt.NDArray[np.float32]
 F64 = npt.NDArray[np.float64]
@@ -145,10 +145,10 @@ def read_dates(column: Any, name: str, place: Place, form: str = "") -> F64:
         places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
         if wrong:
             row = int(np.flatnonzero(np.isin(places, wrong) & ~missing)[0])
-            text = clip_text(encoded.dictionary[wrong[0]].as_py())
+            text = encoded.dictionary[wrong[0]].as_py()
+            what, help_ = describe_no_date(name, text, form)
             raise UserError(
-                f"{place(row)} has `{text}` in column `{clip_text(name)}`, which is not a date",
-                KIND_HELP[DATE],
+                f"{place(row)} has `{clip_text(text)}` in column `{clip_text(name)}`, {what}", help_
             )
         values = np.array([*seconds, np.nan], np.float64)[np.where(missing, len(seconds), places)]
     elif pa.types.is_temporal(kind) and not (pa.types.is_time(kind) or pa.types.is_duration(kind)):

@@ -73,7 +73,9 @@ def make_source(request: Request, plan: TablePlan, width: int, stream: Stream) -
     several, lost = plan.decision.several, Counter[str]()
     features = numeric(width)
     if codes is not None and (not plan.is_plain or width <= SIGNATURE_COLUMNS):
-        columns = tuple(Column(name, kind) for name, kind in plan.features.items())
+        columns = tuple(
+            Column(name, kind, form=plan.date_forms.get(name, "")) for name, kind in plan.features.items()
+        )
         features = replace(features, columns=columns)
 
     def batches() -> Iterator[Batch]:

@@ -168,6 +168,8 @@ def _show_outcome(adopted: Adopted, *, default_size: bool) -> None:
         common.say(f"\ntry it here: worldsize run {shlex.quote(str(spec))}")
     elif adopted.report.errors:
         common.say("\nnothing is written: the spec has the errors above")
+    elif adopted.failed:
+        common.say("\nnothing is written: the proof fails, as said above")
     else:
         common.say("\nnothing is written: `--write` edits the script, `-o DIR` writes a copy")
 

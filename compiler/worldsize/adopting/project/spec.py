@@ -234,12 +234,12 @@ def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
         scale["optimizer"] = profile.optimizer
     if epochs := _epochs(profile, arguments):
         scale["epochs"] = drop_fraction(epochs)
-    if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
+    if optimizer is None or optimizer.rule == "linear" or profile.warms_up:  # else the plan has none
         scale["warmup_epochs"] = Field(0, comment=_WARM_UPS[profile.warms_up])
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows
-        if profile.keeps_last and steps == 1:
+        if profile.keeps_last and (steps == 1 or profile.framework != "torch"):  # a loop drops the rest
             scale["drop_last"] = Field(False, comment="the script's loaders keep it")
     if measured.parameters and measured.forward_flops and not profile.has_attention:
         counted = Flow(

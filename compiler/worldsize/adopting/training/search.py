@@ -306,11 +306,12 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     while sources and not models:  # from groups of parameters to what they are made of, step by step
         nodes = [node for source in sources for node in ast.walk(source)]
         for call in (node for node in nodes if isinstance(node, ast.Call)):
-            func, bases = call.func, [value for value in call.args if script.is_model(value)]
-            if isinstance(func, ast.Attribute) and func.attr in ("parameters", "named_parameters"):
-                bases = [_root(func.value)]
-            for base in bases if script.function(call) is None else ():  # else by what that returns
-                models.setdefault(script.written(base), base)
+            bases: list[ast.expr] = []
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("parameters", "named_parameters"):
+                bases = [_root(call.func.value)]
+            elif script.function(call) is None:  # a library's; else what it returns tells
+                bases = [value for value in call.args if script.is_model(value)]
+            models |= {script.written(base): base for base in bases if script.written(base) not in models}
         seen.update(sources)
         made = (value for node in nodes for value in _list_sources(script, node))
         sources = [value for value in dict.fromkeys(made) if value not in seen]

@@ -119,6 +119,23 @@ def test_the_plan_counts_the_last_batch_that_the_loaders_keep(
     assert spec["steps"]["train"]["scale"].get("drop_last") is (False if keeps else None)
 
 
+@pytest.mark.parametrize(("arguments", "epochs"), [((), 0.4), (("--warmup-steps", "60"), 0.8)])
+def test_the_plan_sets_the_steps_of_a_warm_up(
+    tmp_path: Path, arguments: tuple[str, ...], epochs: float
+) -> None:
+    script = tmp_path / "train.py"
+    option = 'parser.add_argument("--warmup-steps", type=int, default=30)\n    '
+    script.write_text(SCRIPT.replace("args = parser", f"{option}args = parser", 1), encoding="utf-8")
+    adoption = adopt_script(script)
+    rows = 75 * (adoption.profile.batch_size or 0)
+    request = ProjectRequest(adoption, script, arguments=arguments, measured=Measured(rows=rows))
+    spec = yaml.safe_load(make_project(request, tmp_path / "job", beside=False).files["train.yml"])
+    step = spec["steps"]["train"]
+    assert step["scale"]["warmup_epochs"] == epochs
+    assert step["command"].count("--warmup-steps ${{plan.warmup_steps}}") == 1
+    assert "--warmup-steps 60" not in step["command"]
+
+
 @pytest.mark.parametrize("line", ["from net import Net\n", "import net.inner\n"])
 def test_an_import_runs_the_packages_around_its_module(tmp_path: Path, line: str) -> None:
     inside = {"net/__init__.py": "import shapely\nNet = 1\n", "net/inner.py": "import fiona\n"}

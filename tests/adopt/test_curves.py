@@ -11,6 +11,7 @@ from worldsize.adopting.proving.curves import (
     Recorded,
     average_losses,
     compare_curves,
+    explain_rounding,
     find_sampling_faults,
     read_recording,
 )
@@ -37,6 +38,18 @@ def test_a_difference_without_a_cause_is_one() -> None:
 @pytest.mark.parametrize(("adopted", "verdict"), [([2.0, 1.1], "alike"), ([2.0, 2.9], "different")])
 def test_a_known_cause_explains_a_small_difference(adopted: list[float], verdict: str) -> None:
     assert compare_curves([2.0, 1.0], adopted, ["dropout"], []).verdict == verdict
+
+
+@pytest.mark.parametrize(("departs", "verdict"), [(3, "alike"), (5, "different"), (None, "different")])
+def test_rounding_explains_what_the_original_shows_as_early(departs: int | None, verdict: str) -> None:
+    original = [2.0] * 6
+    compared = compare_curves(original, [2.0, 2.1, *original[2:]], [], [])
+    again = [2.0 if departs is None or step < departs else 2.1 for step in range(1, 7)]
+    judged = explain_rounding(compared, again)
+
+    assert compared.is_unexplained
+    assert judged.verdict == verdict
+    assert judged.is_unexplained is (verdict == "different")
 
 
 def test_a_loss_that_is_not_finite_on_both_sides_is_the_same() -> None:
@@ -184,7 +197,7 @@ def make_loaders(ending: Ending) -> type:
 
 def test_a_proof_goes_on_to_the_end_of_an_epoch() -> None:
     recording = FakeRecording()
-    ending = Ending(recording)  # type: ignore[arg-type]
+    ending = Ending(recording, ends=True)  # type: ignore[arg-type]
     loader = make_loaders(ending)
     train, valid = object(), object()
     read = []
@@ -204,15 +217,30 @@ def test_a_proof_goes_on_to_the_end_of_an_epoch() -> None:
 
 def test_a_proof_of_short_epochs_ends_with_its_last_step() -> None:
     recording = FakeRecording()
-    ending = Ending(recording)  # type: ignore[arg-type]
+    ending = Ending(recording, ends=True)  # type: ignore[arg-type]
     loader = make_loaders(ending)
     train = object()
     ending.add_step(next(loader(train)))
     assert list(loader(train)) == [4, 3, 2, 1, 0]
     assert not recording.finished
-    ending.add_step(1.0)
+    ending.add_step(next(loader(train)))
 
     assert recording.finished == 1
+
+
+def test_an_epoch_of_a_library_is_over_when_the_next_one_begins() -> None:
+    recording = FakeRecording()
+    ending = Ending(recording, ends=False)  # type: ignore[arg-type]
+    loader = make_loaders(ending)
+    train = object()
+    batches = loader(train)
+    ending.add_step(next(batches))
+    list(batches)  # Accelerate takes the next batch before a step
+    ending.add_step(1.0)
+    assert (recording.passed, recording.finished) == (False, 1)
+    ending.add_step(next(loader(train)))
+
+    assert recording.passed
 
 
 def test_what_a_proof_has_not_tried_is_said() -> None:

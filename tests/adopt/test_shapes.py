@@ -170,6 +170,71 @@ def test_an_optimizer_made_beside_the_script_gets_its_rate(tmp_path: Path, kind:
     assert "ddp_model = DistributedDataParallel(model)" in adoption.text
 
 
+DECAYED = "[p for p in model.parameters() if p.ndim > 1]"
+FILLED = """\
+decay, rest = [], []
+    for name, p in model.named_parameters():
+        (decay if p.ndim > 1 else rest).append(p)
+    """
+FUNCTION = f"""
+def divide(net):
+    groups = [{{"params": {DECAYED.replace("model", "net")}}}]
+    return groups
+
+"""
+ADAMW = "optimizer = torch.optim.AdamW({}, lr=args.lr)"
+GROUPS = {
+    "bound": {"optimizer": f"decay = {DECAYED}\n    " + ADAMW.format('[{"params": decay}]')},
+    "filled": {"optimizer": FILLED + ADAMW.format('[{"params": decay}, {"params": rest}]')},
+    "by a function": {"functions": FUNCTION, "optimizer": ADAMW.format("divide(model)")},
+    "by a library": {
+        "imports": "from timm.optim import param_groups_weight_decay\n",
+        "optimizer": ADAMW.format("param_groups_weight_decay(model, 0.05)"),
+    },
+}
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+def test_the_model_of_parameters_in_groups_is_wrapped(kind: str) -> None:
+    text = adopt_text(_write(**GROUPS[kind])).text
+    assert "    ddp_model = DistributedDataParallel(model)\n" in text
+    assert "loss = (ddp_model(x)" in text
+
+
+def test_groups_of_two_models_are_refused() -> None:
+    two = "other = nn.Linear(4, 1)\n    both = [*model.parameters(), *other.parameters()]\n    "
+    with pytest.raises(AdoptError, match="several models: `model` and `other`"):
+        adopt_text(_write(optimizer=two + ADAMW.format("both")))
+
+
+@pytest.mark.parametrize(
+    ("steps", "divided", "role"),
+    [("args.steps", " / args.steps", "accumulation"), ("args.steps", "", None), ("4", " / 4", None)],
+)
+def test_an_option_that_counts_accumulated_batches_is_planned(
+    steps: str, divided: str, role: str | None
+) -> None:
+    text = _write().replace("for x, y in loader", "for i, (x, y) in enumerate(loader)")
+    text = text.replace('"--compile", action="store_true"', '"--steps", type=int, default=4')
+    text = text.replace(".mean()", f".mean(){divided}").replace(
+        "            optimizer.step()",
+        f"            if (i + 1) % {steps} == 0:\n                optimizer.step()",
+    )
+    flags = {flag.option: flag.role for flag in adopt_text(text).profile.flags}
+    assert flags["--steps"] == role
+
+
+@pytest.mark.run
+@pytest.mark.timeout(240)
+def test_a_script_that_fails_by_itself_is_not_said_to_fail_by_its_adoption(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(_write(before='raise ValueError("as it is")'), encoding="utf-8")
+    proof = prove(Request(adopt_script(script), script, script.read_bytes(), steps=2, seconds=100))
+    assert proof.failed is not None
+    assert proof.failed.message.startswith("the original fails: ")
+    assert proof.failed.lines[-1] == "ValueError: as it is"
+
+
 @pytest.mark.parametrize(
     ("call", "maker", "help_"),
     [

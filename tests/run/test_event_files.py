@@ -92,4 +92,6 @@ def test_the_report_of_a_script_of_ones_own_draws_them(write: Callable[..., None
 
     assert done.returncode == 0, done.stdout + done.stderr
     (page,) = tmp_path.glob(".worldsize/runs/*/report.html")
-    assert "Loss/validation" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "Loss/validation" in text
+    assert "0.25" in text.partition("Metrics of")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -276,6 +277,13 @@ def test_only_the_step_that_a_run_trained_is_calibrated(tmp_path: Path) -> None:
     bases = {name: each.time.estimate.basis for name, each in forecasts.items() if each.time.estimate}
     assert bases["tune"].startswith("calibrated by")
     assert bases["train"].startswith("fitted on")
+
+
+def test_a_plan_on_low_priority_says_that_its_price_is_unknown(tmp_path: Path) -> None:
+    low = SPEC.replace("max_instances: 2}", "max_instances: 2, tier: low_priority}", 1)
+    shown = invoke("plan", str(write_spec(tmp_path, low))).stdout
+    assert re.search("cost, low priority +unknown here: `worldsize catalogue --prices`", shown)
+    assert "unknown here" not in invoke("plan", str(write_spec(tmp_path))).stdout
 
 
 def test_a_plan_says_why_a_run_tells_nothing(tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_a_file_alone_is_answered_with_its_pipelines(tmp_path: Path) -> None:
     file.write_text("import torch\n")
     with pytest.raises(PipelineError) as refused:
         worldsize.check(file)
-    assert "a training script is checked with the job that starts it" in str(refused.value.help)
+    assert "a training script needs a job, which `worldsize adopt" in str(refused.value.help)
 
 
 def test_functions_that_plan_are_suggested_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

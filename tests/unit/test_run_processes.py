@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from worldsize.running import api as run
 from worldsize.running.launch import launchers
 from worldsize.running.launch.group import make_request
 from worldsize.running.launch.launchers import count_ports, plan_processes
@@ -103,6 +104,20 @@ def test_the_plan_is_the_committed_one(name: str, update_golden: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("own", "shown"), [("", "5"), ("environment_variables: {OMP_NUM_THREADS: '7'}", "7")]
+)
+def test_the_users_number_of_threads_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, shown: str
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    schema = "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json\n"
+    job = tmp_path / "job.yml"
+    job.write_text(f"{schema}command: echo 1\nenvironment: azureml:e:1\n{own}\n", encoding="utf-8")
+    (processes,) = run.dry_run(str(job)).values()
+    assert [process.env["OMP_NUM_THREADS"] for process in processes] == [shown]
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from(sorted(launchers.LAUNCHERS)))

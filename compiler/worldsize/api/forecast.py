@@ -63,6 +63,7 @@ class StepForecast(Struct, frozen=True):
     cost: StepCost | None  # None where the time is unknown
     region: str
     saving: Saving | None  # how it writes checkpoints; None where nothing says that it does
+    tier: str = "dedicated"  # of its instances
 
 
 def describe_estimated(estimated: Estimated) -> dict[str, Any]:

@@ -166,8 +166,9 @@ def _show_outcome(adopted: Adopted, *, default_size: bool) -> None:
     if adopted.written:
         spec = next(path for path in adopted.written if path.suffix == ".yml" and path.name != CONDA_FILE)
         common.say(f"\ntry it here: worldsize run {shlex.quote(str(spec))}")
-    elif adopted.report.errors:
-        common.say("\nnothing is written: the spec has the errors above")
+    elif adopted.failed:
+        reason = "the spec has the errors above" if adopted.report.errors else "the proof above fails"
+        common.say(f"\nnothing is written: {reason}")
     else:
         common.say("\nnothing is written: `--write` edits the script, `-o DIR` writes a copy")
 

@@ -146,7 +146,7 @@ def suggest_functions(file: str) -> str:
         return f"write {' or '.join(f'`{file}:{name}`' for name in [*names][:5])}"
     return (
         f"name the function with `@dsl.pipeline`: `{file}:FUNCTION`;"
-        " a training script is checked with the job that starts it"
+        f" a training script needs a job, which `worldsize adopt {file}` writes"
     )
 
 

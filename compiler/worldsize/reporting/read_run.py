@@ -63,6 +63,7 @@ class _Trained(Struct, frozen=True):
     curves: Mapping[str, Curve]
     logged: Mapping[str, float]  # last values
     parameters: Mapping[str, str]
+    written: Mapping[str, float] = {}  # the last values for TensorBoard, of what does neither
 
 
 class _Reader:
@@ -138,7 +139,7 @@ class _Reader:
         return StepFacts(
             record=step,
             attempts=attempts,
-            metrics=dict(self.details.metrics(step)),
+            metrics={**trained.written, **self.details.metrics(step)},
             logged=trained.logged,
             outputs=outputs,
             curves=trained.curves,
@@ -179,16 +180,19 @@ class _Reader:
             self._tracked[run] = read_tracked(runs.find_steps, self.home, run)
         tracked = self._tracked[run].get(name)
         curves = reported_curves([*read_earlier_reports(folder), *reports])
+        written: dict[str, float] = {}
         if not curves:  # the built-in trainers report; a script of one's own may write for TensorBoard
             step_folder = StepFolder(folder)
             curves = make_curves(read_event_files(step_folder.code, step_folder.outputs))
+            written = {name: points[-1][1] for name, points in curves.items() if points}
         if tracked is None:
-            return _Trained(reports, curves, logged, {})
+            return _Trained(reports, curves, logged, {}, written)
         return _Trained(
             reports,
             join_curves(curves, make_curves(read_tracked(runs.read_curves, self.home, tracked))),
             {**logged, **read_tracked_values(self.home, tracked)},
             read_tracked(runs.read_params, self.home, tracked),
+            written,
         )
 
     def _pictures(self, outputs: Mapping[str, str]) -> list[Picture]:

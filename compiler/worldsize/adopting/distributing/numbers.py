@@ -158,7 +158,7 @@ def _set_rate_beside(script: Script, parser: Parser, call: ast.Call, maker: Make
 
 
 def set_accumulation(script: Script, parser: Parser, steps: ast.expr | None) -> None:
-    """The batches of an optimizer step, where a library takes their number."""
+    """The batches of an optimizer step, whose number a library or the script's own test takes."""
     value = script.value(steps) if steps is not None else None
     if steps is not None and isinstance(value, ast.Constant | ast.Attribute) and constant_value(value) != 1:
         set_by_flag(script, parser, "accumulation", steps)

@@ -11,7 +11,13 @@ from worldsize.adopting.distributing.files import above_tests, leave_paths_besid
 from worldsize.adopting.distributing.first_rank import act_on_first_rank
 from worldsize.adopting.distributing.group import join_group
 from worldsize.adopting.distributing.metrics import reduce_metrics
-from worldsize.adopting.distributing.numbers import leave_counted_steps, set_epochs, set_feed, set_optimizer
+from worldsize.adopting.distributing.numbers import (
+    leave_counted_steps,
+    set_accumulation,
+    set_epochs,
+    set_feed,
+    set_optimizer,
+)
 from worldsize.adopting.distributing.own_checkpoints import extend_own_checkpoints
 from worldsize.adopting.distributing.paths import place_files
 from worldsize.adopting.distributing.randomness import (
@@ -56,13 +62,15 @@ def adopt_plain(script: Script, *, random: bool) -> Parser:
         )
     downloads = wait_for_downloads(script, header)
     wrapped = wrap_model(script, training)
-    sync_once(script, training, wrapped)
+    steps = sync_once(script, training, wrapped)
     divide_rows(script, training, header, parser)
     use_own_gpu(script, header, parser)
     _use_numbered_gpu(script, header)
     _drop_data_parallel(script)
     set_feed(script, parser, training)
     set_optimizer(script, parser, training.optimizer)
+    if _divides_by(script, steps):
+        set_accumulation(script, parser, steps)
     if training.epoch_loop is not None or training.feed.kind != "draws":
         set_epochs(script, parser, training.epoch_loop)
     leave_counted_steps(script)
@@ -116,15 +124,24 @@ def _leave_norm(script: Script) -> None:
 _REASON = "gradients travel once an optimizer step, as with `no_sync`"
 
 
-def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
-    """Average the gradients once an optimizer step, where several batches are accumulated."""
+def _divides_by(script: Script, steps: ast.expr | None) -> bool:
+    """Whether the script divides by the batches of a step, under a name, so that their number can change."""
+    if not isinstance(steps, ast.Name | ast.Attribute | ast.Subscript):
+        return False
+    divisors = [node.right for node in script.nodes(ast.BinOp) if isinstance(node.op, ast.Div)]
+    divisors += [node.value for node in script.nodes(ast.AugAssign) if isinstance(node.op, ast.Div)]
+    return ast.unparse(steps) in map(ast.unparse, divisors)
+
+
+def sync_once(script: Script, training: Training, wrapped: Wrapped) -> ast.expr | None:
+    """Average the gradients once an optimizer step, where several batches are accumulated: their number."""
     loop = training.batch_loop
     names = {
         node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
-    _sync_last(script, training, wrapped)
+    steps = _sync_last(script, training, wrapped)
     if not isinstance(loop, ast.For):
-        return
+        return steps
     names -= {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
     for node in ast.walk(loop):
         if not isinstance(node, ast.If) or training.batch_frame or node.orelse:
@@ -133,15 +150,17 @@ def sync_once(script: Script, training: Training, wrapped: Wrapped) -> None:
             inner for inner in ast.walk(node) if getattr(getattr(inner, "func", None), "attr", "") == "step"
         )
         owners = [script.written(find_owner(call)) for call in calls if isinstance(call, ast.Call)]
-        steps = script.written(training.optimizer_name) in owners  # and not only a scheduler
-        counts = any(isinstance(name, ast.Mod) for name in ast.walk(node.test))
+        is_step = script.written(training.optimizer_name) in owners  # and not only a scheduler
+        divided = (part for part in ast.walk(node.test) if isinstance(part, ast.BinOp))
+        counts = [part.right for part in divided if isinstance(part.op, ast.Mod)]
         outside = all(name.id not in names for name in ast.walk(node.test) if isinstance(name, ast.Name))
-        if steps and counts and outside and "\n" not in script.written(node.test):
+        if is_step and counts and outside and "\n" not in script.written(node.test):
             _sync_when(script, loop, wrapped, script.written(node.test))
-            return
+            return counts[0]
+    return steps
 
 
-def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
+def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> ast.expr | None:
     """The same for ``for micro_step in range(steps):`` inside of a step."""
     inner = find_loop(script.module, training.backward)
     if (
@@ -149,7 +168,7 @@ def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
         or inner is training.batch_loop
         or not isinstance(inner.target, ast.Name)
     ):
-        return
+        return None
     counted = inner.iter
     is_range = isinstance(counted, ast.Call) and getattr(counted.func, "id", "") == "range"
     if isinstance(counted, ast.Call) and is_range and len(counted.args) == 1:
@@ -157,6 +176,8 @@ def _sync_last(script: Script, training: Training, wrapped: Wrapped) -> None:
         simple = isinstance(counted.args[0], ast.Name | ast.Attribute)
         if simple and inner.target.id != "_" and script.is_under(inner, training.batch_loop):
             _sync_when(script, inner, wrapped, f"{inner.target.id} == {last} - 1")
+            return counted.args[0]
+    return None
 
 
 def _sync_when(script: Script, loop: ast.For, wrapped: Wrapped, test: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,7 @@ MOST_INSTANCES = 4  # of a new cluster, so that it can grow; idle instances are 
 MOST_GROWTH = 8  # of the batch: with Adam the √ rule holds below 10 (Malladi et al. 2022)
 STEP = "train"
 _ACCUMULATION = "${{plan.gradient_accumulation_steps}}"
+_WARM_UP_STEPS = re.compile(r"--[\w-]*warm[-_]?up[-_](?:steps|iter(?:ation)?s)")
 
 
 class Target(Struct, frozen=True):
@@ -186,9 +188,26 @@ def _command(request: SpecRequest) -> Iterator[str]:
         "epochs": (profile.flag("epochs") if _epochs(profile, arguments) else None, "${{plan.epochs}}"),
     }
     ours = [(flag, value) for flag, value in values.values() if flag is not None]
+    if (warm_up := _find_warm_up(request.project)) is not None:
+        ours.append((warm_up[0], "${{plan.warmup_steps}}"))
     ours += [(mounted.flag, mounted.value) for mounted in request.inputs]
     yield from ("python", "-m", profile.module) if profile.module else ("python", shlex.quote(request.script))
     yield from write_arguments(profile, arguments, ours)
+
+
+def _find_warm_up(request: ProjectRequest) -> tuple[Flag, float] | None:
+    """The option that counts the steps of the script's warm-up, and the epochs that they are on one GPU."""
+    profile, rows = request.adoption.profile, request.measured.rows
+    reference = find_reference(profile, request.arguments)
+    for flag in profile.flags if reference is not None and rows else ():
+        argument = find_given(flag, profile.flags, request.arguments, profile.subcommand)
+        steps = flag.default if argument is None else argument
+        if _WARM_UP_STEPS.fullmatch(flag.option) and flag.type == "int" and str(steps).isdigit():
+            assert reference is not None
+            assert rows is not None
+            accumulated = int(_value(profile, "accumulation", 1, request.arguments) or 1)
+            return flag, round(int(str(steps)) * reference[0] * accumulated / rows, 3)
+    return None
 
 
 def _output_path(flag: Flag | None, output: str) -> str:
@@ -234,12 +253,14 @@ def _describe_scale(request: ProjectRequest) -> dict[str, Any] | None:
         scale["optimizer"] = profile.optimizer
     if epochs := _epochs(profile, arguments):
         scale["epochs"] = drop_fraction(epochs)
-    if optimizer is None or optimizer.rule == "linear":  # the plan has a warm-up of its own there
-        scale["warmup_epochs"] = Field(0, comment=_WARM_UPS[profile.warms_up])
+    flag, warm_up = _find_warm_up(request) or (None, 0)
+    if flag is not None or optimizer is None or optimizer.rule == "linear" or profile.warms_up:
+        comment = f"`{flag.option}` on one GPU" if flag is not None else _WARM_UPS[profile.warms_up]
+        scale["warmup_epochs"] = Field(warm_up, comment=comment)
     measured = request.measured
     if measured.rows:
         scale["rows"] = measured.rows
-        if profile.keeps_last and steps == 1:
+        if profile.keeps_last and (steps == 1 or profile.framework != "torch"):  # a loop drops the rest
             scale["drop_last"] = Field(False, comment="the script's loaders keep it")
     if measured.parameters and measured.forward_flops and not profile.has_attention:
         counted = Flow(

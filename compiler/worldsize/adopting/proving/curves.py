@@ -70,6 +70,11 @@ class Comparison(Struct, frozen=True):
         """The first step that is not within the tolerance."""
         return next((step for step in self.steps if not step.is_within), None)
 
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether the curves differ, and nothing tells why."""
+        return self.verdict == "different" and not self.faults and not self.reasons
+
 
 def compare_curves(
     original: Sequence[float], adopted: Sequence[float], reasons: Sequence[str], faults: Sequence[str]
@@ -93,6 +98,26 @@ def compare_curves(
     if reasons and finite and _average_difference(steps) <= LOOSE:
         return Comparison("alike", steps, tuple(reasons))
     return Comparison("different", steps, tuple(reasons))
+
+
+def explain_rounding(compared: Comparison, again: Sequence[float]) -> Comparison:
+    """The comparison, with rounding as a cause if the original departs from itself as early.
+
+    Rounding grows with the steps: it leaves the tolerance at another one each time, but not twice as early.
+
+    Args:
+        compared: Curves that differ.
+        again: The losses of the original with the rows of each batch in another order.
+    """
+    original = [step.original for step in compared.steps]
+    itself, first = compare_curves(original, again, (), ()).first_outside, compared.first_outside
+    if itself is None or first is None or first.step * 2 < itself.step:
+        return compared
+    reason = (
+        f"this training magnifies rounding: from step {itself.step} on the original differs from itself"
+        " where it adds up the rows of a batch in another order"
+    )
+    return compare_curves(original, [step.adopted for step in compared.steps], [reason], ())
 
 
 def _average_difference(steps: Sequence[ComparedStep]) -> float:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from worldsize.adopting.proving.curves import (
     Recorded,
     average_losses,
     compare_curves,
+    explain_rounding,
     find_sampling_faults,
     read_recording,
 )
@@ -249,36 +251,20 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
     batch = find_batch(profile, request.arguments)
     if isinstance(batch, Failed):
         return Proof(None, failed=batch)
+    run = partial(_run_side, request, launch, folder, batch=batch)
     sides: list[list[Recorded]] = []
     steps = request.steps
     timed_out = False
     late: dict[str, Ended] = {}  # that failed behind the last step
-    for name, processes in (("adopted", PROCESSES), ("original", 1)):
-        text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
-        code = profile.find_folder(request.script)
-        inside = str(request.script.absolute().relative_to(code.absolute()))
-        copied = folder / name / ROOM / "code"
-        script = copy_folder(code, copied, inside, text)
-        copy_outside(code, copied, request.adoption.source)
-        records = folder / f"{name}-records"
-        records.mkdir()
-        replayed = [str(folder / "adopted-records" / f"{rank}.jsonl") for rank in range(PROCESSES)]
-        settings = {
-            "folder": str(records),
-            "steps": steps,
-            "world_size": processes,
-            "framework": profile.framework,
-            "module": profile.module,
-            "replay": replayed if processes == 1 else [],
-        }
-        arguments = tuple(_arguments(request, batch, processes, folder / f"{name}-out"))
-        ended = launch(
-            Training(script, arguments, processes, settings, folder / f"{name}-logs"), request.seconds
-        )
-        ranks = [read_recording(records / f"{rank}.jsonl") for rank in range(processes)]
+    for name in ("adopted", "original"):
+        ended, ranks = run(name, steps=steps)
         if ended.failed is not None and min(len(rank.losses) for rank in ranks) >= steps:
             late[name] = ended
         elif (failed := _explain_end(name, ended, ranks, request)) is not None:
+            if name == "adopted" and ended.lines:  # perhaps the original fails alike
+                alone, ranks = run("original", steps=steps)
+                if alone.lines and _RANK.sub("", ended.lines[-1]) == alone.lines[-1]:
+                    failed = _explain_end("original", alone, ranks, request) or failed
             return Proof(None, failed=failed, batch=batch)
         timed_out = timed_out or ended.timed_out
         if ended.timed_out:  # the other side goes as far
@@ -287,9 +273,44 @@ def _prove(request: Request, launch: Launch, folder: Path) -> Proof:
     if (end := late.get("adopted")) is not None and "original" not in late:
         return Proof(None, failed=_explain_late(end), batch=batch)
     compared, measured = _compare(profile, sides[0], sides[1][0], batch), _measure(sides, batch)
+    if compared.is_unexplained and not timed_out:
+        _, (again,) = run("again", steps=steps)
+        compared = explain_rounding(compared, again.losses)
     tried = sides[0][0].passed is not False and not late and not timed_out
     note = None if tried else describe_untried(steps, measured.rows, batch, failed=bool(late))
     return Proof(compared, measured, batch=batch, note=note)
+
+
+def _run_side(
+    request: Request, launch: Launch, folder: Path, name: str, *, batch: int, steps: int
+) -> tuple[Ended, list[Recorded]]:
+    """Run a script in a copy of its folder: ``adopted``, ``original``, or that ``again``.
+
+    The original reads in each batch what the processes read, one after the other; again, the last is first.
+    """
+    profile = request.adoption.profile
+    processes = PROCESSES if name == "adopted" else 1
+    text = request.adoption.text.encode(request.adoption.encoding) if processes > 1 else request.original
+    code = profile.find_folder(request.script)
+    inside = str(request.script.absolute().relative_to(code.absolute()))
+    copied = folder / name / ROOM / "code"
+    script = copy_folder(code, copied, inside, text)
+    copy_outside(code, copied, request.adoption.source)
+    records = folder / f"{name}-records"
+    records.mkdir()
+    replayed = [str(folder / "adopted-records" / f"{rank}.jsonl") for rank in range(PROCESSES)]
+    settings = {
+        "folder": str(records),
+        "steps": steps,
+        "world_size": processes,
+        "framework": profile.framework,
+        "module": profile.module,
+        "replay": [] if processes > 1 else replayed[::-1] if name == "again" else replayed,
+    }
+    arguments = tuple(_arguments(request, batch, processes, folder / f"{name}-out"))
+    training = Training(script, arguments, processes, settings, folder / f"{name}-logs")
+    ended = launch(training, request.seconds)
+    return ended, [read_recording(records / f"{rank}.jsonl") for rank in range(processes)]
 
 
 def _explain_late(ended: Ended) -> Failed:

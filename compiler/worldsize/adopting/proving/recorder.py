@@ -76,9 +76,9 @@ class Ending:
     The loader that trains gives no more batches, the others a few, until the first step of the next epoch.
     """
 
-    def __init__(self, recording: Recording) -> None:
-        self._recording = recording
-        self._began = self._exhausted = False
+    def __init__(self, recording: Recording, *, ends: bool) -> None:
+        self._recording, self._ends = recording, ends
+        self._began = self._exhausted = self._left = False
         self._last: Any = None  # the sampler of the loader that gave the last batch
         self._trained: dict[int, Any] = {}  # the samplers of the loaders that train
 
@@ -86,10 +86,10 @@ class Ending:
         """A step is taken: record its loss; behind the last one, the process ends or the epoch does."""
         if self._last is not None:
             self._trained[id(self._last)] = self._last
-        self._recording.passed |= self._exhausted
+        self._recording.passed |= self._left
         if not self._began:
             self._recording.add_loss(loss)
-        if self._recording.is_full and (self._recording.passed or not self._trained):
+        if self._recording.is_full and (self._recording.passed or not (self._trained and self._ends)):
             self._recording.finish()
         if self._recording.is_full and not self._began:
             self._began = True
@@ -109,6 +109,7 @@ class Ending:
                 self._exhausted |= id(this._index_sampler) in self._trained
                 raise
             self._last = this._index_sampler
+            self._left |= self._exhausted  # Accelerate takes a batch ahead of the step before
             return batch
 
         iterator.__next__ = take_batch
@@ -191,7 +192,7 @@ def record_torch(recording: Recording, replayed: Sequence[str], *, ends: bool) -
     torch.manual_seed(SEED)
     _seed_numpy()
     gauge = Gauge(recording)
-    ending = Ending(recording)
+    ending = Ending(recording, ends=ends)
     backward: Callable[..., Any] = torch.Tensor.backward
     scale: Callable[..., Any] = torch.amp.GradScaler.scale
 
@@ -217,8 +218,7 @@ def record_torch(recording: Recording, replayed: Sequence[str], *, ends: bool) -
     if replayed:
         gauge.watch_optimizers(torch.optim.Optimizer)
         gauge.watch_compiler(torch)
-    if ends:
-        ending.watch(dataloader._BaseDataLoaderIter)
+    ending.watch(dataloader._BaseDataLoaderIter)
     wrap_draws(dataloader, Draws(recording, merge_draws(replayed)), ending.stops)
 
 

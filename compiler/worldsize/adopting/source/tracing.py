@@ -116,12 +116,12 @@ class Tracer:
     def function(self, call: ast.Call) -> Function | None:
         """The function of the script that a call reaches, also the initializer of a class."""
         func = call.func
-        if isinstance(func, ast.Attribute) and func.attr in ("train", "eval") and self._is_model(func.value):
+        if isinstance(func, ast.Attribute) and func.attr in ("train", "eval") and self.is_model(func.value):
             return None
         candidates = self.code.find(self.module, func)
         return candidates[0][1] if len(candidates) == 1 else None
 
-    def _is_model(self, node: ast.expr) -> bool:
+    def is_model(self, node: ast.expr) -> bool:
         """Whether the script calls what only a module has of an expression: ``model.parameters()``."""
         text = ast.unparse(node)
         return any(

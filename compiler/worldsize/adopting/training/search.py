@@ -301,15 +301,20 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
     if find_call(script.called_name(optimizer), "optimizes_model") is not None and optimizer.args:
         return optimizer.args[0], scope
     parameters = find_passed(optimizer, 0, "params")
-    if isinstance(parameters, ast.Name):
-        parameters = script.value(parameters)
-        scope = script.scope(parameters)
     models: dict[str, ast.expr] = {}
-    for node in ast.walk(parameters) if parameters is not None else ():
-        func = node.func if isinstance(node, ast.Call) else None
-        if isinstance(func, ast.Attribute) and func.attr in ("parameters", "named_parameters"):
-            base = _root(func.value)
-            models.setdefault(script.written(base), base)
+    sources, seen = [] if parameters is None else [parameters], set[ast.expr]()
+    while sources and not models:  # from groups of parameters to what they are made of, step by step
+        nodes = [node for source in sources for node in ast.walk(source)]
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            bases: list[ast.expr] = []
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("parameters", "named_parameters"):
+                bases = [_root(call.func.value)]
+            elif script.function(call) is None:  # a library's; else what it returns tells
+                bases = [value for value in call.args if script.is_model(value)]
+            models |= {script.written(base): base for base in bases if script.written(base) not in models}
+        seen.update(sources)
+        made = (value for node in nodes for value in _list_sources(script, node))
+        sources = [value for value in dict.fromkeys(made) if value not in seen]
     if not models:
         help_ = "pass `model.parameters()` to the optimizer"
         raise script.refuse(optimizer, "whose parameters this optimizer gets cannot be told", help_)
@@ -317,7 +322,23 @@ def _find_model(script: Script, optimizer: ast.Call) -> tuple[ast.expr, Scope]:
         names = " and ".join(f"`{name}`" for name in list(models)[:3])
         help_ = "put them into one `nn.Module` whose `forward` gives the loss"
         raise script.refuse(optimizer, f"this optimizer trains several models: {names}", help_)
-    return next(iter(models.values())), scope
+    model = next(iter(models.values()))
+    return model, script.scope(model)
+
+
+def _list_sources(script: Script, node: ast.AST) -> Iterator[ast.expr]:
+    """What a name is bound to, what a list of this name is filled with, and what a function returns."""
+    if isinstance(node, ast.Call) and (function := script.function(node)) is not None:
+        yield from script.returns(function)
+    if not isinstance(node, ast.Name):
+        return
+    yield from (value for _, value, _ in script.list_bindings(node))
+    fills = [call for name in ("append", "extend") for _, call in script.module.callers.get(name, ())]
+    for call in fills:
+        named = {name.id for name in ast.walk(call.func) if isinstance(name, ast.Name)}
+        if node.id in named and script.scope(call) is script.scope(node):
+            yield from call.args
+            yield from filter(None, map(read_iterable, script.loops(call)))
 
 
 def _find_passed_model(script: Script, call: ast.Call, maker: Maker) -> ast.expr:

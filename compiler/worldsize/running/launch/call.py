@@ -51,6 +51,8 @@ DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",  # a run sends no data to others by default
 }
 
+_CHOSEN = ("OMP_NUM_THREADS",)  # which a run sets unless the user has
+
 
 def resolve_inputs(task: Task, run: RunFolder, show: Callable[[Path], str] = str) -> StepValues:
     """Resolve the inputs and outputs of a task; ``show`` renders the paths of data outside the run."""
@@ -105,6 +107,7 @@ def make_call(
         launched_processes=task.launched_processes,
         env={
             **DEFAULTS,
+            **{name: os.environ[name] for name in _CHOSEN if name in os.environ},
             **task.environment_variables,
             **preset_variables(task, run, values, experiment),
             **tracking,

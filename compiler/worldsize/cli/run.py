@@ -18,11 +18,11 @@ import click
 from worldsize.cli import common, run_folders
 from worldsize.cli.show import document
 from worldsize.dsl import run as verbs
+from worldsize.reporting.curves import LoggedDetails
 from worldsize.reporting.page import write_report
 from worldsize.running.model.assets import parse_map_option
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
-from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.preview import render_preview
@@ -211,7 +211,7 @@ def exit_with_result(
 
 def print_document(record: RunRecord, page: Path | None) -> None:
     """Print what `--json` says of a run that has ended."""
-    shown = {**document(record, LocalDetails(record)), "report": None if page is None else str(page)}
+    shown = {**document(record, LoggedDetails(record)), "report": None if page is None else str(page)}
     click.echo(json.dumps(shown, indent=2))
 
 

@@ -13,7 +13,7 @@ from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Component, Field, Job, Keys, Port, Step
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, relate
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.graph._command import CommandText, find_split_texts, find_texts
@@ -201,6 +201,8 @@ def _advice(expression: Expression, job: Job) -> str:
         return f"write `${{{{parent.{'.'.join(rest)}}}}}`"
     if first in job.steps and rest:
         return f"write `${{{{parent.jobs.{expression.name}}}}}`"
+    if first == "parent" and len(rest) > 1 and (scope := closest(rest[0], ("inputs", "jobs"))):
+        return f"did you mean `${{{{parent.{'.'.join((scope, *rest[1:]))}}}}}`?"
     return "write " + " or ".join(f"`${{{{{text}}}}}`" for text in job.keys.bindings)
 
 
@@ -219,6 +221,9 @@ def _in_command(expression: Expression, keys: Keys) -> str:
         port = expression.port
         bound = f"`{port}: {expression}`"
         return f"bind it to an input: {bound} under `{keys.inputs}:`, and write `${{{{inputs.{port}}}}}` here"
+    first, *rest = expression.parts
+    if len(rest) == 1 and (scope := closest(first, keys.in_command)):
+        return f"did you mean `${{{{{scope}.{rest[0]}}}}}`?"
     return f"bind it to an input under `{keys.inputs}:` and write `${{{{inputs.NAME}}}}` here"
 
 

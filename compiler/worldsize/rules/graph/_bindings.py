@@ -193,16 +193,16 @@ def _advice(expression: Expression, job: Job) -> str:
         return (
             "only a spec has planned numbers: write the number, or in Python call `worldsize.plan(job)` first"
         )
+    near = closest(rest[0], ("inputs", "jobs")) if first == "parent" and len(rest) > 1 else None
+    if near is not None:
+        return f"did you mean `${{{{parent.{'.'.join((near, *rest[1:]))}}}}}`?"
     if first == "inputs" and rest and job.keys.binds("parent.inputs"):
         return f"write `${{{{parent.inputs.{'.'.join(rest)}}}}}` for an input of the pipeline"
-    if first == "jobs" and len(rest) > 2:
-        return f"write `${{{{parent.{expression.name}}}}}`"
     if first == "parents":
         return f"write `${{{{parent.{'.'.join(rest)}}}}}`"
-    if first in job.steps and rest:
-        return f"write `${{{{parent.jobs.{expression.name}}}}}`"
-    if first == "parent" and len(rest) > 1 and (scope := closest(rest[0], ("inputs", "jobs"))):
-        return f"did you mean `${{{{parent.{'.'.join((scope, *rest[1:]))}}}}}`?"
+    if (first == "jobs" and len(rest) > 2) or (first in job.steps and rest):
+        scope = "parent" if first == "jobs" else "parent.jobs"
+        return f"write `${{{{{scope}.{expression.name}}}}}`"
     return "write " + " or ".join(f"`${{{{{text}}}}}`" for text in job.keys.bindings)
 
 

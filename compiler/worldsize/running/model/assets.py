@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from worldsize.azureml.fields import read_text
 from worldsize.azureml.references import classify, exists, is_file, is_folder, local_path, normalise
-from worldsize.base import limits, untrusted
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
@@ -223,30 +222,19 @@ class AssetMap:
 
 def _read_declared(tree: str, name: str) -> Iterator[_Declared]:
     """The data, models, environments and components of a name that the files of a project declare."""
-    from worldsize.checking import discover
-    from worldsize.documents import yaml  # as for the settings
+    from worldsize.checking import discover  # as for the settings
 
-    for listed in discover.list_files([os.path.relpath(tree)]):
-        text = ""
-        with untrusted.passed_over():
-            text = untrusted.read_text(listed.path, limits.TEXT, errors="replace")
-        if name not in text:  # most files, which need no parser
-            continue
-        document = yaml.load(Path(listed.path))
-        kind = discover.recognise_kind(document, named=False) or ""
+    for file, kind, root in discover.find_declared(tree, name):
         is_data = kind in ("data", "model")
         if not (is_data or kind == "environment" or kind.endswith("-component")):
             continue
-        assert isinstance(document.root, YamlMapping)
-        if read_text(document.root, "name") == name:
-            place = read_text(document.root, "path")
-            path = local_path(place, Path(listed.path).absolute().parent) if is_data and place else None
-            version = document.root.get("version")
-            yield _Declared(
-                listed.path,
-                version.text if isinstance(version, Scalar) else None,
-                path if is_data else Path(listed.path).absolute(),
-            )
+        place, version = read_text(root, "path"), root.get("version")
+        path = local_path(place, Path(file).absolute().parent) if is_data and place else None
+        yield _Declared(
+            file,
+            version.text if isinstance(version, Scalar) else None,
+            path if is_data else Path(file).absolute(),
+        )
 
 
 def parse_map_option(text: str) -> tuple[str, str]:

@@ -18,8 +18,10 @@ from click.testing import CliRunner, Result
 
 from worldsize.base.wording import format_age, format_size
 from worldsize.cli.main import main
+from worldsize.cli.run import exit_with_result
 from worldsize.reporting.read_run import read_attempts, read_pauses
 from worldsize.running.model.folder import StepFolder
+from worldsize.running.model.results import RunResult, StepResult
 from worldsize.running.record import folder
 from worldsize.running.record.details import name_values
 from worldsize.running.record.folder import EventLog, find_runner, hold_lock, scan_events
@@ -263,7 +265,7 @@ def test_the_logs_of_a_sweep_are_those_of_its_trials(home: Path) -> None:
     assert call("logs", FIRST, "shard", "--rank", "0").output == printed
 
 
-def test_what_a_script_logs_to_mlflow_is_shown(home: Path) -> None:
+def test_what_a_script_logs_to_mlflow_is_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as connection, connection:
         connection.executescript(
             "CREATE TABLE runs (run_uuid, start_time); CREATE TABLE params (key, value, run_uuid);"
@@ -282,6 +284,16 @@ def test_what_a_script_logs_to_mlflow_is_shown(home: Path) -> None:
     page = home / "page.html"
     call("report", FIRST, "-o", str(page))
     assert ("Metrics of shard" in page.read_text(), ">f1<" in page.read_text()) == (True, False)
+    ended = RunResult(
+        FIRST,
+        home / "runs" / FIRST,
+        "succeeded",
+        {"shard": StepResult("shard", "succeeded", 1.5, home, {})},
+        4.0,
+    )
+    with pytest.raises(SystemExit):
+        exit_with_result(ended, quiet=True, report=False)
+    assert "  metrics  auc 0.9375, f1 0.5\n" in capsys.readouterr().out
 
 
 def test_logs_say_whose_each_line_is(home: Path) -> None:

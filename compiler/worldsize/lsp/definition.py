@@ -115,7 +115,8 @@ def _find_declared(names: Names, value: str, kinds: Collection[str]) -> types.Lo
     match = _REFERENCE.fullmatch(value)
     if match is None or (match["prefix"] is None and kinds is _ASSETS):
         return None
-    for _, kind, root in discover.find_declared(discover.find_tree(names.folder), match["name"]):
+    tree = discover.find_project(names.folder) or str(names.folder)
+    for _, kind, root in discover.find_declared(tree, match["name"]):
         name, version = root.get("name"), root.get("version")
         other = match["version"] and isinstance(version, Scalar) and version.text != match["version"]
         if kind in kinds and name is not None and not other:

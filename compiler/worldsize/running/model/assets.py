@@ -272,7 +272,7 @@ def read_asset_map(
     ]
     served = is_served_job(target.absolute())
     (project,) = discover.group_projects([target])
-    tree = None if served else project.tree
+    tree = None if served else discover.find_project(target)
     if project.settings is None:
         return AssetMap(options=options, tree=tree, in_workspace=served)
     key, read = Path(os.path.realpath(project.settings)), {} if read is None else read

@@ -61,6 +61,14 @@ def plan(folder: Path, *options: str, scale: str = RESNET, size: str = "Standard
     return CliRunner().invoke(main, ["plan", str(path), *options])
 
 
+@pytest.mark.parametrize("command", ["estimate", "advise"])
+def test_a_pipeline_is_named_as_what_it_is(command: str, tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yml").write_text("type: pipeline\njobs: {a: {type: command, command: a}}\n")
+    refused = CliRunner().invoke(main, [command, str(tmp_path / "pipeline.yml")])
+    assert (refused.exit_code, refused.stderr.count("error[")) == (1, 1)
+    assert "this is an Azure ML pipeline job; an estimate file has `workload`" in refused.stderr
+
+
 def test_the_json_has_what_was_asked(tmp_path: Path) -> None:
     found = json.loads(ask(tmp_path, "--json").stdout)
     assert found["samples_per_second"]["low"] < found["samples_per_second"]["expected"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
 import os
 import re
+import sqlite3
 import time
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +18,10 @@ from click.testing import CliRunner, Result
 
 from worldsize.base.wording import format_age, format_size
 from worldsize.cli.main import main
+from worldsize.cli.run import exit_with_result
 from worldsize.reporting.read_run import read_attempts, read_pauses
 from worldsize.running.model.folder import StepFolder
+from worldsize.running.model.results import RunResult, StepResult
 from worldsize.running.record import folder
 from worldsize.running.record.details import name_values
 from worldsize.running.record.folder import EventLog, find_runner, hold_lock, scan_events
@@ -249,6 +253,47 @@ def test_logs_of_earlier_attempts_are_kept_and_printed(home: Path) -> None:
     refused = call("logs", FIRST, "train", "--attempt", "12", status=1)
     assert refused.stderr == "error: step `train` has no attempt 12\n  = help: its newest is 11\n"
     call("logs", FIRST, "train", "--attempt", "1", "--azure", status=2)
+
+
+def test_the_logs_of_a_sweep_are_those_of_its_trials(home: Path) -> None:
+    for trial in ("trial-000", "trial-001"):
+        logs = home / "runs" / FIRST / "steps" / f"shard.{trial}" / "logs"
+        logs.mkdir(parents=True)
+        (logs / "rank-0.log").write_text(f"{trial}\n")
+    printed = call("logs", FIRST, "shard").output
+    assert printed == "[trial 000 rank 0] trial-000\n[trial 001 rank 0] trial-001\n"
+    assert call("logs", FIRST, "shard", "--rank", "0").output == printed
+
+
+def test_what_a_script_logs_to_mlflow_is_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as connection, connection:
+        connection.executescript(
+            "CREATE TABLE runs (run_uuid, start_time); CREATE TABLE params (key, value, run_uuid);"
+            "CREATE TABLE tags (key, value, run_uuid);"
+            "CREATE TABLE metrics (key, value, timestamp, step, is_nan, run_uuid);"
+            "CREATE TABLE latest_metrics AS SELECT * FROM metrics;"
+        )
+        for step, metric, value in (("shard", "auc", 0.9375), ("train", "f1", 0.5)):
+            connection.execute("INSERT INTO runs VALUES (?, 1)", (step,))
+            tags = [("worldsize.run", FIRST, step), ("worldsize.step", step, step)]
+            connection.executemany("INSERT INTO tags VALUES (?, ?, ?)", tags)
+            connection.execute("INSERT INTO latest_metrics VALUES (?, ?, 0, 0, 0, ?)", (metric, value, step))
+    shown = json.loads(call("show", FIRST, "--json").output)["steps"]
+    assert [shown[step]["metrics"] for step in ("shard", "train")] == [{"auc": 0.9375}, {"accuracy": 0.75}]
+    assert "    auc: 0.9375\n" in call("show", FIRST).output
+    page = home / "page.html"
+    call("report", FIRST, "-o", str(page))
+    assert ("Metrics of shard" in page.read_text(), ">f1<" in page.read_text()) == (True, False)
+    ended = RunResult(
+        FIRST,
+        home / "runs" / FIRST,
+        "succeeded",
+        {"shard": StepResult("shard", "succeeded", 1.5, home, {})},
+        4.0,
+    )
+    with pytest.raises(SystemExit):
+        exit_with_result(ended, quiet=True, report=False)
+    assert "  metrics  auc 0.9375, f1 0.5\n" in capsys.readouterr().out
 
 
 def test_logs_say_whose_each_line_is(home: Path) -> None:

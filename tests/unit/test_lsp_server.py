@@ -251,6 +251,21 @@ def test_definition_of_a_script_and_a_port_in_a_component(client: Client, folder
     client.close(uri)
 
 
+def test_definition_of_what_a_file_of_the_project_declares(client: Client, folder: Path) -> None:
+    job = "type: command\ncommand: ls\nenvironment: azureml:sklearn:2\ncompute: azureml:small\n"
+    for version in (1, 2):
+        text = f"version: {version}\nname: sklearn\nimage: python:3.11\nconda_file: conda.yml\n"
+        (folder / f"sklearn-{version}.yml").write_text(text)
+    (folder / "small.yml").write_text("type: amlcompute\nname: small\nsize: Standard_DS3_v2\n")
+    (folder / "job.yml").write_text(job)
+    uri = client.open(folder / "job.yml")
+    assert define(client, uri, "azureml:sklearn", 10, job) == ("sklearn-2.yml", 1)
+    assert define(client, uri, "azureml:small", 10, job) == ("small.yml", 1)
+    client.close(uri)
+    for name in ("sklearn-1.yml", "sklearn-2.yml", "small.yml", "job.yml"):
+        (folder / name).unlink()
+
+
 def test_a_fix_is_an_action_and_a_suppression_another(client: Client, uri: str) -> None:
     text = SPEC.replace("width: 20", "widht: 20")
     client.change(uri, text)

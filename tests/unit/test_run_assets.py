@@ -391,3 +391,27 @@ def test_an_address_in_direct_mode_is_passed_as_it_is(
     mapped = RunOptions(environment="current", assets={"https://example.org/demo/": "."})
     prepared = preparation.prepare(Path("job.yml"), tmp_path / "build2", mapped)
     assert isinstance(prepared.tasks["read"].inputs["rows"], File)
+
+
+def test_yaml_files_of_the_project_declare_assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "data" / "rows").mkdir(parents=True)
+    data = tmp_path / "data" / "rows.yml"
+    data.write_text("name: rows\nversion: 2\ntype: uri_folder\npath: ./rows\n")
+    environment = tmp_path / "environment.yml"
+    environment.write_text("name: sklearn\nversion: 1\nimage: python:3.11\nconda_file: conda.yml\n")
+    assets = read_asset_map(tmp_path / "pipeline.yml")
+    assert assets.local("azureml:rows@latest") == assets.local("azureml:rows:2") == tmp_path / "data" / "rows"
+    assert assets.local("azureml:sklearn:1") == environment
+    assert assets.notices == [
+        "`azureml:rows@latest` is `data/rows`, as `data/rows.yml` declares",
+        "`azureml:rows:2` is `data/rows`, as `data/rows.yml` declares",
+        "`azureml:sklearn:1` is `environment.yml`",
+    ]
+    unknown = ("azureml:rows:1", "azureml:rows", "azureml:other:1", "azureml://registries/azureml/data/rows")
+    assert not any(map(assets.local, unknown))
+    (tmp_path / "twin.yml").write_text(data.read_text())
+    assert read_asset_map(tmp_path / "pipeline.yml").local("azureml:rows:2") is None
+    (tmp_path / "worldsize.yml").write_text("assets: {azureml:rows: ./data}\n")
+    assert read_asset_map(tmp_path / "pipeline.yml").local("azureml:rows:2") == tmp_path / "data"

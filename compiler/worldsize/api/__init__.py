@@ -44,7 +44,7 @@ from worldsize.resolving.step_estimates import (
     read_tier,
 )
 from worldsize.resolving.workloads import explain_unknown, resolve_case
-from worldsize.spec.load import read_estimate_file, report_spec
+from worldsize.spec.load import read_estimate_file, report_other_kind
 
 if TYPE_CHECKING:
     from worldsize.api.layout import Layout
@@ -119,8 +119,9 @@ def estimate(
     with in_budget(Path(path), sources):
         keys, problems, document = read_estimate_file(Path(path))
         root = None if document.problems else document.root
-        if root is not None and discover.recognise_kind(document, named=True) == "spec":
-            problems = [report_spec(root.span)]
+        kind = None if root is None else discover.recognise_kind(document, named=True)
+        if root is not None and kind is not None:
+            problems = [report_other_kind(root.span, kind)]
         sources[document.path] = document.source
         project = settings.read_project_settings(Path(path).parent)
         case = resolve_case(keys, problems, project.vm_sizes) if keys is not None else None

@@ -26,6 +26,10 @@ _OF_WINDOWS = re.compile(r"(?:file:)?[A-Za-z]:[\\/]")  # on another machine, so 
 _WEB = re.compile(r"(?:https?|wasbs?|abfss?|adl|s3|runs|models):", re.IGNORECASE)
 
 
+# The service resolves labels of its own environments itself.
+_LABELLED = re.compile(r"azureml:(?!AzureML-)(?P<name>[\w.-]+)@(?!latest$)(?P<label>[\w.-]+)")
+
+
 def classify(text: str) -> Kind:
     """Classify what ``component:``, ``code:``, ``environment:`` or a data ``path:`` refers to.
 
@@ -36,6 +40,16 @@ def classify(text: str) -> Kind:
     if text.startswith("git+"):
         return "git"
     return "web" if _WEB.match(text) else "local"
+
+
+def report_unknown_label(text: str, span: Span) -> Finding | None:
+    """Report a label of data, an environment or a model other than ``latest``, which azure-ai-ml refuses."""
+    match = _LABELLED.fullmatch(text)
+    if match is None:
+        return None
+    message = f"`@{match['label']}` is not a label: azure-ai-ml resolves only `@latest`"
+    written = f"azureml:{match['name']}"
+    return Finding(span, message, f"write `{written}@latest`, or `{written}:1` with the version you mean")
 
 
 def local_path(text: str, folder: Path) -> Path | None:

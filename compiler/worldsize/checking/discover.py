@@ -8,11 +8,11 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from worldsize.azureml.copying import RealPaths
-from worldsize.base import untrusted
+from worldsize.base import limits, untrusted
 from worldsize.base.patterns import compile_later
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
@@ -261,6 +261,22 @@ def recognise_kind(document: Document, *, named: bool) -> str | None:
     from worldsize.azureml.shape import recognise  # a spec alone needs none of it
 
     return recognise(root, document.path)
+
+
+def find_declared(tree: str, name: str) -> Iterator[tuple[str, str, Mapping]]:
+    """The files of a project that declare something of a name, such as data or a cluster; kinds and roots."""
+    from worldsize.documents import yaml  # to find files takes no parser
+
+    for file in list_files([os.path.relpath(tree)]):
+        text = ""
+        with untrusted.passed_over():
+            text = untrusted.read_text(file.path, limits.TEXT, errors="replace")
+        document = yaml.load(Path(file.path)) if name in text else None
+        kind = recognise_kind(document, named=False) if document is not None else None
+        if document is not None and kind is not None and isinstance(document.root, Mapping):
+            value = document.root.get("name")
+            if isinstance(value, Scalar) and value.text == name:
+                yield file.path, kind, document.root
 
 
 def find_schema_in_list(root: Node | None) -> Span | None:

@@ -250,11 +250,13 @@ def _deployment(run: CheckRun, root: yaml.Mapping, path: Path) -> None:
     """Check a deployment as a component of its code and environment, and its model and VM size."""
     from worldsize.azureml import fields
     from worldsize.azureml.job import Compute  # few trees have such files
-    from worldsize.azureml.model import Component
+    from worldsize.azureml.model import Component, Data
 
     model, configuration = root.get("model"), root.get("code_configuration")
     if isinstance(model, yaml.Mapping):
         _model(run, model, path)
+    elif isinstance(model, yaml.Scalar) and model.text.startswith("azureml:"):
+        run.feed(Data("custom_model", fields.read_field(root, "model"), None), root.span)
     size, on_vms = fields.read_field(root, "instance_type"), fields.read_text(root, "type") != "kubernetes"
     vm_size = run.context.vm_size(str(size.value)) if size is not None else None
     # Nearly all official examples name a size that retires in some years, which is said of clusters.

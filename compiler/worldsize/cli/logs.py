@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -143,10 +144,18 @@ class _LocalLogs:
     def followers(self) -> Mapping[str, Follower]:
         """A reader of each file; read after the state, so that nothing before the end is missing."""
         self.has_ended = self._folder.name.startswith("attempt-") or self._read_end()
-        for path in self._folder.glob("*.log"):
-            if path.stem not in self._followers:
-                self._followers[path.stem] = Follower(path)
+        for path in [*self._folder.glob("*.log"), *self._list_trial_logs()]:
+            trial = path.parents[1].name.rpartition(".")[2]
+            name = path.stem if path.parent == self._folder else f"{trial} {path.stem}"
+            if name not in self._followers:
+                self._followers[name] = Follower(path)
         return self._followers
+
+    def _list_trial_logs(self) -> Iterable[Path]:
+        """The newest logs of the trials, if the step is a sweep, which has no processes itself."""
+        return (
+            () if self._folder.is_dir() else self._root.glob(f"steps/{glob.escape(self._step)}.*/logs/*.log")
+        )
 
     def _read_end(self) -> bool:
         alive = is_alive(self._root)
@@ -165,6 +174,7 @@ class _Selection(NamedTuple):
 
     def wants(self, name: str) -> bool:
         """Whether a process is printed; TensorFlow's workers are ranks too."""
+        name = name.rpartition(" ")[2]  # the trial of a sweep stands before it
         if self.process is not None:
             return name == self.process
         return self.rank is None or name in (f"rank-{self.rank}", f"worker-{self.rank}")

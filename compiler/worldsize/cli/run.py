@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from msgspec.structs import replace
 
 from worldsize.cli import common, run_folders
 from worldsize.cli.show import document
 from worldsize.dsl import run as verbs
+from worldsize.reporting.curves import LoggedDetails
 from worldsize.reporting.page import write_report
 from worldsize.running.model.assets import parse_map_option
 from worldsize.running.model.errors import RunError
 from worldsize.running.model.options import RunOptions
-from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import RunRecord, load_run
 from worldsize.running.show.live import LiveView
 from worldsize.running.show.preview import render_preview
@@ -203,15 +204,27 @@ def exit_with_result(
     if as_json:
         print_document(load_run(result.folder), page)
     else:
+        result = result if result.metrics else replace(result, metrics=_read_logged(result))
         # The table of a terminal stays on the screen: its rows are not printed again.
         text = render_summary(result, steps=quiet or not wants_table(sys.stdout), report=page)
         click.echo(text, nl=False, err=result.exit_code != 0)
     raise SystemExit(result.exit_code)
 
 
+def _read_logged(result: RunResult) -> dict[str, float]:
+    """The metrics that the steps have logged to MLflow, without those of a sweep's trials."""
+    run = load_run(result.folder)
+    return {
+        metric: value
+        for step, metrics in LoggedDetails(run).logged.items()
+        if step.rpartition(".")[0] not in run.steps
+        for metric, value in metrics.items()
+    }
+
+
 def print_document(record: RunRecord, page: Path | None) -> None:
     """Print what `--json` says of a run that has ended."""
-    shown = {**document(record, LocalDetails(record)), "report": None if page is None else str(page)}
+    shown = {**document(record, LoggedDetails(record)), "report": None if page is None else str(page)}
     click.echo(json.dumps(shown, indent=2))
 
 

@@ -17,9 +17,9 @@ from worldsize.documents.diagnostics.snippet import flatten
 from worldsize.planning.estimates import prediction
 from worldsize.planning.estimates.calibration import SPEED
 from worldsize.remote import jobs
+from worldsize.reporting.curves import LoggedDetails
 from worldsize.reporting.sweeps import rank_trials, read_sweeps
 from worldsize.running.model.folder import show_place
-from worldsize.running.record.details import LocalDetails
 from worldsize.running.record.history import load_run
 from worldsize.running.show.views import describe_registration, format_step
 
@@ -60,7 +60,7 @@ def command(run: str, home: Path, azure: WorkspaceChoice | None, *, as_json: boo
         return
     record = load_run(run_folders.find_run(home, run))
     sweeps = {sweep.step: sweep for sweep in read_sweeps(record)}
-    _show(record, LocalDetails(record), sweeps, as_json=as_json)
+    _show(record, LoggedDetails(record), sweeps, as_json=as_json)
 
 
 def _show(run: RunRecord, details: RunDetails, sweeps: Mapping[str, SweepFacts], *, as_json: bool) -> None:

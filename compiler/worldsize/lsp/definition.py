@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 
 from lsprotocol import types
@@ -10,6 +11,8 @@ from lsprotocol import types
 from worldsize.azureml.binding import Expression
 from worldsize.azureml.references import is_file, local_path
 from worldsize.base.span import Span
+from worldsize.checking import discover
+from worldsize.documents.yaml.nodes import Scalar
 from worldsize.lsp.buffers import Buffer, Session
 from worldsize.lsp.names import Names, open_names
 from worldsize.lsp.outline import Entry
@@ -17,6 +20,13 @@ from worldsize.lsp.outline import Path as KeyPath
 from worldsize.lsp.positions import find_expression
 
 _WORD = re.compile(r"[\w./-]+")
+_REFERENCE = re.compile(r"(?P<prefix>azureml:)?(?P<name>[\w.-]+)(?::(?P<version>[\w.-]+)|@latest)?")
+_ASSETS = (
+    "data",
+    "model",
+    "environment",
+    *(f"{kind}-component" for kind in ("command", "pipeline", "parallel")),
+)
 
 
 def find_definition(
@@ -91,10 +101,27 @@ def _find_value(names: Names, entry: Entry, offset: int) -> types.Location | Non
     value = names.outline.value(*entry.path) or ""
     key = entry.path[-1]
     if key in ("uses", "component", "trial"):
-        return _locate_file(names, names.find_component_file(value))
+        file = _locate_file(names, names.find_component_file(value))
+        return file or _find_declared(names, value, _ASSETS)
     if key in ("compute", "target", "default_compute"):
-        return _find_compute(names, value)
-    return _find_file(names, entry, value, offset)
+        return _find_compute(names, value) or _find_declared(names, value, ("compute",))
+    if key == "endpoint_name":
+        return _find_declared(names, value, ("online-endpoint", "batch-endpoint"))
+    return _find_declared(names, value, _ASSETS) or _find_file(names, entry, value, offset)
+
+
+def _find_declared(names: Names, value: str, kinds: Collection[str]) -> types.Location | None:
+    """The name in the file of the project that declares what a reference such as `azureml:rows:1` names."""
+    match = _REFERENCE.fullmatch(value)
+    if match is None or (match["prefix"] is None and kinds is _ASSETS):
+        return None
+    tree = discover.find_project(names.folder) or str(names.folder)
+    for _, kind, root in discover.find_declared(tree, match["name"]):
+        name, version = root.get("name"), root.get("version")
+        other = match["version"] and isinstance(version, Scalar) and version.text != match["version"]
+        if kind in kinds and name is not None and not other:
+            return _locate_span(names, name.span)
+    return None
 
 
 def _find_compute(names: Names, value: str) -> types.Location | None:

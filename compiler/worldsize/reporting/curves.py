@@ -6,6 +6,7 @@ import contextlib
 import math
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from worldsize.base import untrusted
 from worldsize.reporting.model import RankSample
 from worldsize.running.launch.logs import by_number
 from worldsize.running.record.details import LocalDetails, name_values
-from worldsize.running.record.history import RunRecord
+from worldsize.running.record.history import RunRecord, StepRecord
 from worldsize.running.record.json_files import parse_object
 from worldsize.running.reuse.store import find_original
 from worldsize.showing.curves import Curve, is_finite, prepare_curves
@@ -134,20 +135,36 @@ def read_number(value: Any) -> float | None:
         return None
 
 
+class LoggedDetails(LocalDetails):
+    """The details of a run of this machine, with the metrics that its steps have logged to MLflow."""
+
+    @cached_property
+    def logged(self) -> Mapping[str, Mapping[str, float]]:
+        """The last value of each logged metric by step; those of the original where a step was reused."""
+        home = self._run.root.absolute().parent.parent
+        originals = {name: find_original(self._run.root, name) for name in self._run.steps}
+        runs = {original.run for original in originals.values()}
+        tracked = {run: read_tracked(find_steps, home, run) for run in runs}
+        return {
+            name: read_tracked_values(home, tracked[original.run][original.step])
+            for name, original in originals.items()
+            if original.step in tracked[original.run]
+        }
+
+    def metrics(self, step: StepRecord) -> Mapping[str, float]:
+        """What the step has written as its metrics; if it has written none, what it has logged."""
+        return super().metrics(step) or self.logged.get(step.name, {})
+
+    def has_written(self, step: StepRecord) -> bool:
+        """Whether the step has written its metrics itself."""
+        return bool(super().metrics(step))
+
+
 def read_run_metrics(run: RunRecord) -> dict[str, float]:
     """The last value of each metric by name, and by ``step.name``; of several steps the last one counts.
 
     What a step wrote to its ``metrics.json`` counts more than what was logged.
     """
-    home = run.root.absolute().parent.parent
-    originals = {name: find_original(run.root, name) for name in run.steps}
-    runs = {original.run for original in originals.values()}
-    tracked = {source: read_tracked(find_steps, home, source) for source in runs}
-    logged = {
-        name: read_tracked_values(home, tracked[original.run][original.step])
-        for name, original in originals.items()
-        if original.step in tracked[original.run]
-    }
-    details = LocalDetails(run)
+    details = LoggedDetails(run)
     written = {name: details.metrics(step) for name, step in run.steps.items()}
-    return name_values([*logged.items(), *written.items()])
+    return name_values([*details.logged.items(), *written.items()])

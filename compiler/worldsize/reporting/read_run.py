@@ -18,6 +18,7 @@ from worldsize.documents.yaml.load import load, to_python
 from worldsize.planning.memory.workload import PREDICTION
 from worldsize.reporting.curves import (
     MAX_CURVES,
+    LoggedDetails,
     make_curves,
     parse_reports,
     read_earlier_reports,
@@ -33,7 +34,7 @@ from worldsize.reporting.measures import compare_with_plan, measure_training
 from worldsize.reporting.model import Attempt, Period, Picture, RunFacts, StepFacts, read_mapping
 from worldsize.reporting.sweeps import read_sweeps
 from worldsize.running.model.folder import HOME, StepFolder, show_path
-from worldsize.running.record.details import LocalDetails, TrackedDetails
+from worldsize.running.record.details import TrackedDetails
 from worldsize.running.record.history import RunRecord, StepRecord, load_run, parse_time
 from worldsize.running.record.json_files import read_json
 from worldsize.running.reuse.store import find_original
@@ -72,7 +73,7 @@ class _Reader:
     def __init__(self, root: Path) -> None:
         self.now = datetime.now(timezone.utc)
         self.record = load_run(root)
-        self.details = LocalDetails(self.record)
+        self.details = LoggedDetails(self.record)
         self.home = root.absolute().parent.parent
         self.plans = read_mapping((read_json(root / "pipeline" / "plan.json") or {}).get("steps"))
         self.compiled = _read_compiled(root / "pipeline" / "pipeline.yml")
@@ -139,7 +140,12 @@ class _Reader:
         return StepFacts(
             record=step,
             attempts=attempts,
-            metrics={**trained.written, **self.details.metrics(step)},
+            metrics=trained.written
+            | {
+                name: value
+                for name, value in self.details.metrics(step).items()
+                if self.details.has_written(step) or not (trained.reports or name in trained.curves)
+            },
             logged=trained.logged,
             outputs=outputs,
             curves=trained.curves,

@@ -178,7 +178,12 @@ def read_estimate_file(path: Path) -> tuple[EstimateKeys | None, list[Problem], 
     return keys, problems, document
 
 
-def report_spec(span: Span) -> Problem:
-    """Report a spec in place of an estimate file."""
-    message = "this is a spec; an estimate file has `workload`, `training` and `cluster`"
-    return Problem("spec-missing-key", span, message, "`worldsize plan` shows the time and cost of its steps")
+def report_other_kind(span: Span, kind: str) -> Problem:
+    """Report a spec, settings or a file of Azure ML in place of an estimate file."""
+    what = {"spec": "a spec", "settings": "a worldsize settings file"}.get(kind)
+    what = what or f"an Azure ML {kind.replace('-', ' ')}"
+    message = f"this is {what}; an estimate file has `workload`, `training` and `cluster`"
+    help_ = "`worldsize plan` shows the time and cost of its steps"
+    if kind != "spec":
+        help_ = "describe the model in a file of its own: `worldsize estimate --help` has an example"
+    return Problem("spec-missing-key", span, message, help_)

@@ -86,6 +86,12 @@ def test_the_usual_clusters_and_the_projects_are_there(management: Management) -
     assert management.ask("GET", "computes/big").status_code == 404
     management.put("computes/big", cluster(maxNodeCount=1), 201)
     assert management.get("computes/big")["properties"]["properties"]["vmSize"] == "Standard_DS3_v2"
+    # One that is there for convenience is what the first client makes of it, but then stays so.
+    management.put("computes/cpu-cluster", cluster(maxNodeCount=1), 201)
+    assert management.get("computes/cpu-cluster")["properties"]["properties"]["vmSize"] == "Standard_DS3_v2"
+    for name in ("cpu-cluster", "gpu-cluster"):
+        refused = management.ask("PUT", f"computes/{name}", {"properties": cluster("Standard_D2_v2")})
+        assert refused.status_code == 400
 
 
 def test_a_cluster_is_made_scaled_and_deleted(management: Management) -> None:

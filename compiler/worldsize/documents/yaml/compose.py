@@ -354,8 +354,15 @@ _HELP = (
 )
 
 
+_CONFLICT = compile_later(r"(?m)^(?:<{7}|>{7}) \S[^\r\n]*")
+
+
 def explain_syntax_error(source: Source, error: Any) -> Problem:
-    """The problem of a parser error, at the position where the parser stopped."""
+    """The problem of a parser error, at the position where the parser stopped, or at an unresolved merge."""
+    if (marker := _CONFLICT.search(source.text)) is not None:
+        message = "not valid YAML: git left a merge conflict here"
+        help_ = "keep one of the two versions, and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"
+        return Problem("yaml-syntax", source.span(*marker.span()), message, help_)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     text = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "invalid YAML")
     text = " ".join(text.split())

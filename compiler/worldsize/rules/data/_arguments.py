@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from worldsize.azureml.model import Data, Field, Job, Literal
-from worldsize.azureml.references import describe_missing, exists, folder_of, is_file, is_folder, local_path
+from worldsize.azureml.references import (
+    describe_missing,
+    exists,
+    folder_of,
+    is_file,
+    is_folder,
+    local_path,
+    report_unknown_label,
+)
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Problem, Related
 from worldsize.base.span import NOWHERE, Span
@@ -98,9 +106,12 @@ def check_data(context: Tree, asset: Data) -> Iterator[Problem]:
 
 def _check_argument(context: Tree, data: DataArgument) -> Iterator[Problem]:
     if _WITHOUT_VERSION.fullmatch(data.text):
-        message = f"`{data.text}` names a data asset without its version"
+        asset = "model" if data.type.endswith("_model") else "data asset"
+        message = f"`{data.text}` names a {asset} without its version"
         help_ = f"write `{data.text}@latest`, or `{data.text}:1` with the version you mean"
         yield Problem("data-without-version", data.span, message, help_)
+    elif (finding := report_unknown_label(data.text, data.span)) is not None:
+        yield finding.under("data-without-version")
     elif data.local is not None and context.inside(data.local):
         if is_file(data.local) or is_folder(data.local):
             wrong_type = _check_type(context, data, data.local)

@@ -10,7 +10,7 @@ from worldsize.azureml.environment import list_packages
 from worldsize.azureml.model import Component
 from worldsize.azureml.references import classify, folder_of, is_file, is_folder, list_names, local_path
 from worldsize.azureml.tree import Tree
-from worldsize.base.problem import Problem, Related
+from worldsize.base.problem import Fix, Problem, Related
 from worldsize.base.source import Source
 from worldsize.base.suggest import closest
 from worldsize.documents.yaml import Document
@@ -145,9 +145,18 @@ def _check_packages(root: Node, related: tuple[Related, ...]) -> Iterator[Proble
                 yield Problem("conda-file-invalid", key.span, message, help_, related)
 
 
+# A requirement with the operator of conda: `pandas=2.3.3`, `torch[extra] =2.7`.
+_OF_CONDA = re.compile(r"[\w.-]{1,200}(?:\[[\w, .-]{0,200}\])?[ ]{0,8}(?P<sign>=)(?![=])", re.ASCII)
+
+
 def _check_lines(root: Node, related: tuple[Related, ...]) -> Iterator[Problem]:
-    """Report pip lines that read a file: it is not there when the image is built."""
+    """Report pip lines that pip refuses, or that read a file: it is not there when the image is built."""
     for line, by_pip in list_packages(root):
+        if by_pip and not line.text.startswith("-") and (match := _OF_CONDA.match(line.text)) is not None:
+            message = f"`{line.text}` is how conda writes a version: pip refuses it"
+            written = f"{line.text[: match.start('sign')]}={line.text[match.start('sign') :]}"
+            fix = Fix(line.subspan(match.start("sign"), match.end("sign")), "==")
+            yield Problem("conda-file-invalid", line.span, message, f"write `{written}`", related, fix)
         match = _READS.match(line.text) if by_pip else None
         name = (match["file"] or match["folder"]) if match is not None else ""
         if name and classify(name) == "local":

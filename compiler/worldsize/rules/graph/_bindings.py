@@ -13,7 +13,7 @@ from worldsize.azureml.fields import read_entries
 from worldsize.azureml.model import Component, Field, Job, Keys, Port, Step
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, relate
-from worldsize.base.suggest import did_you_mean
+from worldsize.base.suggest import closest, did_you_mean
 from worldsize.base.wording import shorten
 from worldsize.documents.yaml.nodes import Scalar
 from worldsize.rules.graph._command import CommandText, find_split_texts, find_texts
@@ -193,14 +193,16 @@ def _advice(expression: Expression, job: Job) -> str:
         return (
             "only a spec has planned numbers: write the number, or in Python call `worldsize.plan(job)` first"
         )
+    near = closest(rest[0], ("inputs", "jobs")) if first == "parent" and len(rest) > 1 else None
+    if near is not None:
+        return f"did you mean `${{{{parent.{'.'.join((near, *rest[1:]))}}}}}`?"
     if first == "inputs" and rest and job.keys.binds("parent.inputs"):
         return f"write `${{{{parent.inputs.{'.'.join(rest)}}}}}` for an input of the pipeline"
-    if first == "jobs" and len(rest) > 2:
-        return f"write `${{{{parent.{expression.name}}}}}`"
     if first == "parents":
         return f"write `${{{{parent.{'.'.join(rest)}}}}}`"
-    if first in job.steps and rest:
-        return f"write `${{{{parent.jobs.{expression.name}}}}}`"
+    if (first == "jobs" and len(rest) > 2) or (first in job.steps and rest):
+        scope = "parent" if first == "jobs" else "parent.jobs"
+        return f"write `${{{{{scope}.{expression.name}}}}}`"
     return "write " + " or ".join(f"`${{{{{text}}}}}`" for text in job.keys.bindings)
 
 
@@ -219,6 +221,9 @@ def _in_command(expression: Expression, keys: Keys) -> str:
         port = expression.port
         bound = f"`{port}: {expression}`"
         return f"bind it to an input: {bound} under `{keys.inputs}:`, and write `${{{{inputs.{port}}}}}` here"
+    first, *rest = expression.parts
+    if len(rest) == 1 and (scope := closest(first, keys.in_command)):
+        return f"did you mean `${{{{{scope}.{rest[0]}}}}}`?"
     return f"bind it to an input under `{keys.inputs}:` and write `${{{{inputs.NAME}}}}` here"
 
 

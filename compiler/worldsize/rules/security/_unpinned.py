@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from worldsize.azureml import environment
 from worldsize.azureml.fields import read_member
 from worldsize.azureml.model import Component, Step
-from worldsize.azureml.references import folder_of
+from worldsize.azureml.references import folder_of, report_unknown_label
 from worldsize.azureml.tree import Tree
 from worldsize.base.patterns import compile_later
 from worldsize.base.problem import Finding, Problem
@@ -42,6 +42,8 @@ def _judge(node: Scalar) -> Iterator[Problem]:
         message = f"`{node.text}` names an environment without its version"
         help_ = f"write `{node.text}{separator}` with the version you mean, or `{node.text}{latest_version}`"
         yield Problem("environment-without-version", node.span, message, help_)
+    if (finding := report_unknown_label(node.text, node.span)) is not None:
+        yield finding.under("environment-without-version")
     latest = _LATEST.search(node.text)
     if latest is not None:
         span = node.subspan(latest.start(), latest.end())

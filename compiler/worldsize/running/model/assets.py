@@ -1,7 +1,7 @@
 """Maps references to a workspace, a registry, a datastore or the web to paths of this machine.
 
 Nothing is downloaded: ``assets:`` in ``worldsize.yml``, or the option ``--map``, gives the local paths of the
-data, components, environments and models that jobs refer to.
+data, components, environments and models that jobs refer to; else the YAML file that declares the asset does.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from worldsize.azureml.references import classify, exists, is_file, is_folder, normalise
+from worldsize.azureml.fields import read_text
+from worldsize.azureml.references import classify, exists, is_file, is_folder, local_path, normalise
 from worldsize.base.problem import Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import did_you_mean
@@ -60,6 +61,14 @@ class AssetEntry(Struct, frozen=True):
     span: Span
 
 
+class _Declared(NamedTuple):
+    """An asset as a file of the project declares it, for `az ml … create`."""
+
+    file: str
+    version: str | None
+    path: Path | None  # of its data; an environment or component is its file
+
+
 class AssetMap:
     """Maps references, as jobs write them, to paths of this machine.
 
@@ -68,6 +77,7 @@ class AssetMap:
         options: Those of the call, which override all of ``entries``, even more specific ones.
         sources: The texts that contain ``entries``, for the lines that a problem shows.
         learned: The VM sizes that the project describes.
+        tree: The folder whose asset files count where the map has no entry.
         in_workspace: Whether the job is the local workspace's, where assets are registered.
     """
 
@@ -78,10 +88,14 @@ class AssetMap:
         sources: Sources | None = None,
         *,
         learned: Learned | None = None,
+        tree: str | None = None,
         in_workspace: bool = False,
     ) -> None:
         self.sources: Sources = sources or {}
         self.learned: Learned = learned or {}
+        self.notices: list[str] = []
+        self._tree = tree
+        self._declared: dict[str, Path | None] = {}  # what asset files say of references, by reference
         self._in_workspace = in_workspace
         self._tiers = [{_make_key(entry.reference): entry for entry in tier} for tier in (options, entries)]
         self._broken: dict[Span, Problem] = {}
@@ -115,7 +129,27 @@ class AssetMap:
                 entry = tier.get(key)
                 if entry is not None:
                     return self._resolve_entry(entry, text, rest)
-        return None
+        reference = canonical(text)
+        if reference not in self._declared:
+            self._declared[reference] = self._find_declared(reference)
+        return self._declared[reference]
+
+    def _find_declared(self, reference: str) -> Path | None:
+        """The local path of an asset that exactly one file of the project declares."""
+        named = _NAMED.match(reference)
+        if self._tree is None or named is None or not (named["version"] or named["label"] == "latest"):
+            return None
+        declared = [
+            asset
+            for asset in _read_declared(self._tree, named["name"])
+            if named["version"] in (None, asset.version)
+        ]
+        if len(declared) != 1 or declared[0].path is None or not exists(declared[0].path):
+            return None
+        file, path = declared[0].file, declared[0].path
+        source = "" if path == Path(file).absolute() else f", as `{file}` declares"
+        self.notices.append(f"`{reference}` is `{show_path(path)}`{source}")
+        return path
 
     def check_type(self, path: Path, type_: str, what: str) -> None:
         """Add to :attr:`problems` an entry that maps to a file instead of a folder, or the reverse.
@@ -186,6 +220,23 @@ class AssetMap:
         return path
 
 
+def _read_declared(tree: str, name: str) -> Iterator[_Declared]:
+    """The data, models, environments and components of a name that the files of a project declare."""
+    from worldsize.checking import discover  # as for the settings
+
+    for file, kind, root in discover.find_declared(tree, name):
+        is_data = kind in ("data", "model")
+        if not (is_data or kind == "environment" or kind.endswith("-component")):
+            continue
+        place, version = read_text(root, "path"), root.get("version")
+        path = local_path(place, Path(file).absolute().parent) if is_data and place else None
+        yield _Declared(
+            file,
+            version.text if isinstance(version, Scalar) else None,
+            path if is_data else Path(file).absolute(),
+        )
+
+
 def parse_map_option(text: str) -> tuple[str, str]:
     """Reference and path of ``--map REFERENCE=PATH``.
 
@@ -221,14 +272,15 @@ def read_asset_map(
     ]
     served = is_served_job(target.absolute())
     (project,) = discover.group_projects([target])
+    tree = None if served else discover.find_project(target)
     if project.settings is None:
-        return AssetMap(options=options, in_workspace=served)
+        return AssetMap(options=options, tree=tree, in_workspace=served)
     key, read = Path(os.path.realpath(project.settings)), {} if read is None else read
     document = read.get(key) or yaml.load(Path(os.path.relpath(project.settings)))
     read[key], described = document, settings.read_settings(document)
     entries = [AssetEntry(asset.reference, asset.path.absolute(), asset.span) for asset in described.assets]
     sources = {document.path: document.source}
-    return AssetMap(entries, options, sources, learned=described.vm_sizes, in_workspace=served)
+    return AssetMap(entries, options, sources, learned=described.vm_sizes, tree=tree, in_workspace=served)
 
 
 def _list_keys(text: str) -> Iterator[tuple[str, str]]:

@@ -155,6 +155,7 @@ def _prepare_target(
         code=code,
         machine=machine,
         notices=(
+            *assets.notices,
             *graph.notices,
             *fitted.notices,
             *device_notices,

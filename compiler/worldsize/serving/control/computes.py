@@ -72,6 +72,8 @@ def _list(call: Call) -> Response:
 def _put(call: Call) -> Response:
     body = _read_body(call.body)
     before = _find_compute(call.workspace, call.name)
+    if before is not None and _is_usual(call.workspace, before):
+        before = None  # made up here, so the first client that creates it says what it is
     if before is not None:
         _check_same(before.body["properties"], body["properties"])
     elif body["properties"]["computeType"] == "ComputeInstance":
@@ -270,6 +272,15 @@ def _find_compute(workspace: Workspace, name: str) -> Resource | None:
 def _is_deleted(resource: Resource) -> bool:
     """Whether a client deleted it; a row stays, because ``worldsize.yml`` may still describe it."""
     return not resource.body
+
+
+def _is_usual(workspace: Workspace, compute: Resource) -> bool:
+    """Whether a compute is only one of :data:`USUAL`: neither a client nor the project describes it."""
+    return (
+        get_resource(workspace.database, KIND, compute.name) is None
+        and compute.name.lower() in USUAL
+        and compute.name.lower() not in map(str.lower, _declared(workspace))
+    )
 
 
 def _list_described(workspace: Workspace) -> list[Resource]:

@@ -7,6 +7,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from worldsize.planning.advising.model import DEEPSPEED, HOROVOD, TORCH, LayoutChoice, Option, Rate, Subject
+from worldsize.planning.conflicts import HUGGING_FACE
 from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import StepPlan
@@ -56,10 +57,12 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
     layouts = _BUILT_IN.get(step.uses.value) if step.uses is not None else None
     if layouts is not None:
         described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
+        values = literal_inputs(node, ("model", "precision"))
+        whole = described or str(values["model"]).startswith(HUGGING_FACE)
         layouts = replace(
             layouts,
-            divides_layers=layouts.divides_layers and not described,
-            automatic_precision=literal_inputs(node, ("precision",))["precision"] == "auto",
+            divides_layers=layouts.divides_layers and not whole,
+            automatic_precision=values["precision"] == "auto",
         )
     return replace(
         subject,

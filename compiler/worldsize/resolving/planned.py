@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from worldsize.azureml.files import Files
 from worldsize.azureml.job import Compute
-from worldsize.azureml.model import Job, Step
+from worldsize.azureml.model import Data, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base import untrusted
@@ -62,10 +62,11 @@ class Planned(Struct, frozen=True, eq=False):
 
         It is in the folder of ``model: hf:FOLDER``, or in the one that ``initial_model`` is.
         """
-        values, base = literal_inputs(step, ("model", "initial_model")), self.spec.path.parent
-        name = str(values["model"] or "").removeprefix("hf:")
-        data = values["initial_model"]
-        path = name or (data.get("path") if isinstance(data, dict) else data)
+        base = self.spec.path.parent
+        path = str(literal_inputs(step, ("model",))["model"] or "").removeprefix("hf:")
+        weights = step.inputs.get("initial_model")
+        if not path and weights is not None and isinstance(weights.value, Data):
+            path = weights.value.path.value if weights.value.path is not None else None
         folder = local_path(path, base) or self.files.mapped_data(path) if isinstance(path, str) else None
         file = folder / "config.json" if folder is not None else None
         if file is None or not file.is_file() or not self.files.readable_data(file):

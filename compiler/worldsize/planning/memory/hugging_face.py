@@ -41,13 +41,16 @@ class _Sizes(Struct, frozen=True):
 
 
 def describe_model(
-    name: str, config: Mapping[str, Any], task: str, tokens: int, adapting: Adapting
+    name: str, config: Mapping[str, Any], task: str | None, tokens: int, adapting: Adapting
 ) -> Network | None:
-    """The network of a ``config.json``; None for other architectures, and where sizes are missing."""
+    """The network of a ``config.json``; None for other architectures, and where sizes are missing.
+
+    A task that is not known is the one that the architecture was made for.
+    """
     family, sizes = config.get("model_type"), _read_sizes(config)
-    if family not in FAMILIES or sizes is None or (family == "bert" and task != "classification"):
+    classifies = task == "classification" or (task is None and family == "bert")
+    if family not in FAMILIES or sizes is None or (family == "bert" and not classifies):
         return None
-    classifies = task == "classification"
     if family == "gpt2":
         parts = _gpt2(sizes, config, tokens, lora=adapting.rank > 0)
     elif family == "bert":

@@ -154,8 +154,9 @@ def forecast_steps(
             if time.case is not None:
                 seconds = time.total_seconds.expected if time.total_seconds is not None else None
                 cost = cost_step(time.case, seconds, find_checkpoint_seconds(step, node), prices)
-            saving = find_saving(step, node, read_tier(planned.spec, name))
-            forecasts[name] = StepForecast(time, cost, prices.region, saving)
+            tier = read_tier(planned.spec, name)
+            saving = find_saving(step, node, tier)
+            forecasts[name] = StepForecast(time, cost, prices.region, saving, tier)
     return forecasts
 
 

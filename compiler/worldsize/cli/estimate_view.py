@@ -66,6 +66,8 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
         rows.append(("torch.compile", f"{'on' if time.compiled else 'off'}: {pays}"))
     rows += _costs(cost.dedicated, cost.low_priority)
     rows += _prices(cost.dedicated_price, cost.low_priority_price, case.cluster.instance_count)
+    if forecast.tier == "low_priority" and cost.low_priority_price is None:
+        rows.append(("an hour, low priority", f"unknown in {forecast.region}: try `catalogue --prices`"))
     rows += _advise_small(time.total_seconds, case)
     rows += [("left out", "the start of the nodes"), ("rests on", time.estimate.basis)]
     return "\n".join([f"{name}  time and cost on {_describe_cluster(case)}", *_align(rows), ""])

@@ -80,7 +80,12 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         tuple(consequences),
         vm_sizes,
     )
-    findings = (*estimate_findings.check_arithmetic(planned), *estimate_findings.check_networks(planned))
+    checks = (
+        estimate_findings.check_arithmetic,
+        estimate_findings.check_networks,
+        estimate_findings.check_models,
+    )
+    findings = [problem for check in checks for problem in check(planned)]
     return replace(planned, problems=(*planned.problems, *findings)) if findings else planned
 
 

@@ -65,6 +65,18 @@ def describe_model(
     return Network(name, tuple(parts), 8 * tokens, heads=sizes.heads)
 
 
+def list_layers(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The layers with a matrix of weights, by their full names; none for other architectures."""
+    network = describe_model("", config, None, 1, Adapting())
+    weights = [weight for part in network.parts for weight in part.weights] if network is not None else []
+    return tuple(weight.name.removesuffix(".weight") for weight in weights if len(weight.shape) == 2)
+
+
+def is_target(layers: Sequence[str], target: str) -> bool:
+    """Whether a name of ``lora_targets`` is the end of a layer's."""
+    return any(layer == target or layer.endswith(f".{target}") for layer in layers)
+
+
 def _read_sizes(config: Mapping[str, Any]) -> _Sizes | None:
     def read(*names: str, default: int | None = None) -> int:
         value = next((config[name] for name in names if config.get(name) is not None), default)
@@ -226,7 +238,11 @@ def _adapt(part: Part, tokens: int, adapting: Adapting) -> Part:
     for weight in part.weights:
         layer = weight.name.removesuffix(".weight")
         linear = part.block or ".pooler." in layer
-        if linear and len(weight.shape) == 2 and _is_target(layer, adapting.targets):
+        if (
+            linear
+            and len(weight.shape) == 2
+            and (not adapting.targets or any(is_target([layer], target) for target in adapting.targets))
+        ):
             added += [
                 Weight(f"{layer}.lora_A.default.weight", (adapting.rank, _inputs(weight))),
                 Weight(f"{layer}.lora_B.default.weight", (weight.count // _inputs(weight), adapting.rank)),
@@ -244,10 +260,6 @@ def _adapt(part: Part, tokens: int, adapting: Adapting) -> Part:
 def _inputs(weight: Weight) -> int:
     """The inputs of a matrix; GPT-2's ``Conv1D`` has them first."""
     return weight.shape[0] if ".c_attn." in weight.name or ".mlp.c_" in weight.name else weight.shape[1]
-
-
-def _is_target(layer: str, targets: Sequence[str]) -> bool:
-    return not targets or any(layer == target or layer.endswith(f".{target}") for target in targets)
 
 
 def _is_frozen(name: str, patterns: Sequence[str]) -> bool:

@@ -202,7 +202,8 @@ def _describe_available(need: Need) -> str:
 
 
 def _describe_network(need: Need) -> str:
-    count, trained = need.network.count, need.network.trained
+    trained = need.network.trained
+    count = need.network.count if need.network.heads else trained  # what codes a table is not counted
     unit = "weights" if count >= 1_000_000 else plural(count, "weight").partition(" ")[2]
     part = f", {_show_count(trained)} of them trained" if trained < count else ""
     return f"{_show_count(count)} {unit}{part}, {need.setup.precision}, {need.setup.strategy}"

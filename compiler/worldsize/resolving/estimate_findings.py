@@ -89,10 +89,9 @@ _HEADS = frozenset({"lm_head", "score", "classifier"})  # which the task decides
 
 def check_models(planned: Planned) -> Iterator[Problem]:
     """Report rows, tokens and layers that a Hugging Face model does not have, as its trainer does."""
-    for name, plan in planned.step_plans.items():
-        step = planned.job.steps[name]
+    for step in planned.job.steps.values():
         model = literal_inputs(step, ("model",))["model"]
-        if not str(model).startswith("hf:") or not is_trainer(step) or plan.training is None:
+        if not str(model).startswith("hf:") or not is_trainer(step):
             continue
         config = planned.read_config(step)
         if config is None:

@@ -81,6 +81,13 @@ def test_what_cannot_be_trained_is_found_by_check(tmp_path: Path, inputs: str, m
     assert any(message in text for text in found), found
 
 
+def test_a_list_of_names_is_written_as_a_text(tmp_path: Path) -> None:
+    write_model(tmp_path / "base")
+    findings(tmp_path, 'model: "hf:base", lora_rank: 4, lora_targets: [q_proj, v_proj]')
+    (found,) = check([tmp_path / "spec.yml"]).errors
+    assert found.help == 'write one value, such as a text with commas: `lora_targets: "q_proj,v_proj"`'
+
+
 LLAMA = {
     **CONFIG, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2,
     "max_position_embeddings": 128,

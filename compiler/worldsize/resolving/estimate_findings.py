@@ -16,6 +16,7 @@ from worldsize.base.problem import Problem, relate
 from worldsize.base.suggest import closest
 from worldsize.base.wording import plural, quoted_list, show_number
 from worldsize.facts import vm_sizes
+from worldsize.planning.memory import hugging_face
 from worldsize.planning.memory.workload import find_sharding, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan
 from worldsize.planning.options import parse_count
@@ -140,8 +141,6 @@ def _check_targets(step: GraphStep, model: str, config: Mapping[str, Any]) -> It
     )
     if argument is None or argument.span is None or not isinstance(targets, str):
         return
-    from worldsize.planning.memory import hugging_face  # few specs name layers
-
     layers = hugging_face.list_layers(config)
     leaves = {layer.rpartition(".")[2] for layer in layers}
     for target in (part.strip() for part in targets.split(",")):

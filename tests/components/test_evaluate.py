@@ -15,6 +15,7 @@ from wsmetrics.names import METRICS
 from wsshards import manifest as m
 from wsshards import terms
 from wsshards.errors import UserError
+from wsshards.reader import ShardReader
 
 pytestmark = [
     pytest.mark.run,
@@ -181,6 +182,14 @@ def test_language_model(component: Run, tmp_path: Path) -> None:
     assert metrics["perplexity"] == pytest.approx(4.0, rel=1e-5)
     assert metrics["accuracy"] == pytest.approx(0.25, abs=0.03)
     assert not (tmp_path / "out" / "confusion_matrix.png").exists()
+    # 17 × 256 scores a row: of 100 rows as many as there is room for.
+    predict_rows = importlib.import_module("wsmodels.predict")  # imports MLflow
+    reader = ShardReader(tmp_path / "shards", "validation")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(predict_rows, "MAX_SCORES", 3 * 17 * 256)
+        assert len(next(iter(predict_rows.read_batches(reader, 100)))[0]) == 3
+        patch.setattr(predict_rows, "MAX_SCORES", 1)
+        assert sum(len(inputs) for inputs, _ in predict_rows.read_batches(reader, 100)) == len(reader)
 
 
 @pytest.mark.parametrize(

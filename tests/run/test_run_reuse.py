@@ -111,6 +111,25 @@ SLOW = """
 """
 
 
+COUNTING = """
+    type: command
+    compute: azureml:gpu
+    environment: azureml:any@latest
+    distribution: {type: pytorch, process_count_per_instance: 1}
+    command: 'for step in 1 2 3 4 5; do echo "{\\"step\\": $step}" >> $WORLDSIZE_PROGRESS; sleep 0.4; done'
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="`--kill` finds processes in `/proc`")
+def test_a_rehearsed_kill_is_not_repeated_by_what_resumes_from_it(project: Any) -> None:
+    project.write("job.yml", COUNTING)
+    status, text = project.run("job.yml", "--environment", "current", "--kill", "node0@step:2")
+    assert status == 1, text
+    assert "was killed by `--kill node0@step:2`" in text
+    assert "killed" not in call(project, "resume", "last")
+    assert project.events()[-1]["state"] == "succeeded"
+
+
 @pytest.mark.smoke
 def test_a_killed_run_goes_on_where_it_was(project: Any) -> None:
     project.write("pipeline.yml", SLOW)

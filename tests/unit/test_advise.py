@@ -93,7 +93,7 @@ def test_every_option_keeps_the_global_batch_and_fits(question: Question) -> Non
     for option in search(question).options:
         case = Case(question.workload, option.training, option.cluster)
         assert case.global_batch == question.global_batch
-        assert layouts.has_room(case)
+        assert layouts.has_room(question, case)
         assert option.training.tensor_parallel <= option.cluster.gpus_per_instance
 
 
@@ -157,7 +157,7 @@ def test_bounds_exclude_no_faster_layout(workload: Transformer | Convolutional, 
                 )
                 case = Case(workload, training, cluster)
                 parts = time_step(case, fitted(), question.calibration)
-                if parts is not None and layouts.has_room(case):
+                if parts is not None and layouts.has_room(question, case):
                     fastest = min(fastest, parts.seconds)
     assert found.seconds <= fastest / (1 - layouts.NOTICEABLE)
 

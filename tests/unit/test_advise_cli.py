@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 import worldsize
-from worldsize import checking
+from worldsize import api, checking
 from worldsize.api.advice import Request, is_as_advised, make_question, read_asked
 from worldsize.base import resources
 from worldsize.checking.fixing import Setting, set_values
@@ -223,6 +223,7 @@ def test_every_layout_can_be_written(uses: str, tmp_path: Path) -> None:
         planned = checking.check_spec(path, yaml.load(path, set_values(yaml.load(path), wanted)))
         ((edited,), _) = read_steps(planned.planned)
         assert is_as_advised(edited.case, subject, option)
+        assert option.memory_bytes == api.estimate_memory(planned)["train"].breakdown.total
         other = replace(option, training=replace(training, recomputation="selective"))
         assert not is_as_advised(edited.case, subject, other)
 

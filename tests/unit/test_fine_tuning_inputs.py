@@ -15,9 +15,9 @@ from wstrain.settings import Settings, parse_settings
 
 SPEC = """
 name: tuning
-compute: {{cpu: {{target: azureml:cpu, instance_type: Standard_D16s_v5}}}}
+compute: {{cpu: {{target: azureml:cpu, instance_type: {size}}}}}
 steps:
-  shard: {{uses: shard_data, compute: cpu, with: {{source: "builtin:python-source"}}}}
+  shard: {{uses: shard_data, compute: cpu, with: {{{texts}}}}}
   train: {{uses: {uses}, compute: cpu, with: {{{inputs}}}}}
 """
 DIVIDED = 'model: "hf:base", strategy: tensor_parallel}, instance_count: 2, parallelism: {tensor: 2'
@@ -34,9 +34,15 @@ def write_model(
         (folder / weights).write_bytes(b"\0" * 16)
 
 
-def findings(folder: Path, inputs: str, uses: str = "train_ddp") -> list[str]:
+def findings(
+    folder: Path,
+    inputs: str,
+    uses: str = "train_ddp",
+    texts: str = 'source: "builtin:python-source"',
+    size: str = "Standard_D16s_v5",
+) -> list[str]:
     spec = folder / "spec.yml"
-    spec.write_text(SPEC.format(inputs=inputs, uses=uses))
+    spec.write_text(SPEC.format(inputs=inputs, uses=uses, texts=texts, size=size))
     return [
         f"{found.code} {found.message}" for found in check([spec]).diagnostics if found.severity == "error"
     ]
@@ -75,6 +81,63 @@ def test_what_cannot_be_trained_is_found_by_check(tmp_path: Path, inputs: str, m
     assert any(message in text for text in found), found
 
 
+def test_a_list_of_names_is_written_as_a_text(tmp_path: Path) -> None:
+    write_model(tmp_path / "base")
+    findings(tmp_path, 'model: "hf:base", lora_rank: 4, lora_targets: [q_proj, v_proj]')
+    (found,) = check([tmp_path / "spec.yml"]).errors
+    assert found.help == 'write one value, such as a text with commas: `lora_targets: "q_proj,v_proj"`'
+
+
+LLAMA = {
+    **CONFIG, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2,
+    "max_position_embeddings": 128,
+}  # fmt: skip
+TEXTS = "data: ./texts, tokenizer: tokenizer.json, sequence_length: {length}"
+
+
+@pytest.mark.parametrize(
+    ("length", "tokens", "targets", "message"),
+    [
+        (128, 300, "q_proj, mlp.up_proj, model.layers.0.self_attn.k_proj, lm_head", None),
+        (129, 300, "q_proj", "WS239 rows have 129 tokens, but `hf:base` has 128 positions"),
+        (128, 301, "q_proj", "WS239 `tokenizer.json` has 301 tokens, but `hf:base` has a vocabulary of 300"),
+        (128, 300, "v_proj,q_projj", "WS239 `q_projj` in `lora_targets` is not a layer of `hf:base`"),
+        (128, 300, "mlp", "WS239 `mlp` in `lora_targets` is not a layer of `hf:base`"),
+    ],
+)
+def test_rows_tokens_and_layers_are_those_of_the_model(
+    tmp_path: Path, length: int, tokens: int, targets: str, message: str | None
+) -> None:
+    write_model(tmp_path / "base", json.dumps(LLAMA))
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "a.txt").write_text("some text " * 100)
+    vocabulary = {"model": {"vocab": {f"t{number}": number for number in range(tokens - 1)}}}
+    added = {"added_tokens": [{"content": "t1", "id": 1}, {"content": "</s>", "id": tokens - 1}]}
+    (texts / "tokenizer.json").write_text(json.dumps(vocabulary | added))
+    inputs = f'model: "hf:base", lora_rank: 4, lora_targets: "{targets}"'
+    found = findings(tmp_path, inputs, texts=TEXTS.format(length=length))
+    assert [text for text in found if message is None or message not in text] == []
+    assert len(found) == (message is not None)
+
+
+@pytest.mark.parametrize(
+    ("size", "precision", "uses", "refused"),
+    [
+        ("Standard_ND40rs_v2", "bf16", "train_ddp", True),
+        ("Standard_ND40rs_v2", "auto", "train_ddp", False),
+        ("Standard_ND40rs_v2", "fp16", "train_ddp", False),
+        ("Standard_NC24ads_A100_v4", "bf16", "train_ddp", False),
+        ("Standard_ND40rs_v2", "bf16", "train_tensorflow", False),
+    ],
+)
+def test_bfloat16_needs_a_gpu_that_has_it(
+    tmp_path: Path, size: str, precision: str, uses: str, refused: bool
+) -> None:
+    found = findings(tmp_path, f"model: gpt, precision: {precision}", uses=uses, size=size)
+    assert [text[:5] for text in found if "`precision`" in text] == ["WS239"] * refused
+
+
 @pytest.mark.parametrize(
     "inputs",
     [
@@ -98,7 +161,7 @@ def test_the_folder_of_the_model_joins_the_code_of_its_step(tmp_path: Path) -> N
     import worldsize
 
     write_model(tmp_path / "models" / "base")
-    (tmp_path / "spec.yml").write_text(SPEC.format(inputs='model: "hf:models/base"', uses="train_ddp"))
+    assert findings(tmp_path, 'model: "hf:models/base"') == []
     worldsize.compile(tmp_path / "spec.yml", tmp_path / "out")
     merged = sorted(path.name for path in (tmp_path / "out").rglob("models/base/*"))
     assert merged == ["config.json", "model.safetensors"]

@@ -172,6 +172,8 @@ def test_every_command_sees_the_same_model(count: int, tmp_path: Path) -> None:
         (subject,), unknown = read_steps(checked.planned)
         assert subject.case == case
         assert unknown == {}
+        assert subject.count_memory(subject.case) == need.breakdown.total
+        assert not subject.layouts.divides_layers
         assert case is not None
         assert case.workload.parameters == need.network.count
         assert case.workload.trained_share == pytest.approx(need.network.trained / need.network.count)
@@ -193,6 +195,44 @@ def test_a_model_that_is_not_here_is_described_by_the_workload(tmp_path: Path) -
     case = api.forecast_steps(check_spec(path))["train"].time.case
     assert case is not None
     assert estimate_need(case).states == 4 * 6.738e9 + 12 * 2.0e7
+
+
+@pytest.mark.parametrize(
+    ("values", "head"),
+    [({"text": "text"}, True), ({"text": "text", "label": "kind"}, False), ({}, True),
+     ({"text": "text", "task": "language_model"}, True), ({"task": "classification"}, False)],
+)  # fmt: skip
+def test_a_column_of_texts_is_classified_only_by_a_label(
+    values: dict[str, str], head: bool, tmp_path: Path
+) -> None:
+    path = write(tmp_path, "train_ddp", {"strategy": "fsdp"}, 1, LLAMA_7B)
+    spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+    spec["steps"]["shard"]["with"] |= values
+    path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    network = api.estimate_memory(check_spec(path))["train"].network
+    outputs = 32_000 if head else 2
+    assert network.count == 6_738_415_616 - (32_000 - outputs) * 4096
+
+
+def test_texts_whose_labels_are_counted_are_classified(tmp_path: Path) -> None:
+    path = write(tmp_path, "train_ddp", {"strategy": "fsdp"}, 1, LLAMA_7B)
+    (tmp_path / "texts.csv").write_text("text,label\n" + "good,yes\nbad,no\n" * 20, encoding="utf-8")
+    spec = yaml.safe_load(path.read_text(encoding="utf-8"))
+    spec["steps"]["shard"]["with"] = {"data": "texts.csv", "text": "text", "sequence_length": 512}
+    del spec["steps"]["train"]["scale"]["rows"]
+    path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+    assert api.estimate_memory(check_spec(path))["train"].network.count < 6_738_415_616
+
+
+@pytest.mark.parametrize(
+    "weights", ["azureml:llama:1", "./llama", {"type": "custom_model", "path": "./llama"}]
+)
+def test_the_shapes_of_a_registered_model_are_read_where_it_lies_here(weights: Any, tmp_path: Path) -> None:
+    values = {"model": "hf:", "initial_model": weights, "lora_rank": 8, "activation_checkpointing": "blocks"}
+    path = write(tmp_path, "train_ddp", values, 1, LLAMA_7B)
+    (tmp_path / "llama" / "model.safetensors").unlink()  # only the job needs the weights
+    (tmp_path / "worldsize.yml").write_text('assets: {"azureml:llama:1": ./llama}', encoding="utf-8")
+    assert api.estimate_memory(check_spec(path))["train"].network.trained == 19_988_480
 
 
 SMALL: dict[str, Any] = {

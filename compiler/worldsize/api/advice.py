@@ -230,6 +230,7 @@ def make_question(
         checkpoint_seconds=subject.checkpoint_seconds,
         input_samples_per_s=case.cluster.input_samples_per_s,
         calibration=calibrate_from_runs(case.workload, its_runs, asked.learned),
+        count_memory=subject.count_memory,
     )
 
 

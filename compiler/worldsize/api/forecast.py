@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from worldsize.facts.prices import TIERS, Price, PriceList
+from worldsize.facts.prices import TIERS, Price, PriceList, Tier
 from worldsize.planning import cost
 from worldsize.planning.cost import Cost, Evictions
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
@@ -63,7 +63,7 @@ class StepForecast(Struct, frozen=True):
     cost: StepCost | None  # None where the time is unknown
     region: str
     saving: Saving | None  # how it writes checkpoints; None where nothing says that it does
-    tier: str = "dedicated"  # of its instances
+    tier: Tier = "dedicated"
 
 
 def describe_estimated(estimated: Estimated) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _render_forecast(name: str, forecast: StepForecast) -> str:
         rows.append(("torch.compile", f"{'on' if time.compiled else 'off'}: {pays}"))
     rows += _costs(cost.dedicated, cost.low_priority)
     if forecast.tier == "low_priority" and cost.low_priority_price is None:
-        unknown = "unknown here: `worldsize catalogue --prices` reads today's prices"
+        unknown = f"unknown in {forecast.region}: `worldsize catalogue --prices` reads today's prices"
         rows.append(("cost, low priority", unknown))
     rows += _prices(cost.dedicated_price, cost.low_priority_price, case.cluster.instance_count)
     rows += _advise_small(time.total_seconds, case)

@@ -170,7 +170,13 @@ def _render_memory(checked: CheckedSpec, needs: Mapping[str, Need], *, imported:
     blocks = [_memory_block(name, need) for name, need in needs.items()]
     for name, step in checked.planned.step_plans.items():
         if step.training is not None and name not in needs:
-            reason = explain_unknown(checked.planned.job, name, imported=imported)
+            scale = checked.planned.spec.steps[name].scale
+            if scale is not None and scale.workload is not None:
+                reason = (
+                    "`workload` says no more than the least that any software needs, which `check` compares"
+                )
+            else:
+                reason = explain_unknown(checked.planned.job, name, imported=imported)
             blocks.append(f"{name}  memory unknown: {reason}\n")
     return "\n".join(blocks) if blocks else "no step trains\n"
 
@@ -196,7 +202,12 @@ def _describe_available(need: Need) -> str:
 
 
 def _describe_network(need: Need) -> str:
-    count = need.network.trained
-    number = f"{count / 1e6:.1f} million" if count >= 1_000_000 else str(count)
+    trained = need.network.trained
+    count = need.network.count if need.network.heads else trained  # what codes a table is not counted
     unit = "weights" if count >= 1_000_000 else plural(count, "weight").partition(" ")[2]
-    return f"{number} {unit}, {need.setup.precision}, {need.setup.strategy}"
+    part = f", {_show_count(trained)} of them trained" if trained < count else ""
+    return f"{_show_count(count)} {unit}{part}, {need.setup.precision}, {need.setup.strategy}"
+
+
+def _show_count(count: int) -> str:
+    return f"{count / 1e6:.1f} million" if count >= 1_000_000 else str(count)

@@ -21,7 +21,8 @@ Examples:
 
 \b
 Steps that succeeded are kept if their outputs are unchanged. An interrupted step starts again, with its
-output `checkpoints` as it was; its logs move to logs/attempt-N.
+output `checkpoints` as it was; its logs move to logs/attempt-N. Faults of --kill, --drop-link and --chaos
+are not injected again.
 A pipeline that was compiled from a spec is not compiled again; any other pipeline is read again.
 The value of a secret given by --set is not stored: you are asked for it again, without echo.
 Exit status: as for `worldsize run`; 0 also for a run that had succeeded, which stays as it is.

@@ -10,6 +10,7 @@ from typing import Any
 from worldsize.azureml import literals
 from worldsize.base.problem import relate
 from worldsize.base.wording import plural, show_number
+from worldsize.facts import gpus, vm_sizes
 from worldsize.planning import degrees
 from worldsize.planning.options import Settings
 from worldsize.planning.topology import pinned_count
@@ -39,6 +40,7 @@ def check_conflicts(settings: Settings) -> None:
         _servers(settings)
     _adasum(settings)
     _without_effect(settings)
+    _hardware(settings)
     _fine_tuning(settings)
     _training_options(settings)
     _offload(settings)
@@ -137,6 +139,18 @@ def _half_precision(settings: Settings, who: str, why: str) -> None:
     if settings.read("precision") == "fp16":
         message = f"`precision` is `fp16`, which {who} does not support: its loss scale cannot handle {why}"
         settings.refuse("precision", message, "write `precision: bf16`")
+
+
+def _hardware(settings: Settings) -> None:
+    """Report bfloat16 on GPUs without it, which the trainers with PyTorch's autocast refuse."""
+    size = vm_sizes.lookup(settings.topology.instance_type or "")
+    gpu = gpus.lookup_model(size.gpu_model) if size is not None and size.gpu_model else None
+    if gpu is None or not settings.offers("lora_rank") or settings.offers("zero_stage"):
+        return
+    if settings.read("precision") == "bf16" and gpu.automatic_precision != "bf16":
+        where = f"{gpu.name} of `{settings.topology.instance_type}`"
+        message = f"`precision` is `bf16`, which {where} does not compute in"
+        settings.refuse("precision", message, "write `precision: fp16` or `fp32`")
 
 
 def _without_effect(settings: Settings) -> None:

@@ -15,6 +15,7 @@ from worldsize.planning.plan_text import render_html, render_plan
 Launcher = Literal["none", "pytorch", "tensorflow", "mpi"]
 Rule = Literal["linear", "sqrt", "none"]
 PlanValue = int | float | str | bool
+COUNTED = "counted in the data, validation rows left out"  # where rows come from that the spec does not say
 
 
 class Derivation(Struct, frozen=True):

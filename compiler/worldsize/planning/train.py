@@ -11,7 +11,7 @@ from worldsize.base.problem import Related
 from worldsize.base.span import Span
 from worldsize.base.wording import plural, round_noise, show_number
 from worldsize.planning import degrees
-from worldsize.planning.model import Notes, Topology, Training
+from worldsize.planning.model import COUNTED, Notes, Topology, Training
 from worldsize.planning.options import Settings, verify_settings
 from worldsize.planning.rates import Rate, batch_growth, plan_rate
 from worldsize.spec.model import Located, Scale, Step
@@ -150,7 +150,7 @@ def _rows(scale: Scale, counted: int | None, notes: Notes) -> int | None:
     pinned = scale.rows
     if pinned is None:
         if counted is not None:
-            notes.derive("rows", counted, "", "counted in the data, validation rows left out")
+            notes.derive("rows", counted, "", COUNTED)
         return counted
     notes.derive("rows", pinned.value, "", notes.given("scale.rows"))
     if counted is not None and counted != pinned.value:

@@ -137,15 +137,15 @@ class _Reader:
         is_sweep = step.name in self.swept
         # The runner withdraws the planned memory where it changes the processes.
         parameters = {**self._planned_memory(step.name, owner), **trained.parameters, **step.parameters}
+        measured = {
+            name: value
+            for name, value in self.details.metrics(step).items()
+            if self.details.has_written(step) or not (trained.reports or name in trained.curves)
+        }
         return StepFacts(
             record=step,
             attempts=attempts,
-            metrics=trained.written
-            | {
-                name: value
-                for name, value in self.details.metrics(step).items()
-                if self.details.has_written(step) or not (trained.reports or name in trained.curves)
-            },
+            metrics={**trained.written, **measured},
             logged=trained.logged,
             outputs=outputs,
             curves=trained.curves,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 
 from msgspec.structs import replace
 
 from worldsize.planning.advising.model import DEEPSPEED, HOROVOD, TORCH, LayoutChoice, Option, Rate, Subject
+from worldsize.planning.conflicts import HUGGING_FACE
+from worldsize.planning.estimates.built_in import count_memory
 from worldsize.planning.estimates.model import Case, Training
 from worldsize.planning.memory.workload import literal_inputs
 from worldsize.planning.model import StepPlan
 from worldsize.resolving.planned import Planned
-from worldsize.resolving.step_estimates import find_case, find_checkpoint_seconds, read_tier
+from worldsize.resolving.step_estimates import find_case, find_checkpoint_seconds, read_network, read_tier
 from worldsize.spec.model import Spec, Step
 from wstrain.checkpoint.save_policy import ASSUMED_COST_SECONDS
 
@@ -54,16 +57,20 @@ def describe_step(planned: Planned, plan: StepPlan, case: Case) -> Subject:
     steps, profile = training.total_steps, planned.spec.profile_of(plan.step)
     most = profile.max_instances if profile is not None else None
     layouts = _BUILT_IN.get(step.uses.value) if step.uses is not None else None
+    described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
     if layouts is not None:
-        described = step.scale is not None and step.scale.workload is not None  # a model of the user's own
+        values = literal_inputs(node, ("model", "precision"))
+        whole = described or str(values["model"]).startswith(HUGGING_FACE)
         layouts = replace(
             layouts,
-            divides_layers=layouts.divides_layers and not described,
-            automatic_precision=literal_inputs(node, ("precision",))["precision"] == "auto",
+            divides_layers=layouts.divides_layers and not whole,
+            automatic_precision=values["precision"] == "auto",
         )
+    read = read_network(planned, plan, planned.read_table) if layouts is not None and not described else None
     return replace(
         subject,
         layouts=layouts or subject.layouts,
+        count_memory=partial(count_memory, *read) if read is not None else subject.count_memory,
         checkpoint_seconds=find_checkpoint_seconds(plan, node),
         tier=read_tier(planned.spec, plan.step),
         samples=None if steps is None else float(steps * training.global_batch_size),

@@ -1,8 +1,11 @@
-"""Reports what an estimate says against a spec: useless instances, and `arithmetic:` of another step."""
+"""Reports what sizes and estimates say against a spec.
+
+Instances that make nothing faster, `arithmetic:` of another step, and what a Hugging Face model lacks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from types import ModuleType
@@ -14,9 +17,13 @@ from worldsize.azureml.cron import check_cron, next_times
 from worldsize.azureml.model import Port
 from worldsize.azureml.model import Step as GraphStep
 from worldsize.base.problem import Problem, relate
-from worldsize.base.wording import format_duration, plural, show_number
+from worldsize.base.suggest import closest
+from worldsize.base.wording import format_duration, plural, quoted_list, show_number
 from worldsize.facts import vm_sizes
+from worldsize.planning.memory import hugging_face
+from worldsize.planning.memory.workload import find_sharding, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan
+from worldsize.planning.options import parse_count
 from worldsize.resolving.planned import Planned
 
 if TYPE_CHECKING:
@@ -114,6 +121,76 @@ def _read_period(rhythm: Any) -> float | None:
 def _show(speed: float) -> str:
     """Two digits: the estimate knows no more."""
     return show_number(float(f"{speed:.2g}"))
+
+
+_REFUSED = "strategy-option-refused"
+_LARGEST_TOKENIZER = 2**24  # bytes
+_HEADS = frozenset({"lm_head", "score", "classifier"})  # which the task decides
+
+
+def check_models(planned: Planned) -> Iterator[Problem]:
+    """Report rows, tokens and layers that a Hugging Face model does not have, as its trainer does."""
+    for step in planned.job.steps.values():
+        model = literal_inputs(step, ("model",))["model"]
+        if not str(model).startswith("hf:") or not is_trainer(step):
+            continue
+        config = planned.read_config(step)
+        if config is None:
+            continue
+        inner = config["text_config"] if isinstance(config.get("text_config"), dict) else config
+        source = find_sharding(planned.job, step)
+        if source is not None:
+            yield from _check_rows(source, model, inner)
+            yield from _check_tokens(planned, source, model, inner.get("vocab_size"))
+        yield from _check_targets(step, model, config)
+
+
+def _check_rows(source: GraphStep, model: str, config: Mapping[str, Any]) -> Iterator[Problem]:
+    length = parse_count(literal_inputs(source, ("sequence_length",))["sequence_length"])
+    positions = config.get("max_position_embeddings", config.get("n_positions"))
+    if not length or not isinstance(positions, int) or not 0 < positions < length:
+        return
+    argument = source.inputs.get("sequence_length")
+    message = f"rows have {length:,} tokens, but `{model}` has {positions:,} positions"
+    span = argument.span if argument is not None else source.span
+    if span is not None:
+        yield Problem(_REFUSED, span, message, f"write `sequence_length: {positions}` or less")
+
+
+def _check_tokens(planned: Planned, source: GraphStep, model: str, vocabulary: Any) -> Iterator[Problem]:
+    tokenizer, folder = source.inputs.get("tokenizer"), planned.find_data(source, "data")
+    name = literal_inputs(source, ("tokenizer",))["tokenizer"]
+    if tokenizer is None or tokenizer.span is None or folder is None or not isinstance(vocabulary, int):
+        return
+    content = planned.read_json(folder / str(name), _LARGEST_TOKENIZER) or {}
+    inner, added = content.get("model"), content.get("added_tokens")
+    tokens = inner.get("vocab") if isinstance(inner, dict) else None
+    if not isinstance(tokens, dict | list):
+        return
+    contents = [token.get("content") for token in added or () if isinstance(token, dict)]
+    count = len({*tokens, *contents}) if isinstance(tokens, dict) else len(tokens)
+    if count > vocabulary:
+        message = f"`{name}` has {count:,} tokens, but `{model}` has a vocabulary of {vocabulary:,}"
+        yield Problem(_REFUSED, tokenizer.span, message, "put the model's own `tokenizer.json` into the data")
+
+
+def _check_targets(step: GraphStep, model: str, config: Mapping[str, Any]) -> Iterator[Problem]:
+    targets, argument = (
+        literal_inputs(step, ("lora_targets",))["lora_targets"],
+        step.inputs.get("lora_targets"),
+    )
+    if argument is None or argument.span is None or not isinstance(targets, str):
+        return
+    layers = hugging_face.list_layers(config)
+    leaves = {layer.rpartition(".")[2] for layer in layers}
+    for target in (part.strip() for part in targets.split(",")):
+        if layers and target and target not in _HEADS and not hugging_face.is_target(layers, target):
+            message = f"`{target}` in `lora_targets` is not a layer of `{model}` that LoRA adapts"
+            help_ = closest(target, leaves)
+            listed = f"its layers: {quoted_list(sorted(leaves), 12)}"
+            yield Problem(
+                _REFUSED, argument.span, message, f"did you mean `{help_}`? {listed}" if help_ else listed
+            )
 
 
 ARITHMETIC = "arithmetic-contradicts-step"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
 
 from worldsize.azureml.files import Files
 from worldsize.azureml.job import Compute
-from worldsize.azureml.model import Job, Step
+from worldsize.azureml.model import Data, Job, Step
 from worldsize.azureml.references import local_path
 from worldsize.azureml.snapshot import Snapshot
 from worldsize.base import untrusted
@@ -62,16 +63,25 @@ class Planned(Struct, frozen=True, eq=False):
 
         It is in the folder of ``model: hf:FOLDER``, or in the one that ``initial_model`` is.
         """
-        values, base = literal_inputs(step, ("model", "initial_model")), self.spec.path.parent
-        name = str(values["model"] or "").removeprefix("hf:")
-        data = values["initial_model"]
-        path = name or (data.get("path") if isinstance(data, dict) else data)
-        folder = local_path(path, base) or self.files.mapped_data(path) if isinstance(path, str) else None
-        file = folder / "config.json" if folder is not None else None
-        if file is None or not file.is_file() or not self.files.readable_data(file):
+        name = str(literal_inputs(step, ("model",))["model"] or "").removeprefix("hf:")
+        folder = local_path(name, self.spec.path.parent) if name else self.find_data(step, "initial_model")
+        return self.read_json(folder / "config.json", _LARGEST_CONFIG) if folder is not None else None
+
+    def find_data(self, step: Step, name: str) -> Path | None:
+        """Where the data that a step gives to an input lies on this machine."""
+        argument = step.inputs.get(name)
+        data = argument.value if argument is not None else None
+        path = data.path.value if isinstance(data, Data) and data.path is not None else None
+        if not isinstance(path, str):
+            return None
+        return local_path(path, self.spec.path.parent) or self.files.mapped_data(path)
+
+    def read_json(self, file: Path, limit: int) -> Mapping[str, Any] | None:
+        """The content of a file of data; None where it cannot be read, or is not a mapping."""
+        if not file.is_file() or not self.files.readable_data(file):
             return None
         try:
-            config = json.loads(untrusted.read_bytes(file, _LARGEST_CONFIG))
+            content = json.loads(untrusted.read_bytes(file, limit))
         except (OSError, ValueError, RecursionError):
             return None
-        return config if isinstance(config, dict) else None
+        return content if isinstance(content, dict) else None

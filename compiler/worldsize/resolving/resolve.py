@@ -80,11 +80,13 @@ def plan_spec(spec: Spec, files: Files | None = None, vm_sizes: Learned = NOT_LE
         tuple(consequences),
         vm_sizes,
     )
-    findings = (
-        *estimate_findings.check_arithmetic(planned),
-        *estimate_findings.check_networks(planned),
-        *estimate_findings.check_schedule(planned),
+    checks = (
+        estimate_findings.check_arithmetic,
+        estimate_findings.check_networks,
+        estimate_findings.check_models,
+        estimate_findings.check_schedule,
     )
+    findings = [problem for check in checks for problem in check(planned)]
     return replace(planned, problems=(*planned.problems, *findings)) if findings else planned
 
 

@@ -18,6 +18,7 @@ from worldsize.planning.estimates.estimate import estimate
 from worldsize.planning.estimates.measured_case import MeasuredRun, calibrate_from_runs, choose_runs
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training
 from worldsize.planning.memory import built_in
+from worldsize.planning.memory.network import Network, Setup
 from worldsize.planning.memory.step_memory import read_setup, read_training
 from worldsize.planning.memory.workload import ReadTable, is_trainer, literal_inputs
 from worldsize.planning.model import StepPlan, Topology
@@ -139,19 +140,26 @@ def _find_workload(
         setup = read_setup(step, plan, planned.vm_sizes)
         training = describe_setup(setup) if setup is not None else _read_arithmetic(scale, plan)
         return make_workload(scale.workload), training
-    read = read_training(
-        planned.job,
-        step,
-        plan,
-        read_table=read_table,
-        learned=planned.vm_sizes,
-        read_config=planned.read_config,
-    )
+    read = read_network(planned, plan, read_table)
     if read is None:
         return "no speed of this model on this data is known: describe it by `scale: {workload: …}`"
     network, setup = read
     heads = parse_count(literal_inputs(step, ("gpt_heads",))["gpt_heads"])
     return describe_network(network, heads), describe_setup(setup)
+
+
+def read_network(
+    planned: Planned, plan: StepPlan, read_table: ReadTable | None = None
+) -> tuple[Network, Setup] | None:
+    """The model of a step with a built-in trainer, layer by layer, and how a rank trains it."""
+    return read_training(
+        planned.job,
+        planned.job.steps[plan.step],
+        plan,
+        read_table=read_table,
+        learned=planned.vm_sizes,
+        read_config=planned.read_config,
+    )
 
 
 def _read_arithmetic(scale: Scale, plan: StepPlan) -> Training:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from msgspec.structs import replace
+
 from worldsize.azureml import snapshot
 from worldsize.azureml.copying import read_listed
 from worldsize.azureml.model import Literal
@@ -157,7 +159,9 @@ PREFIX = "hf:"
 _CONFIG = "config.json"
 _SLUG = "user-model-missing"
 _PICKLED = (".bin", ".pt", ".pth")
-_WRITE = "write the folder with `save_pretrained`"
+_WRITE = (
+    "write the folder with `save_pretrained`, or bind `initial_model` to a registered model and write `hf:`"
+)
 
 
 def add_folder(state: ResolveState, located: Located[Any], added: Snapshot) -> None:
@@ -172,7 +176,9 @@ def add_folder(state: ResolveState, located: Located[Any], added: Snapshot) -> N
         message = f"`{text}` is outside the spec's folder, so it cannot keep its place in the snapshot"
         state.report(_SLUG, span, message, "move it below the folder of the spec")
     elif not is_folder(path):
-        state.problems.append(describe_missing("the input", text, path, span).under(_SLUG))
+        missing = describe_missing("the input", text, path, span).under(_SLUG)
+        help_ = f"{missing.help}; `{PREFIX}` names a folder on this machine, and nothing is downloaded"
+        state.problems.append(replace(missing, help=help_))
     elif state.files.may_judge(path):
         taken = Snapshot()
         state.problems += snapshot.add_to_snapshot(taken, path, located.span, state.files.gate, str(place))

@@ -221,7 +221,8 @@ def _hold_lock(root: Path) -> Iterator[int]:
 def _prepare_again(
     request: RunRequest, folder: RunFolder, earlier: RunRecord, emulate: Emulate | None
 ) -> Prepared:
-    target, options = request.target, request.options
+    # What a fault of the user's interrupted is to end now, so that no fault is injected again.
+    target, options = request.target, replace(request.options, kill=(), drop_link=(), chaos=None)
     if (fault := untrusted.find_fault(target)) is not None:
         raise ResumeError(f"`{target}` cannot be read: {fault}", "put the file back")
     if not target.exists():

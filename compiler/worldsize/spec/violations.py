@@ -129,6 +129,9 @@ def _join_types(words: list[str]) -> str:
 def _type_help(where: NodeLocation, error: Violation) -> str:
     """Explain how YAML 1.1 reads the value if that is the cause; else show an example."""
     node, value = where.node, error.instance
+    if isinstance(value, list) and {"string", "object"} <= {*error.argument} and all(map(_is_plain, value)):
+        joined = ",".join(map(str, value))
+        return f'write one value, such as a text with commas: `{where.name}: "{joined}"`'
     if not isinstance(node, Scalar) or value is None:
         return _example(where, error)
     dotted = number_with_dot(value) if isinstance(value, str) and node.style == "" else None
@@ -138,6 +141,10 @@ def _type_help(where: NodeLocation, error: Violation) -> str:
         shown = show_value(node)
         return f'YAML 1.1 reads `{shown}` as {describe_type(value)}; to mean the text, write "{shown}"'
     return _example(where, error)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
 def _example(where: NodeLocation, error: Violation) -> str:

@@ -19,6 +19,7 @@ from wsshards.reader import ShardReader
 from wsshards.terms import CLASSIFICATION, MULTI_LABEL
 
 Array = npt.NDArray[Any]
+MAX_SCORES = 2**26  # in one answer: 256 MiB in fp32
 
 
 class Predictor:
@@ -122,7 +123,13 @@ class Predictor:
 def read_batches(
     reader: ShardReader, size: int, chosen: npt.NDArray[np.bool_] | None = None
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield the chosen rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`."""
+    """Yield the chosen rows in order: inputs `[n, *shape]`, and labels, or the next tokens `[n, tokens]`.
+
+    A batch of a language model, whose answer is `[n, tokens, vocabulary]`, has as few rows as that needs.
+    """
+    row = reader.manifest.features
+    if reader.manifest.label is None and row.tokenizer is not None:
+        size = max(1, min(size, MAX_SCORES // (row.shape[0] * row.tokenizer.vocabulary)))
     rows = np.arange(len(reader)) if chosen is None else np.flatnonzero(chosen)
     for start in range(0, max(len(rows), 1), size):
         features, labels = reader.gather(rows[start : start + size])

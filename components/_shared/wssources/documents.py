@@ -246,7 +246,10 @@ def _find_fault(request: Request, text: Any, rest: Sequence[Any]) -> tuple[str, 
     """Return what is wrong with a row, and how to correct it."""
     column = f"in column `{clip_text(request.media.text)}`"
     if text is not None and not isinstance(text, str):
-        return f"has {type(text).__name__}, not text, {column}", "name a column of text in `text`"
+        return (
+            f"has {type(text).__name__}, not text, {column}",
+            "name a column of text in `text`, or write each value as one text",
+        )
     if text is None or not text.strip():
         return f"has no text {column}", "leave out rows without text: `missing: drop`"
     if rest and _is_empty(*rest):

@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from worldsize.planning.advising.model import LayoutChoice, Question, Sharding, Shortage
 from worldsize.planning.degrees import divisors
 from worldsize.planning.estimates.constants import Constants
-from worldsize.planning.estimates.memory import estimate_need
 from worldsize.planning.estimates.model import Case, Cluster, Recomputation, Training
 from worldsize.planning.estimates.operations import count_operations, time_compute
 from worldsize.planning.estimates.step_time import find_links, time_step
@@ -82,9 +81,9 @@ def fit_precision(question: Question, cluster: Cluster) -> Training:
     return replace(question.training, precision=cluster.gpu.automatic_precision)
 
 
-def has_room(case: Case) -> bool:
+def has_room(question: Question, case: Case) -> bool:
     """Whether a training needs no more than the part of a GPU's memory that it should fill."""
-    return estimate_need(case).total <= case.cluster.gpu.memory_bytes * gpu_constants().room_share
+    return question.count_memory(case) <= case.cluster.gpu.memory_bytes * gpu_constants().room_share
 
 
 def _list_recomputations(question: Question) -> list[Recomputation]:
@@ -159,11 +158,11 @@ def _select_fitting(
     largest = _largest_known(question)
 
     def is_too_large(one: Training) -> bool:
-        return one.micro_batch > largest or not has_room(Case(question.workload, one, cluster))
+        return one.micro_batch > largest or not has_room(question, Case(question.workload, one, cluster))
 
     fitting = faster[: bisect_right(faster, False, key=is_too_large)]
     if faster and not fitting:
-        _note_need(Case(question.workload, faster[0], cluster), tally)
+        _note_need(question, Case(question.workload, faster[0], cluster), tally)
     return fitting if training.pipeline_parallel > 1 else fitting[-1:]
 
 
@@ -181,8 +180,8 @@ def _largest_known(question: Question) -> float:
     return question.training.micro_batch if unknown else math.inf
 
 
-def _note_need(case: Case, tally: Tally) -> None:
-    needed = estimate_need(case).total
+def _note_need(question: Question, case: Case, tally: Tally) -> None:
+    needed = question.count_memory(case)
     if tally.least is None or needed < tally.least.needed_bytes:
         tally.least = Shortage(needed, case.training, case.cluster)
 

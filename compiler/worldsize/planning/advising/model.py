@@ -9,6 +9,7 @@ from msgspec import Struct
 from worldsize.facts.prices import Price, Tier
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning.estimates.calibration import NOT_CALIBRATED, Calibration
+from worldsize.planning.estimates.memory import count_least
 from worldsize.planning.estimates.model import (
     Case,
     Cluster,
@@ -30,6 +31,9 @@ HOROVOD: tuple[Sharding, ...] = (("horovod", 0),)
 
 FindPrice = Callable[[str, Tier], Price | None]
 """The price of a VM size on a tier; None where it is unknown."""
+
+CountMemory = Callable[[Case], float]
+"""The bytes that a training needs of the GPU that needs most."""
 
 
 class LayoutChoice(Struct, frozen=True):
@@ -72,6 +76,7 @@ class Subject(Struct, frozen=True):
     samples: float | None = None  # to train with in all; None if that is unknown
     rate: Rate | None = None  # None if it is unknown how the learning rate follows the batch
     max_instances: int | None = None  # of its cluster, where the spec limits them
+    count_memory: CountMemory = count_least
 
 
 class Question(Struct, frozen=True):
@@ -86,6 +91,7 @@ class Question(Struct, frozen=True):
     checkpoint_seconds: float | None  # that a training waits for one; None if it writes none
     input_samples_per_s: float | None = None
     calibration: Calibration = NOT_CALIBRATED
+    count_memory: CountMemory = count_least
 
 
 class Limits(Struct, frozen=True):
@@ -102,7 +108,7 @@ class Option(Struct, frozen=True):
     tier: Tier
     training: Training
     estimate: Estimate
-    memory_bytes: float  # of the GPU that needs most, by the leanest software
+    memory_bytes: float  # of the GPU that needs most
     seconds: Interval  # of the whole training, evictions included
     amount: Interval | None  # of money; None if the price is unknown
     price: Price | None

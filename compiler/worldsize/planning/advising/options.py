@@ -11,7 +11,6 @@ from worldsize.facts.prices import Tier
 from worldsize.planning.advising.model import Limits, Option, Question
 from worldsize.planning.cost import Cost, Evictions, cost_training, mean_seconds_between_evictions
 from worldsize.planning.estimates.estimate import estimate
-from worldsize.planning.estimates.memory import estimate_need
 from worldsize.planning.estimates.model import Case, Cluster, Estimate, Interval, Training
 
 
@@ -39,7 +38,7 @@ def price_option(
         tier=tier,
         training=training,
         estimate=answer,
-        memory_bytes=estimate_need(Case(question.workload, training, cluster)).total,
+        memory_bytes=question.count_memory(Case(question.workload, training, cluster)),
         seconds=Interval(low.seconds, expected.seconds, high.seconds),
         amount=_bound_amount(low, expected, high),
         price=price,

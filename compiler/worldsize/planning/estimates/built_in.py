@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from worldsize.planning.estimates.model import Precision, Strategy, Training
+from msgspec.structs import replace
+
+from worldsize.planning.estimates.model import Case, Precision, Strategy, Training
+from worldsize.planning.memory.estimate import estimate
 from worldsize.planning.memory.network import Network, Part, Setup
 from worldsize.spec.workload import Convolutional, Transformer, Workload
 
@@ -79,3 +82,31 @@ def describe_setup(setup: Setup) -> Training:
         tensor_parallel=setup.tensor,
         pipeline_parallel=setup.pipeline,
     )
+
+
+def count_memory(network: Network, setup: Setup, case: Case) -> float:
+    """The bytes of the GPU that needs most, of a network that is trained as a case says.
+
+    ``setup`` has what a layout leaves as it is. A network that cannot be divided so has no bound.
+    """
+    training = case.training
+    divided = "pipeline_parallel" if training.pipeline_parallel > 1 else "tensor_parallel"
+    whole = training.tensor_parallel * training.pipeline_parallel == 1
+    breakdown = estimate(
+        network,
+        replace(
+            setup,
+            strategy=training.strategy if whole else divided,
+            data=case.replicas,
+            tensor=training.tensor_parallel,
+            pipeline=training.pipeline_parallel,
+            micro_batch=training.micro_batch,
+            accumulation=training.accumulation,
+            precision=training.precision,
+            checkpointing=training.recomputation == "full",
+            gpu=True,
+            stage=training.zero_stage,
+            reshard="never" if training.zero_stage == 2 else "auto",
+        ),
+    )
+    return float("inf") if breakdown is None else breakdown.total

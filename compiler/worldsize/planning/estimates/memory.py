@@ -56,6 +56,11 @@ def estimate_need(case: Case) -> MemoryNeed:
     )
 
 
+def count_least(case: Case) -> float:
+    """The bytes of one GPU by the leanest software."""
+    return estimate_need(case).total
+
+
 def _count_states(case: Case) -> tuple[float, float]:
     """Weights, gradients and moments, and working copies (Rajbhandari et al. 2020, arXiv:1910.02054)."""
     workload, training, weights, ranks = case.workload, case.training, case.weights, case.replicas

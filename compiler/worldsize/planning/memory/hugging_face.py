@@ -41,13 +41,16 @@ class _Sizes(Struct, frozen=True):
 
 
 def describe_model(
-    name: str, config: Mapping[str, Any], task: str, tokens: int, adapting: Adapting
+    name: str, config: Mapping[str, Any], task: str | None, tokens: int, adapting: Adapting
 ) -> Network | None:
-    """The network of a ``config.json``; None for other architectures, and where sizes are missing."""
+    """The network of a ``config.json``; None for other architectures, and where sizes are missing.
+
+    A task that is not known is the one that the architecture was made for.
+    """
     family, sizes = config.get("model_type"), _read_sizes(config)
-    if family not in FAMILIES or sizes is None or (family == "bert" and task != "classification"):
+    classifies = task == "classification" or (task is None and family == "bert")
+    if family not in FAMILIES or sizes is None or (family == "bert" and not classifies):
         return None
-    classifies = task == "classification"
     if family == "gpt2":
         parts = _gpt2(sizes, config, tokens, lora=adapting.rank > 0)
     elif family == "bert":
@@ -60,6 +63,18 @@ def describe_model(
     parts = [_adapt(part, tokens, adapting) for part in parts]
     parts.append(Part("loss", (), Kept(wide=rows * (outputs + 2)), 2 * rows * outputs))
     return Network(name, tuple(parts), 8 * tokens, heads=sizes.heads)
+
+
+def list_layers(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The layers with a matrix of weights, by their full names; none for other architectures."""
+    network = describe_model("", config, None, 1, Adapting())
+    weights = [weight for part in network.parts for weight in part.weights] if network is not None else []
+    return tuple(weight.name.removesuffix(".weight") for weight in weights if len(weight.shape) == 2)
+
+
+def is_target(layers: Sequence[str], target: str) -> bool:
+    """Whether a name of ``lora_targets`` is the end of a layer's."""
+    return any(layer == target or layer.endswith(f".{target}") for layer in layers)
 
 
 def _read_sizes(config: Mapping[str, Any]) -> _Sizes | None:
@@ -223,7 +238,11 @@ def _adapt(part: Part, tokens: int, adapting: Adapting) -> Part:
     for weight in part.weights:
         layer = weight.name.removesuffix(".weight")
         linear = part.block or ".pooler." in layer
-        if linear and len(weight.shape) == 2 and _is_target(layer, adapting.targets):
+        if (
+            linear
+            and len(weight.shape) == 2
+            and (not adapting.targets or any(is_target([layer], target) for target in adapting.targets))
+        ):
             added += [
                 Weight(f"{layer}.lora_A.default.weight", (adapting.rank, _inputs(weight))),
                 Weight(f"{layer}.lora_B.default.weight", (weight.count // _inputs(weight), adapting.rank)),
@@ -241,10 +260,6 @@ def _adapt(part: Part, tokens: int, adapting: Adapting) -> Part:
 def _inputs(weight: Weight) -> int:
     """The inputs of a matrix; GPT-2's ``Conv1D`` has them first."""
     return weight.shape[0] if ".c_attn." in weight.name or ".mlp.c_" in weight.name else weight.shape[1]
-
-
-def _is_target(layer: str, targets: Sequence[str]) -> bool:
-    return not targets or any(layer == target or layer.endswith(f".{target}") for target in targets)
 
 
 def _is_frozen(name: str, patterns: Sequence[str]) -> bool:

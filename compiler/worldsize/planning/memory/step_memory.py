@@ -180,7 +180,7 @@ def read_training(
         return None
     values = literal_inputs(step, _INPUTS)
     if str(values["model"]).startswith(hugging_face.PREFIX):
-        network = _hugging_face(job, step, values, read_config) if read_config is not None else None
+        network = _hugging_face(job, step, plan, values, read_config) if read_config is not None else None
     elif "freeze" in step.inputs:
         network = None
     else:
@@ -191,9 +191,12 @@ def read_training(
     return network, replace(setup, unused=network.name not in built_in.NAMES)
 
 
-def _hugging_face(job: Job, step: Step, values: Mapping[str, Any], read_config: ReadConfig) -> Network | None:
+def _hugging_face(
+    job: Job, step: Step, plan: StepPlan, values: Mapping[str, Any], read_config: ReadConfig
+) -> Network | None:
     """A Hugging Face model, by its configuration and by what of it is trained."""
-    text, config, rank = read_text(job, step), read_config(step), parse_count(values["lora_rank"] or 0)
+    text, config = read_text(job, step, plan), read_config(step)
+    rank = parse_count(values["lora_rank"] or 0)
     patterns = [values["freeze"], values["lora_targets"]]
     unknown = any(
         values[name] is None and name in step.inputs for name in ("freeze", "lora_rank", "lora_targets")

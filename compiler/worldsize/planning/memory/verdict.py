@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from worldsize.base.wording import format_memory
-from worldsize.facts import prices, vm_sizes
+from worldsize.facts import cuda, prices, vm_sizes
 from worldsize.facts.vm_sizes import VmSize
 from worldsize.planning import degrees
 from worldsize.planning.memory.estimate import Breakdown, estimate
@@ -69,7 +69,7 @@ def _help(network: Network, setup: Setup, breakdown: Breakdown, machine: Machine
         options.append(f"`instance_type: {size.name}` ({format_memory(memory)})")
     if options:
         return f"what fits: {', or '.join(options)}"
-    if "tensor_parallel" in knobs.strategies:
+    if "tensor_parallel" in knobs.strategies and not network.heads:
         return "split the model over more ranks with `parallelism:`, or make it smaller"
     return "shard the model over more ranks, or make it smaller"
 
@@ -91,17 +91,28 @@ def available_bytes(size: VmSize, processes: int) -> int | None:
 
 
 def larger_sizes(size: VmSize, processes: int) -> list[tuple[VmSize, int]]:
-    """Sizes on sale with as many devices and more memory for a process: the smallest, then cheapest first."""
-    room = available_bytes(size, processes) or 0
+    """Sizes on sale with as many devices and more memory for a process: the smallest, then cheapest first.
+
+    They run what the size runs: another vendor's GPUs or processor need other builds.
+    """
+    room, kind = available_bytes(size, processes) or 0, _find_kind(size)
     larger: list[tuple[VmSize, int]] = []
     for name in vm_sizes.names():
         other = vm_sizes.lookup(name)
         if other is None or other.status != "current" or other.gpus != size.gpus or other.capacity:
             continue
+        if _find_kind(other) != kind:
+            continue
         memory = available_bytes(other, processes)
         if memory is not None and memory > room:
             larger.append((other, memory))
     return sorted(larger, key=lambda pair: (pair[1], _amount(pair[0]), pair[0].name))
+
+
+def _find_kind(size: VmSize) -> tuple[str, str] | None:
+    """The vendor of a size's GPUs and its kind of processor."""
+    gpu = cuda.find_gpu(size.gpu_model) if size.devices else None
+    return None if gpu is None else (gpu.vendor, gpu.processor)
 
 
 def _amount(size: VmSize) -> float:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from worldsize.azureml import literals
 from worldsize.azureml.model import Binding, Component, Job, Literal, Step
-from worldsize.planning.model import StepPlan
+from worldsize.planning.model import COUNTED, StepPlan
 from worldsize.planning.options import parse_count
 from wsshards.terms import CLASSIFICATION, LANGUAGE_MODEL
 from wssources import planned_rows
@@ -83,17 +83,23 @@ def read_samples(job: Job, step: Step, *, text: bool, read_table: ReadTable | No
     return Samples("language_model", (int(length),), vocabulary)
 
 
-def read_text(job: Job, step: Step) -> tuple[str, int] | None:
-    """The task and the tokens of a row of what a language model or a classification of texts reads."""
+def read_text(job: Job, step: Step, plan: StepPlan) -> tuple[str | None, int] | None:
+    """The task and the tokens of a row of text; the task is None where only a table's columns decide it.
+
+    The rows of a table of texts are counted only if they have labels: a language model's are packed.
+    """
     source = find_sharding(job, step)
     if source is None:
         return None
     values = literal_inputs(source, ("sequence_length", "text", "task"))
-    length = parse_count(values["sequence_length"])
-    whole = values["text"] is not None and values["task"] in (None, "auto", CLASSIFICATION)
-    if not length or values["task"] not in (None, "auto", CLASSIFICATION, LANGUAGE_MODEL):
+    length, task = parse_count(values["sequence_length"]), values["task"] or "auto"
+    if not length or task not in ("auto", CLASSIFICATION, LANGUAGE_MODEL):
         return None
-    return CLASSIFICATION if whole else LANGUAGE_MODEL, length
+    if task == "auto":
+        rows = plan.find_row("rows")
+        labelled = "label" in source.inputs or (rows is not None and rows.source == COUNTED)
+        task = LANGUAGE_MODEL if values["text"] is None else CLASSIFICATION if labelled else None
+    return task, length
 
 
 def _read_vocabulary(values: Mapping[str, Any]) -> int | None:

@@ -151,7 +151,7 @@ CASES: dict[str, tuple[Make, str, str]] = {
             + b"".join(b'%d,"1,%d",%c\n' % (n, n % 40, b"ab"[n % 2]) for n in range(90)),
         ),
         "column `z` of `d.csv` has numbers with decimal commas, such as `1,0`",
-        "write them with decimal points, or say `column_types: z=category`",
+        "`pandas.read_csv(…, decimal=',').to_csv(…, index=False)`, or say `column_types: z=category`",
     ),
     "a target that is constant": (
         lambda folder: (

@@ -15,15 +15,15 @@ import pytest
 # The most that there may be of each: numbers, written here. A bound falls with its measure, which it may
 # exceed by 1 %.
 BOUNDS = {
-    "files": 562,
-    "lines": 102_280,
-    "small modules": 14,
-    "edges between packages": 139,
+    "files": 583,
+    "lines": 106_870,
+    "small modules": 16,
+    "edges between packages": 141,
     "packages in knots": 0,
     "edges in running": 27,
     "parts of running in knots": 0,
     "circles of modules": 0,
-    "imports inside functions": 192,
+    "imports inside functions": 200,
     "private modules of others": 0,
     "ast.parse outside scripts": 0,
     "back imports": 0,
@@ -32,13 +32,20 @@ BOUNDS = {
     "functions called of": 0,
     "noqa": 105,
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
-    "test files": 1266,
-    "lines of golden files": 13_435,
+    "test files": 1311,
+    "lines of golden files": 13_444,
     "processor seconds of the fast tests": 125,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
 # None in place of the new number: the bound was removed.
 RAISED: dict[bound_history.Raise, str] = {
+    ("files", 562, 583): "the look of retraining in a workspace, its report, and rules of what scripts do",
+    ("lines", 102_280, 106_870): "retraining in a workspace, its feed and report; 25 rules; four newcomers",
+    ("small modules", 14, 16): "records of looks, and where notices may be sent",
+    ("edges between packages", 139, 141): "the workspace's page and its looks show and start retraining",
+    ("imports inside functions", 192, 200): "a look in a workspace imports Azure's clients, others do not",
+    ("test files", 1266, 1311): "pages of 25 rules, the feed, looks in a workspace, firings, notices",
+    ("lines of golden files", 13_435, 13_444): "steps of retraining carry the package `wsfeed`",
     ("test files", 1260, 1269): "tests/gpu: what a machine with a GPU runs",
     ("test files", 1269, 1273): "tests of hostile files, of full disks and of a step without waiting",
     ("lines", 107_627, 109_702): "foreign files, secrets, records and requests are refused when in doubt",

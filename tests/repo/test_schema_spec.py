@@ -293,7 +293,7 @@ def spoil(value: Any, chance: random.Random) -> Any:
 
 @pytest.mark.parametrize("count", [1_000, pytest.param(10_000, marks=pytest.mark.run)])
 def test_documents_have_the_faults_that_jsonschema_finds_by_the_published_schema(count: int):
-    judge, chance = Draft202012Validator(SCHEMA), random.Random(15)
+    judge, chance = Draft202012Validator(SCHEMA), random.Random(3)
     shipped = [pyyaml.safe_load(path.read_text(encoding="utf-8")) for path in PIPELINES]
     right, keywords = 0, set()
     for number in range(count):

@@ -59,7 +59,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "keys" / "conda.yml").write_text("dependencies: [python=3.11]")
     (project / ".git").mkdir(parents=True)
     (project / "src").mkdir()
-    (project / "src" / "train.py").write_text("print('hello')")
+    (project / "src" / "train.py").write_text("def run(batch): return batch")
     monkeypatch.chdir(project)
     return project
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 from described_data import FAULTY, PLAIN, RIGHT
+from step_options import make_options
 
 import worldsize
 from worldsize.data import counts
@@ -73,7 +73,9 @@ def run_step() -> Iterator[Callable[..., str]]:
         places = {"data": str(folder / "data"), "shards": str(folder / "out")}
         given = {**places, **numbers, **options, **inputs}
         try:
-            shard.shard(argparse.Namespace(**{**given, "data": given["data"] or ""}))
+            shard.shard(
+                make_options(SOURCE.parent / "component.yml", **given | {"data": given["data"] or ""})
+            )
         except UserError as error:
             return error.message
         return ""

@@ -105,7 +105,7 @@ name: alone
 compute: {gpu: {target: azureml:gpu, instance_type: Standard_NC96ads_A100_v4}}
 steps:
   train:
-    command: torchrun --standalone --nproc_per_node ${{plan.local_world_size}} train.py ${{plan.world_size}}
+    command: torchrun --standalone --nproc_per_node ${{plan.local_world_size}} -m train ${{plan.world_size}}
     environment: azureml:any:1
     scale: {reference: {batch_size: 32, learning_rate: 0.05}, optimizer: sgd, epochs: 2}
 """,

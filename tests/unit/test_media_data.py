@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import json
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from step_options import make_options
 
 import worldsize
 from worldsize.data import counts
@@ -355,7 +355,9 @@ def run_step() -> Iterator[Callable[..., str]]:
         numbers = {"sequence_length": 16, "validation_fraction": 0.2, "seed": 0, "memory_limit_mib": 64}
         places = {"data": str(folder / "data"), "shards": str(folder / "out")}
         try:
-            shard.shard(argparse.Namespace(**(places | numbers | options | inputs)))
+            shard.shard(
+                make_options(SOURCE.parent / "component.yml", **(places | numbers | options | inputs))
+            )
         except UserError as error:
             return error.message
         return ""

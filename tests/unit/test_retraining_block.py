@@ -8,7 +8,7 @@ import pytest
 
 from worldsize.checking.checker import check
 from worldsize.documents import yaml
-from worldsize.retraining.policy import DataPolicy, Policy, Topic, read_policy
+from worldsize.retraining.policy import Policy, Topic, read_policy
 from worldsize.spec import from_document
 from worldsize.spec.model import Spec
 
@@ -114,7 +114,8 @@ def test_the_address_of_a_webhook_is_neither_taken_nor_shown(tmp_path: Path) -> 
 def test_the_policy_of_the_data() -> None:
     spec = load(f"{SPEC}retrain: {{data: {{sales: {{window: 2w, by: date, minimum_new_rows: 10}}}}}}\n")
     assert spec.retrain is not None
-    assert read_policy(spec.retrain).data == {"sales": DataPolicy(14 * 86400.0, "date", 10)}
+    policy = read_policy(spec.retrain).data["sales"]
+    assert (policy.window, policy.by, policy.minimum_new_rows) == (14 * 86400.0, "date", 10)
 
 
 @pytest.mark.parametrize(

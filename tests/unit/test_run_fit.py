@@ -128,7 +128,7 @@ def test_a_plan_keeps_the_instances_that_are_machines_of_their_own(
 
 def test_the_nodes_that_a_command_fixes_share_the_slots(tmp_path: Path) -> None:
     nodes = "--nnodes 2 --node_rank $NODE_RANK --master_addr $MASTER_ADDR --master_port $MASTER_PORT"
-    command = f"torchrun {nodes} --nproc-per-node ${{{{plan.local_world_size}}}} train.py {ACCUMULATES}"
+    command = f"torchrun {nodes} --nproc-per-node ${{{{plan.local_world_size}}}} -m train {ACCUMULATES}"
     task = planned(tmp_path, "pytorch", Machine(4), command=command).tasks["train"]
     assert task.instance_count == 2
     assert task.inputs["local_world_size"] == Text(2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from step_options import make_options
 
 import worldsize
 from worldsize.data import counts
@@ -303,7 +303,7 @@ def run_step(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...,
         options = {name: value for name, value in options.items() if name not in numbers}
         places = {"data": str(folder / "data"), "shards": str(folder / "out")}
         try:
-            shard.shard(argparse.Namespace(**places, **numbers, **options))
+            shard.shard(make_options(SOURCE.parent / "component.yml", **places, **numbers, **options))
         except UserError as error:
             return error.message
         return ""

@@ -96,7 +96,7 @@ def find_guards(code: Definitions, module: Module, node: ast.AST) -> list[tuple[
     guards: list[tuple[Side, ast.AST]] = []
     for above, child in module.ancestors(node):
         if isinstance(above, ast.If | ast.IfExp) and child is not above.test:
-            side = read_side(code, module, above.test)
+            side = code.once(read_side, module, above.test)
             if side is not None:
                 in_body = child is above.body if isinstance(above, ast.IfExp) else child in above.body
                 guards.append((side if in_body else _OTHER[side], above.test))
@@ -118,7 +118,7 @@ def _find_left(
         if isinstance(statement, ast.If)
         and leaves_block(statement.body)
         and not statement.orelse
-        and (side := read_side(code, module, statement.test)) is not None
+        and (side := code.once(read_side, module, statement.test)) is not None
     ]
 
 

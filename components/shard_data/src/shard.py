@@ -142,8 +142,9 @@ def write(
         test=written[TEST],
         division=describe_division(source, division, labels, options),
     )
-    tokenizer = [source.features.tokenizer.path] if source.features.tokenizer else []
-    clear(folder, [shard.path for split in written for shard in split.shards] + tokenizer)
+    kept = [shard.path for split in written for shard in split.shards] + [contents.FEED_NAME]
+    kept += [source.features.tokenizer.path] if source.features.tokenizer else []
+    clear(folder, kept)
     write_whole(folder / contents.MANIFEST_NAME, contents.manifest_to_json(result))
     return result
 

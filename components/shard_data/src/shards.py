@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from wsshards.manifest import Features, Shard, Split
+from wsshards.manifest import FEED_NAME, Features, Shard, Split
 from wsshards.terms import GROUP_COLUMN, HASH_COLUMN, LABEL_COLUMN, SPLITS
 from wsshards.verify import hash_file
 from wsshards.whole_file import sync
@@ -194,5 +194,6 @@ def clear(folder: Path, keep: Sequence[str] = ()) -> None:
         for file in [*(folder / name).glob("shard-*.arrow"), *(folder / name).glob(".shard-*.part")]:
             if file.relative_to(folder).as_posix() not in keep:
                 file.unlink(missing_ok=True)
-    if TOKENIZER_FILE not in keep:
-        (folder / TOKENIZER_FILE).unlink(missing_ok=True)
+    for name in (TOKENIZER_FILE, FEED_NAME):
+        if name not in keep:
+            (folder / name).unlink(missing_ok=True)

@@ -18,7 +18,8 @@ from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import Span
 from worldsize.base.suggest import closest
-from worldsize.documents.yaml.nodes import Scalar, find_node
+from worldsize.documents.yaml.nodes import Scalar
+from worldsize.rules.shared.entry_scripts import find_entry_scripts
 
 
 class Script(NamedTuple):
@@ -159,9 +160,9 @@ def _search_scripts(context: Tree, component: Component) -> Iterator[ScriptSearc
             included = _included(component, folder)
             for script in _find_scripts(component):
                 yield from _search(context, script, node, folder, included)
-    for script, node, folder in find_entry_scripts(component):
+    for entry, node, folder in find_entry_scripts(component):
         if node is not None:
-            yield from _search(context, script, node, folder, ())
+            yield from _search(context, Script(entry.text, entry.span), node, folder, ())
 
 
 def _search(
@@ -236,18 +237,6 @@ def _started(command: Command) -> tuple[Word | None, Word | None]:
     text = " ".join(word.text for word in named[: last + 1])
     is_plain = named[last].end - named[0].start == len(text)  # one space between words, and no quotes
     return None, named[0]._replace(text=text, end=named[last].end) if is_plain else None
-
-
-_ENTRIES = {"spark": ("entry", "file"), "deployment": ("code_configuration", "scoring_script")}
-
-
-def find_entry_scripts(component: Component) -> Iterator[tuple[Script, Scalar | None, Path]]:
-    """The entry of a parallel task, Spark job or deployment, its code and the folder of the code's path."""
-    kind, key = _ENTRIES.get(component.type.lower(), ("task", "entry_script"))
-    entry = find_node(component.raw, kind, key)
-    code = find_node(component.raw, kind, "code") or find_node(component.raw, "code")
-    if isinstance(entry, Scalar) and isinstance(entry.value, str) and "${{" not in entry.text:
-        yield Script(entry.value, entry.span), code if isinstance(code, Scalar) else None, folder_of(entry)
 
 
 def check_code_from_git(context: Tree, component: Component) -> Iterator[Finding]:

@@ -83,7 +83,7 @@ RULES = (
     Rule("WS675", "sections-glued", "error", "two optional sections without a blank between them",
          on=("Component",), checked_in="_command", confidence="likely", since="0.2.0"),
     Rule("WS676", "folder-copied-whole", "warning", "a copy that nests the input folder in the output",
-         on=("Component",), checked_in="_command", since="0.2.0"),
+         on=("Job",), checked_in="_command", since="0.2.0"),
     _port_rule("WS652", "names-differ-by-case", "error",
                "two inputs or outputs whose names differ only in case"),
     _port_rule("WS653", "name-reserved", "warning", "an input with the name of a system environment variable",

@@ -15,6 +15,7 @@ from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding, Fix, Problem
 from worldsize.base.span import Span
 from worldsize.documents.yaml.nodes import Mapping, Node, Scalar, find_node
+from worldsize.rules.graph._common import find_wires
 
 
 class CommandText(NamedTuple):
@@ -102,9 +103,27 @@ def check_sections_glued(context: Tree, component: Component) -> Iterator[Findin
                 yield Finding(span, message, "write a blank before `$[[`", fix=fix)
 
 
-def check_folder_copied_whole(context: Tree, component: Component) -> Iterator[Finding]:
-    command = component.command
-    if command is None or not isinstance(command.node, Scalar) or not isinstance(command.node.value, str):
+def check_folder_copied_whole(context: Tree, job: Job) -> Iterator[Finding]:
+    read = {(wire.expression.step, wire.expression.port) for wire in find_wires(context, job)}
+    reported: set[Span] = set()
+    for step in job.steps.values():
+        for source, target in _find_copies(step.component):
+            port = _find_port(step.component, target, "outputs")
+            command = step.component.command if step.component is not None else None
+            if port is None or (step.name, port.name) not in read or command is None:
+                continue
+            assert isinstance(command.node, Scalar)
+            span, written = command.node.subspan(source.start, source.end), f"{source.bare.rstrip('/')}/."
+            if span not in reported:
+                reported.add(span)
+                message = f"`cp` puts the folder `{source.bare}` itself into the output, not its files"
+                yield Finding(span, message, f"write `{written}`", fix=Fix(span, written, safe=False))
+
+
+def _find_copies(component: Component | None) -> Iterator[tuple[Word, Word]]:
+    """The folders among the inputs that a command copies as a whole, and to where."""
+    command = component.command if component is not None else None
+    if command is None or not isinstance(command.node, Scalar) or command.node.text != command.value:
         return
     for parsed in parse_commands(command.node.text):
         words = parsed.arguments
@@ -114,15 +133,9 @@ def check_folder_copied_whole(context: Tree, component: Component) -> Iterator[F
         letters = {letter for option in options if option[:2] != "--" for letter in option[1:]}
         is_recursive = bool({"r", "R", "a"} & letters) or not {"--recursive", "--archive"}.isdisjoint(options)
         is_into = "T" not in letters and "--no-target-directory" not in options
-        if not is_recursive or not is_into or len(sources) != 1:
-            continue
-        source, port = sources[0], _find_port(component, sources[0], "inputs")
-        if port is None or port.type != "uri_folder" or _find_port(component, target, "outputs") is None:
-            continue
-        span = command.node.subspan(source.start, source.end)
-        message = f"`cp` puts the folder `{source.bare}` itself into the output, not its files"
-        written = f"{source.bare.rstrip('/')}/."
-        yield Finding(span, message, f"write `{written}`", fix=Fix(span, written, safe=False))
+        port = _find_port(component, sources[0], "inputs") if len(sources) == 1 else None
+        if is_recursive and is_into and port is not None and port.type == "uri_folder":
+            yield sources[0], target
 
 
 _COPY_WORDS = 3  # the program, from where and to where
@@ -134,9 +147,11 @@ def _split_options(words: tuple[Word, ...]) -> tuple[list[str], list[Word]]:
     return options, [word for word in words if not word.text.startswith("-")] or [words[0]]
 
 
-def _find_port(component: Component, word: Word, scope: str) -> Port | None:
+def _find_port(component: Component | None, word: Word, scope: str) -> Port | None:
     """The port that a word of the command is, without anything behind it."""
     expression = binding.parse_expression(word.bare.rstrip("/"))
+    if component is None:
+        return None
     ports = component.inputs if scope == "inputs" else component.outputs
     return ports.get(expression.port or "") if expression is not None and expression.scope == scope else None
 

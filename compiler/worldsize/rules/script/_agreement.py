@@ -11,7 +11,7 @@ from worldsize.facts.library_calls import find_call
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.guards import is_guarded_by_rank
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.module import Module, constant_value, keyword_argument, list_packages
+from worldsize.scripts.module import Module, constant_value, is_conditional, keyword_argument, list_packages
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import is_rank, mentions_rank
 from worldsize.scripts.settings import read_value
@@ -86,6 +86,8 @@ def check_download_in_every_process(context: Tree, program: Program) -> Iterator
             if name.partition(".")[0] not in packages or is_apart or not code.runs(module, call):
                 continue
             if is_guarded_by_rank(program.modules, module, call) or _waits(program, module, call):
+                continue
+            if is_conditional(module, call):  # perhaps only where the files are not there
                 continue
             message = f"all {count} processes of an instance download and unpack the same files here at once"
             help_ = "download under `if local_rank == 0:` alone, and let the others wait at `dist.barrier()`"

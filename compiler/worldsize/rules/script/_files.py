@@ -17,6 +17,7 @@ from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, find_mentions, find_passed
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import is_rank, is_read_from, mentions_rank
+from worldsize.scripts.reached import follow
 from worldsize.scripts.values import evaluate
 
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
@@ -35,7 +36,7 @@ def check_saves_on_every_rank(context: Tree, program: Program) -> Iterator[Findi
     if program.imports("horovod"):
         effects["saves_checkpoints"] = "saves its checkpoints here"
     for effect, what in effects.items():
-        saves = program.entry.once(_unguarded, program, effect)
+        saves = program.entry.once(_unguarded, program.modules, effect)
         if saves:
             module, call = saves[0]
             more = f" (and {len(saves) - 1} more such calls)" if len(saves) > 1 else ""
@@ -47,28 +48,28 @@ def check_saves_on_every_rank(context: Tree, program: Program) -> Iterator[Findi
         yield from _check_local_guards(program, (*effects,))
 
 
-def _unguarded(_entry: Module, program: Program, effect: str) -> list[tuple[Module, ast.Call]]:
+def _unguarded(entry: Module, modules: tuple[Module, ...], effect: str) -> list[tuple[Module, ast.Call]]:
     """The calls with an effect that every rank reaches."""
+    code = entry.once(follow, modules)
     return [
         (module, call)
-        for module in program.modules
+        for module in modules
         for name, call in module.calls
         if (row := find_call(name, *_LOGS if effect in _LOGS else (effect,))) is not None
         and row.effect == effect
-        and not _is_apart(program, module, row, call)
-        and not is_guarded_by_rank(program.modules, module, call)
+        and not _is_apart(code, module, row, call)
+        and not is_guarded_by_rank(modules, module, call)
     ]
 
 
 _LOGS = ("logs_once", "logs_fixed")
 
 
-def _is_apart(program: Program, module: Module, row: LibraryCall, call: ast.Call) -> bool:
+def _is_apart(code: Definitions, module: Module, row: LibraryCall, call: ast.Call) -> bool:
     """Whether the ranks write to places of their own, or the same value to one."""
     what, where = _split_arguments(row, call)
     if any(mentions_rank(module, part) for part in where if not isinstance(part, ast.Constant)):
         return True
-    code = read_reached(program)
     inner = [node for part in what for node in ast.walk(part)]
     return row.effect == "logs_fixed" and not any(is_rank(code, module, node) for node in inner)
 
@@ -89,22 +90,40 @@ def _split_arguments(row: LibraryCall, call: ast.Call) -> tuple[list[ast.expr], 
 
 def _check_local_guards(program: Program, effects: tuple[str, ...]) -> Iterator[Finding]:
     """Report what the first process of each instance writes, of which only the first of the job should."""
-    code, instances = read_reached(program), program.launch.instances.value
-    for module in program.modules:
+    found = program.entry.once(_find_local_guard, program.modules, effects)
+    if found is not None:
+        module, test, effect = found
+        verb = "logs" if effect in _LOGS else "saves"
+        instances = program.launch.instances.value
+        message = f"the first process of each of the {instances} instances {verb} this, not only rank 0"
+        help_ = f"ask for the rank in the job instead of `{ast.unparse(test)}`: `rank == 0`"
+        yield Finding(module.span(test), message, help_, related=program.related)
+
+
+def _find_local_guard(
+    entry: Module, modules: tuple[Module, ...], effects: tuple[str, ...]
+) -> tuple[Module, ast.AST, str] | None:
+    """The first condition on the local rank alone under which something is written for the whole job."""
+    code = entry.once(follow, modules)
+    for module in modules:
         for name, call in module.calls:
             row = find_call(name, *effects)
-            if row is None or _is_apart(program, module, row, call) or _is_on_node(module, row, call):
+            if row is None or _is_apart(code, module, row, call) or _is_on_node(module, row, call):
                 continue
             tests = [test for side, test in find_guards(code, module, call) if side == "first"]
             local = [test for test in tests if _reads_local_rank(code, module, test)]
-            if local and len(local) == len(tests):
-                verb = "logs" if row.effect in _LOGS else "saves"
-                message = (
-                    f"the first process of each of the {instances} instances {verb} this, not only rank 0"
-                )
-                help_ = f"ask for the rank in the job instead of `{ast.unparse(local[0])}`: `rank == 0`"
-                yield Finding(module.span(local[0]), message, help_, related=program.related)
-                return
+            if local and len(local) == len(tests) and not _waits_under(module, local[0]):
+                return module, local[0], row.effect
+    return None
+
+
+def _waits_under(module: Module, test: ast.AST) -> bool:
+    """Whether a collective operation stands under a condition, which is a fault of its own."""
+    above = module.parents.get(test)
+    inner = ast.walk(above) if above is not None else ()
+    return any(
+        isinstance(node, ast.Call) and find_call(module.name_of(node.func), "collective") for node in inner
+    )
 
 
 def _reads_local_rank(code: Definitions, module: Module, test: ast.AST) -> bool:

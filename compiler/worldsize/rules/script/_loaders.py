@@ -109,6 +109,8 @@ def _averages(program: Program) -> bool:
 def _find_whole(program: Program) -> Iterator[Finding]:
     """The loaders for training whose rows, as far as they can be followed, nothing divides."""
     code = read_reached(program)
+    if any(_draws_by_rank(module) for module in program.modules):
+        return
     for module, call in program.called("DataLoader"):
         division = read_division(code, module, call)
         shuffle = keyword_argument(call, "shuffle")
@@ -131,6 +133,13 @@ def _find_whole(program: Program) -> Iterator[Finding]:
         help_ = f"write `{written}`" + (" in place of `shuffle=True`" if shuffles else "")
         fix = divide_rows(module, call) if shuffles and not made else None
         yield Finding(module.span(call), message, help_, related=program.related, fix=fix)
+
+
+@keep
+def _draws_by_rank(module: Module) -> bool:
+    """Whether random numbers are seeded by the rank, so that rows that are drawn differ."""
+    seeds = [call for name, call in module.calls if "seed" in name.rpartition(".")[2]]
+    return any(mentions_rank(module, part) for call in seeds for part in call.args)
 
 
 def _trains(module: Module, loader: ast.Call) -> bool:

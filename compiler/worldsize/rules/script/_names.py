@@ -18,7 +18,7 @@ from worldsize.documents.yaml.nodes import Node, Scalar, find_node, list_items
 from worldsize.facts import table
 from worldsize.scripts.edits import add_import
 from worldsize.scripts.loops import find_block
-from worldsize.scripts.module import Module, list_bound_names
+from worldsize.scripts.module import Module, list_block, list_bound_names
 from worldsize.scripts.program import Program, find_imported, read_module
 
 _RANK = re.compile(r"rank|worker|task|chief|master|is_main", re.IGNORECASE)
@@ -83,15 +83,15 @@ _PLAIN = (ast.Name, ast.Constant, ast.Compare, ast.UnaryOp, ast.expr_context, as
 def _find_statement_before(module: Module, node: ast.If, name: str) -> ast.Assign | None:
     """The statement before another one in its block that has a name, if it only assigns to it."""
     parent = module.parents.get(node)
-    blocks = (getattr(parent, field, None) for field in ("body", "orelse", "finalbody"))
-    block = next((block for block in blocks if isinstance(block, list) and node in block), [])
-    for statement in reversed(block[: block.index(node)] if block else []):
-        if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(statement)):
-            is_set = isinstance(statement, ast.Assign) and [
-                getattr(t, "id", "") for t in statement.targets
-            ] == [name]
-            return statement if is_set and isinstance(statement, ast.Assign) else None
-    return None
+    uses = [use for use in module.mentions(name) if isinstance(use, ast.Name) and use.lineno < node.lineno]
+    last: ast.AST | None = max(uses, key=lambda use: use.lineno, default=None)
+    while last is not None and module.parents.get(last) is not parent:
+        last = module.parents.get(last)
+    if not isinstance(last, ast.Assign) or [getattr(target, "id", "") for target in last.targets] != [name]:
+        return None
+    branches = any(getattr(parent, field, None) for field in ("orelse", "handlers", "finalbody"))
+    assert parent is not None
+    return last if not branches or list_block(parent, node) is list_block(parent, last) else None
 
 
 def _is_tested(module: Module, name: str, start: int, end: int) -> bool:

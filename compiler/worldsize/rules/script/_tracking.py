@@ -18,6 +18,8 @@ from worldsize.scripts.settings import read_value
 def check_experiment_set_in_job(context: Tree, program: Program) -> Iterator[Finding]:
     job = program.launch.job
     experiment = job.experiment_name.value if job.experiment_name is not None else None
+    if program.called("mlflow.set_tracking_uri"):  # an experiment of that server
+        experiment = None
     for module in program.modules:
         for name, call in module.calls:
             row = find_call(name, "sets_experiment", "sets_tracking")

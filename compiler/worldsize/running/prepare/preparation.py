@@ -119,8 +119,8 @@ def _prepare_target(
     texts = {document.path: document.source for document in documents} | dict(assets.sources)
     if job is None or problems:
         raise RunError(problems, texts)
-    named = find_references(document.root for document in documents)
-    named |= {text for text in settings.values() if classify(text) != "local"}
+    set_here = {text for text in settings.values() if classify(text) != "local"}
+    named = find_references(document.root for document in documents) | set_here
     if unknown := assets.report_unnamed(named):
         raise RunError(unknown, texts)
     job, problems = override_inputs(job, settings)

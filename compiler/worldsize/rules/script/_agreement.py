@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.facts.library_calls import find_call
+from worldsize.rules.script._group import is_without_group
 from worldsize.scripts.bindings import find_scope
 from worldsize.scripts.guards import is_guarded_by_rank
 from worldsize.scripts.interface.read import read_reached
@@ -26,7 +27,7 @@ _POSITIONAL = 2  # arguments of `random_split` before the generator
 
 def check_split_differs_per_rank(context: Tree, program: Program) -> Iterator[Finding]:
     code = read_reached(program)
-    if program.processes < 2:
+    if program.processes < 2 or is_without_group(program):
         return
     for module in program.modules:
         for name, call in module.calls:
@@ -74,7 +75,7 @@ def _differs(program: Program, module: Module, node: ast.AST) -> bool:
 
 def check_download_in_every_process(context: Tree, program: Program) -> Iterator[Finding]:
     code, count = read_reached(program), program.per_instance
-    if program.processes < 2 or count < 2:
+    if program.processes < 2 or count < 2 or is_without_group(program):
         return
     for module in program.modules:
         packages = list_packages(module) - program.names_beside

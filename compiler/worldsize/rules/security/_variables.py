@@ -41,8 +41,11 @@ def check_variable_not_replaced(context: Tree, launch: Launch) -> Iterator[Findi
                 written = word.text.replace(match[0], f"${match[1]}")
             else:
                 message = f"single quotes keep the shell from replacing `{match[0]}`"
-                written = word.text.replace(text, text.strip("'"))
-            yield Finding(span, message, f"write `{written}`", fix=Fix(span, written, safe=False))
+                written = word.text.replace(text, '"' + text.strip("'") + '"')
+            whole = launch.step.component.command if launch.step.component is not None else None
+            style = getattr(whole.node, "style", "") if whole is not None else ""
+            fix = Fix(span, written, safe=False) if style != '"' or '"' not in written else None
+            yield Finding(span, message, f"write `{written}`", fix=fix)
 
 
 def check_variable_unset(context: Tree, launch: Launch) -> Iterator[Finding]:

@@ -136,9 +136,8 @@ def _prepare_target(
     device_notices += warn_of_nccl(job, (target.absolute().parent, path.absolute().parent), machine)
     code, problems = list_snapshots(tasks, files.gate)
     problems += find_missing_programs(job, tasks)
-    emulation, impossible = Emulation(), list[Problem]()
-    if emulate is not None and options.emulate_anything:
-        emulation, impossible = emulate(options, tasks, read_networks(sizes))
+    emulates = emulate if emulate is not None and options.emulate_anything else _emulate_nothing
+    emulation, impossible = emulates(options, tasks, read_networks(sizes))
     mode = options.environment or choose_mode(code, ours=target != path or bool(reconstructed[0].steps))
     if mode == "current":
         problems += find_missing_packages(tasks, code)
@@ -168,6 +167,10 @@ def _prepare_target(
         restarts=read_planned_restarts(plan),
         mask=make_mask(graph, options.settings),
     )
+
+
+def _emulate_nothing(*_: object) -> tuple[Emulation, list[Problem]]:
+    return Emulation(), []
 
 
 def choose_mode(code: Mapping[str, Snapshot], *, ours: bool) -> EnvironmentMode:

@@ -34,11 +34,16 @@ BOUNDS = {
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
     "test files": 1312,
     "lines of golden files": 13_444,
-    "processor seconds of the fast tests": 125,
+    "processor seconds of the fast tests": 146,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
 # None in place of the new number: the bound was removed.
 RAISED: dict[bound_history.Raise, str] = {
+    (
+        "processor seconds of the fast tests",
+        125,
+        146,
+    ): "500 tests more: 25 rules in pages and editor, the feed, looks",
     ("test files", 1311, 1312): "the options of a step, from its component, for three tests",
     ("files", 562, 583): "the look of retraining in a workspace, its report, and rules of what scripts do",
     ("lines", 102_280, 106_870): "retraining in a workspace, its feed and report; 25 rules; four newcomers",

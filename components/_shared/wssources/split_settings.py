@@ -60,7 +60,7 @@ def parse_window(text: str) -> Window | None:
     """Return the window of `2025-03-02/2026-03-02T03:00 sold_on`; None for an empty text.
 
     Raises:
-        UserError: it is no interval and column.
+        UserError: it is not an interval and a column.
     """
     interval, _, column = text.strip().partition(" ")
     start, end = (to_order(part, DATE) for part in (*interval.partition("/")[::2],))

@@ -68,7 +68,7 @@ def find_new_rows(data: Mapping[str, Any], reader: ShardReader) -> NewRows:
 def _find_by_hash(data: Mapping[str, Any], here: Mapping[str, Any], reader: ShardReader) -> NewRows:
     """Return the rows that the model's data, if it had them, had in its test part.
 
-    A row or group keeps its hash for ever. Of data that was divided by the same rule, a model was trained and
+    A row or group always keeps its hash. Of data that was divided by the same rule, a model was trained and
     validated on hashes from its limit on alone: rows below that are new to it, of whichever data it has seen.
     """
     rule, limits = here.get("rule"), data.get(TEST_BELOW)

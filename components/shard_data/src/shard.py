@@ -169,9 +169,9 @@ def describe_division(
 
 
 def is_proven(source: Source, division: Division) -> bool:
-    """Return whether the hash of a row or group shows for ever in which part it was.
+    """Return whether the hash of a row or group always shows in which part it was.
 
-    The windows of a language model are no records of their own: they move when its text grows.
+    The windows of a language model are not records of their own: they move when its text grows.
     """
     is_record = source.task != terms.LANGUAGE_MODEL
     return is_record and not source.fixed and source.bounds is None and any(division.test_below)

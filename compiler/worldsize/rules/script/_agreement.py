@@ -97,7 +97,9 @@ def check_download_in_every_process(context: Tree, program: Program) -> Iterator
 
 
 def _waits(program: Program, module: Module, call: ast.Call) -> bool:
-    """Whether some processes wait around a call until another has made it."""
+    """Whether some processes wait around a call until another has made it: at a barrier, or for a lock."""
+    if any(isinstance(above, ast.With) for above, _ in module.ancestors(call)):
+        return True
     scope = find_scope(module, call)
     return any(
         find_call(name, "collective")

@@ -14,11 +14,11 @@ from worldsize.scripts.definitions import Definitions, define_alone
 from worldsize.scripts.edits import add_argument, guard_by_rank
 from worldsize.scripts.guards import find_guards, is_guarded_by_rank
 from worldsize.scripts.interface.read import read_reached
-from worldsize.scripts.module import Module, find_mentions, find_passed
+from worldsize.scripts.module import Module, find_mentions, find_passed, last_name
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import is_rank, is_read_from, mentions_rank
 from worldsize.scripts.reached import follow
-from worldsize.scripts.values import evaluate
+from worldsize.scripts.values import evaluate, open_variable
 
 _SHARDED = ("FullyShardedDataParallel", "fully_shard", "distributed.checkpoint", "FSDP")
 
@@ -63,12 +63,15 @@ def _unguarded(entry: Module, modules: tuple[Module, ...], effect: str) -> list[
 
 
 _LOGS = ("logs_once", "logs_fixed")
+_IN_MEMORY = ("BytesIO", "StringIO")
 
 
 def _is_apart(code: Definitions, module: Module, row: LibraryCall, call: ast.Call) -> bool:
     """Whether the ranks write to places of their own, or the same value to one."""
     what, where = _split_arguments(row, call)
     if any(mentions_rank(module, part) for part in where if not isinstance(part, ast.Constant)):
+        return True
+    if any(last_name(open_variable(module, part)) in _IN_MEMORY for part in where):
         return True
     inner = [node for part in what for node in ast.walk(part)]
     return row.effect == "logs_fixed" and not any(is_rank(code, module, node) for node in inner)

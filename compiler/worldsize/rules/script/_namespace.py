@@ -71,7 +71,12 @@ def _is_read(module: Module, node: ast.Attribute) -> bool:
     """Whether an attribute is read as a value, not called."""
     above = module.parents.get(node)
     is_called = isinstance(above, ast.Call) and above.func is node
-    return isinstance(node.ctx, ast.Load) and not is_called
+    # `is_initialized() or args.rank == 0` may never come to the second part.
+    may_skip = any(
+        isinstance(outer, ast.BoolOp) and inner is not outer.values[0]
+        for outer, inner in module.ancestors(node)
+    )
+    return isinstance(node.ctx, ast.Load) and not is_called and not may_skip
 
 
 def _find_name(module: Module, node: ast.Attribute) -> Span:

@@ -16,7 +16,7 @@ import pytest
 # exceed by 1 %.
 BOUNDS = {
     "files": 583,
-    "lines": 106_870,
+    "lines": 106_880,
     "small modules": 16,
     "edges between packages": 141,
     "packages in knots": 0,
@@ -46,6 +46,7 @@ RAISED: dict[bound_history.Raise, str] = {
     ): "500 tests more: 25 rules in pages and editor, the feed, looks",
     ("test files", 1311, 1312): "the options of a step, from its component, for three tests",
     ("files", 562, 583): "the look of retraining in a workspace, its report, and rules of what scripts do",
+    ("lines", 106_870, 106_880): "saves into memory and conditions that end before",
     ("lines", 102_280, 106_870): "retraining in a workspace, its feed and report; 25 rules; four newcomers",
     ("small modules", 14, 16): "records of looks, and where notices may be sent",
     ("edges between packages", 139, 141): "the workspace's page and its looks show and start retraining",

@@ -34,7 +34,7 @@ BOUNDS = {
     "libraries for YAML": 2,  # PyYAML reads as Azure ML does, ruamel.yaml writes for people
     "test files": 1312,
     "lines of golden files": 13_444,
-    "processor seconds of the fast tests": 146,
+    "processor seconds of the fast tests": 155,
 }
 # Every raise since there is this table, with its reason: `("lines", 99_000, 99_400): "what they are for"`.
 # None in place of the new number: the bound was removed.

@@ -41,6 +41,11 @@ BOUNDS = {
 RAISED: dict[bound_history.Raise, str] = {
     (
         "processor seconds of the fast tests",
+        146,
+        155,
+    ): "144 s were measured: room for a machine that does other work",
+    (
+        "processor seconds of the fast tests",
         125,
         146,
     ): "500 tests more: 25 rules in pages and editor, the feed, looks",

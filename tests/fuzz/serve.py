@@ -264,8 +264,10 @@ def watch_health(pid: int, result: Result, ended: threading.Event) -> None:
 
 def watch_pages(port: int, token: str, result: Result, ended: threading.Event) -> None:
     """Open pages as a browser does, whatever records there are by now."""
-    cookie = ""
-    for address in itertools.cycle([f"/?token={token}", *PAGES]):
+    cookie, again = "", False
+    addresses = itertools.cycle([f"/?token={token}", *PAGES])
+    address = next(addresses)
+    while True:
         begin = time.monotonic()
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
@@ -276,12 +278,17 @@ def watch_pages(port: int, token: str, result: Result, ended: threading.Event) -
             cookie = (answer.headers.get("set-cookie") or cookie).partition(";")[0]
         except (OSError, http.client.HTTPException) as error:
             status = repr(error)
+            if isinstance(error, ConnectionResetError) and not again:
+                again = True  # once, as a browser does: the server sheds connections over its limit
+                continue
         finally:
             connection.close()
+        again = False
         took = time.monotonic() - begin
         result.slowest_page = max(result.slowest_page, took)
         if status not in (200, 303, 404) or took > PAGE_SECONDS * result.patience:
             result.faults.append(f"the page {address[:20]} was answered {status} after {took:.1f} s")
+        address = next(addresses)
         if ended.wait(0.3):
             return
 

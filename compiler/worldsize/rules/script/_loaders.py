@@ -138,8 +138,12 @@ def _find_whole(program: Program) -> Iterator[Finding]:
 @keep
 def _draws_by_rank(module: Module) -> bool:
     """Whether random numbers are seeded by the rank, so that rows that are drawn differ."""
-    seeds = [call for name, call in module.calls if "seed" in name.rpartition(".")[2]]
-    return any(mentions_rank(module, part) for call in seeds for part in call.args)
+    return any(mentions_rank(module, part) for call in _list_seeds(module) for part in call.args)
+
+
+def _list_seeds(module: Module) -> list[ast.Call]:
+    """The calls that seed random numbers, by their names."""
+    return [call for name, call in module.calls if "seed" in name.rpartition(".")[2]]
 
 
 def _trains(module: Module, loader: ast.Call) -> bool:
@@ -276,7 +280,7 @@ def _is_given(program: Program, module: Module, options: dict[str, ast.keyword],
 
 def check_split_not_seeded(context: Tree, schedule: JobSchedule) -> Iterator[Finding]:
     for program in find_programs(context, schedule.job) if schedule.job is not None else ():
-        if any("seed" in name.rpartition(".")[2] for module in program.modules for name, _ in module.calls):
+        if any(map(_list_seeds, program.modules)):
             continue  # a seed of all random numbers, whoever sets it
         for module, call in program.find(_list_unseeded):
             name = last_name(call.func)
@@ -286,11 +290,11 @@ def check_split_not_seeded(context: Tree, schedule: JobSchedule) -> Iterator[Fin
 
 
 def _list_unseeded(module: Module) -> list[ast.Call]:
-    """Calls that divide rows at random. PyTorch's are the same in each process: it begins with one seed."""
+    """Calls that hold out rows at random. PyTorch's are the same in each process: it begins with one seed."""
     listed = []
     for name, call in module.calls:
         keywords = {keyword.arg: keyword.value for keyword in call.keywords}
-        if find_call(name, "divides_rows") is not None and not keywords.keys() & {None, "shuffle"}:
+        if find_call(name, "holds_out") is not None and not keywords.keys() & {None, "shuffle"}:
             seed = keywords.get("random_state", ast.Constant(None))
             listed += [call] if isinstance(seed, ast.Constant) and seed.value is None else []
     return listed

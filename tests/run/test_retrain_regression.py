@@ -5,26 +5,15 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from retrained_regression import SPEC, add_week
+from retrained_regression import SPEC, add_week, look_in
 
 pytestmark = [pytest.mark.run, pytest.mark.timeout(600)]
-
-
-def look_in(folder: Path, *options: str, status: int = 0) -> dict[str, Any]:
-    """The answer of a look."""
-    words = [sys.executable, "-m", "worldsize", "retrain", "spec.yml", "--json", *options]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == status, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
 
 
 def test_four_weeks(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 SPEC = """\
 name: sales
@@ -40,3 +44,12 @@ def add_week(folder: Path, week: int, rows: int, *, broken: bool = False) -> Non
         lines.append(f"{7 * (week + row / rows):.4f},{first:.4f},{second:.4f},{label:.4f}\n")
     (folder / "feed").mkdir(exist_ok=True)
     (folder / "feed" / f"week{week}.csv").write_text("day,a,b,y\n" + "".join(lines))
+
+
+def look_in(folder: Path, *options: str, status: int = 0) -> dict[str, Any]:
+    """The answer of a look."""
+    words = [sys.executable, "-m", "worldsize", "retrain", "spec.yml", "--json", *options]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

@@ -28,7 +28,7 @@ from wsfeed.feed import (
     read_feed,
     take_samples,
 )
-from wsfeed.gate import Part, judge, measure_drift, stop
+from wsfeed.gate import Finding, Part, judge, measure_drift, stop
 from wsfeed.policy import CHECKS, THRESHOLDS, Policy, parse_policy
 from wsfeed.tally import Copies, Sample, Tally
 from wsshards.errors import UserError
@@ -235,9 +235,14 @@ LABEL = ["no"] * 1800 + ["yes"] * 200
 REFERENCE = make_part(BASE, LABEL).feed
 
 
+def judge_parts(parts: list[Part], reference: Feed | None, policy: Policy) -> list[Finding]:
+    distances = measure_drift(parts[-1], reference) if reference is not None else {}
+    return judge(parts, reference, policy, distances)
+
+
 def find(columns: Mapping[str, Any], label: Any = LABEL, policy: Policy = ALL, **facts: Any) -> list[str]:
     part = make_part(columns, label, **facts)
-    return [f"{each.check}: {each.message}" for each in judge([part], REFERENCE, policy)]
+    return [f"{each.check}: {each.message}" for each in judge_parts([part], REFERENCE, policy)]
 
 
 def test_nothing_is_said_of_the_same_feed_or_of_another_draw() -> None:
@@ -253,7 +258,7 @@ def test_a_heavy_tail_is_not_out_of_range() -> None:
         rng = np.random.default_rng(seed)
         before = make_part({"price": rng.pareto(1, 2000).tolist()}).feed
         part = make_part({"price": rng.pareto(1, 1500).tolist()})
-        assert judge([part], before, ALL) == []
+        assert judge_parts([part], before, ALL) == []
 
 
 @pytest.mark.parametrize(
@@ -329,26 +334,26 @@ def test_other_columns_that_were_chosen_are_no_fault() -> None:
 def test_what_is_unknown_is_not_said() -> None:
     reference = replace(REFERENCE, columns=(replace(REFERENCE.columns[1], others=5),))
     part = make_part({"colour": ["mauve"] * 2000}, LABEL)
-    assert judge([part], reference, Policy(frozenset(["categories", "drift"]))) == []
+    assert judge_parts([part], reference, Policy(frozenset(["categories", "drift"]))) == []
 
 
 def test_newer_rows_are_judged_first() -> None:
     week = make_part({**BASE, "price": [None] * 2000}, LABEL, where=" in the 2,000 rows after 2026-03-02")
     whole = make_part({name: [*values, *values] for name, values in BASE.items()}, [*LABEL, *LABEL])
-    assert [finding.message for finding in judge([week, whole], REFERENCE, ALL)] == [
+    assert [finding.message for finding in judge_parts([week, whole], REFERENCE, ALL)] == [
         "`price` has 100 % missing cells in the 2,000 rows after 2026-03-02, the champion's feed had 0 %"
     ]
 
 
 def test_a_first_feed_is_judged_by_itself() -> None:
     part = make_part({"a": [None] * 50, "b": [1.0] * 50}, [3.0] * 50, copies=0.98)
-    assert [finding.message for finding in judge([part], None, ALL)] == ["all 50 rows are equal"]
-    assert judge([make_part({"b": [1.0, 2.0]}, [3.0, 4.0])], None, ALL) == []
+    assert [finding.message for finding in judge_parts([part], None, ALL)] == ["all 50 rows are equal"]
+    assert judge_parts([make_part({"b": [1.0, 2.0]}, [3.0, 4.0])], None, ALL) == []
 
 
 def test_a_check_stops_only_if_it_is_to() -> None:
     part = make_part({**BASE, "price": [None] * 2000}, LABEL)
-    findings = judge([part], REFERENCE, ALL)
+    findings = judge_parts([part], REFERENCE, ALL)
     stop(findings, ALL)
     with pytest.raises(UserError, match=r"has 100 % .* take `nulls` out of `feed_stop`"):
         stop(findings, parse_policy("nulls, drift", "", ""))

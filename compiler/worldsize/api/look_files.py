@@ -12,7 +12,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,10 @@ from worldsize.azureml import write, yaml_dump
 from worldsize.azureml.component import load_component
 from worldsize.azureml.copying import Archive, CopyAccess
 from worldsize.azureml.files import Files
-from worldsize.azureml.model import Argument, Data, Field, Step
+from worldsize.azureml.model import Field, Step
 from worldsize.azureml.references import classify
 from worldsize.base import resources, untrusted
 from worldsize.documents import yaml
-from worldsize.documents.yaml import Scalar
 from worldsize.planning.model import Plan
 from worldsize.resolving.planned import Planned
 
@@ -102,7 +101,7 @@ def describe_retrained(
         tuple(step.name for step in trainers if _has_open(step, RESUMED) and _has_output(step, CHECKPOINTS)),
         tuple(list_takers(planned, REFERENCE)),
         find_promoting(planned).name,
-        tuple(_list_watched(planned)),
+        tuple(Watched(name, kind or "uri_folder", path) for name, kind, path, _ in planned.job.list_data()),
         {name: located.value for name, located in scheduled.items()},
     )
 
@@ -132,16 +131,6 @@ def _has_open(step: Step, port: str) -> bool:
 
 def _has_output(step: Step, port: str) -> bool:
     return step.component is not None and port in step.component.outputs
-
-
-def _list_watched(planned: Planned) -> Iterator[Watched]:
-    arguments: dict[str, Field[Argument]] = dict(planned.job.inputs)
-    for step in planned.job.steps.values():
-        arguments |= {f"{step.name}.{name}": argument for name, argument in step.inputs.items()}
-    for name, argument in arguments.items():
-        value = argument.value
-        if isinstance(value, Data) and value.path is not None and isinstance(value.path.node, Scalar):
-            yield Watched(name, value.type or "uri_folder", str(value.path.value))
 
 
 def lay_out_look(planned: Planned, plan: Plan, files: Content, gate: CopyAccess) -> Content:

@@ -8,7 +8,7 @@ convert them, and rules report them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +16,7 @@ from msgspec import Struct, field, structs
 
 from worldsize.azureml.binding import Expression
 from worldsize.base.span import Span
-from worldsize.documents.yaml.nodes import Node
+from worldsize.documents.yaml.nodes import Node, Scalar
 
 T = TypeVar("T")
 
@@ -213,3 +213,13 @@ class Job(Struct, frozen=True, eq=False):
     interface: Interface | None = None  # inside a pipeline component: the ports that it declares
     clusters: Mapping[str, Cluster] | None = None  # of a spec, by step; else files of the tree describe them
     keys: Keys = AZURE_ML  # the words of the file it is written in
+
+    def list_data(self) -> Iterator[tuple[str, str | None, str, Scalar]]:
+        """The data of inputs of the job (``input``) and of its steps (``step.input``): type, path, node."""
+        arguments = dict(self.inputs)
+        for step in self.steps.values():
+            arguments |= {f"{step.name}.{name}": argument for name, argument in step.inputs.items()}
+        for name, argument in arguments.items():
+            data = argument.value
+            if isinstance(data, Data) and data.path is not None and isinstance(data.path.node, Scalar):
+                yield name, data.type, str(data.path.value), data.path.node

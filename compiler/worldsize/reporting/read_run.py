@@ -137,10 +137,11 @@ class _Reader:
         is_sweep = step.name in self.swept
         # The runner withdraws the planned memory where it changes the processes.
         parameters = {**self._planned_memory(step.name, owner), **trained.parameters, **step.parameters}
+        is_written = self.details.has_written(step)
         measured = {
             name: value
             for name, value in self.details.metrics(step).items()
-            if self.details.has_written(step) or not (trained.reports or name in trained.curves)
+            if is_written or not (trained.reports or name in trained.curves)
         }
         return StepFacts(
             record=step,

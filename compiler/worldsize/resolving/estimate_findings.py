@@ -132,7 +132,7 @@ def check_models(planned: Planned) -> Iterator[Problem]:
     """Report rows, tokens and layers that a Hugging Face model does not have, as its trainer does."""
     for step in planned.job.steps.values():
         model = literal_inputs(step, ("model",))["model"]
-        if not str(model).startswith("hf:") or not is_trainer(step):
+        if not str(model).startswith(hugging_face.PREFIX) or not is_trainer(step):
             continue
         config = planned.read_config(step)
         if config is None:

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from worldsize.azureml.model import Argument, Binding, Data, Field, Job
+from worldsize.azureml.model import Binding, Job
 from worldsize.azureml.references import local_path
 from worldsize.base import untrusted
 from worldsize.documents.yaml import Scalar
@@ -64,18 +64,8 @@ class Reading(Struct, frozen=True):
 
 def list_sources(job: Job, folder: Path) -> list[Source]:
     """The local data of the job of a spec in a folder, as its pipeline and its steps name it."""
-    arguments: dict[str, Field[Argument]] = dict(job.inputs)
-    for step in job.steps.values():
-        arguments |= {f"{step.name}.{name}": argument for name, argument in step.inputs.items()}
-    sources = []
-    for name, argument in arguments.items():
-        located = argument.value.path if isinstance(argument.value, Data) else None
-        if located is None or not isinstance(located.node, Scalar):
-            continue
-        path = local_path(str(located.value), folder)
-        if path is not None:
-            sources.append(Source(name, path, located.node, *_list_readers(job, name)))
-    return sources
+    found = [(name, local_path(text, folder), node) for name, _, text, node in job.list_data()]
+    return [Source(name, path, node, *_list_readers(job, name)) for name, path, node in found if path]
 
 
 def _list_readers(job: Job, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

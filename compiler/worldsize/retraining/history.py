@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from worldsize.retraining import local
+from worldsize.retraining.facts import read_verdict
 from worldsize.retraining.local import AttemptRecord, Place
 from worldsize.retraining.looks import read_looks
 from worldsize.running.record.history import RunRecord, load_run
@@ -78,8 +79,8 @@ def add_documents(firing: Firing, run: RunRecord) -> tuple[Firing, str | None]:
         read = {name: _read_number(difference.get(name)) for name in ("value", "low", "high", "rows")}
         numbers = {name: value for name, value in read.items() if value is not None}
     if run.state == "succeeded" and promotion:
-        action = "promote" if promotion.get("action") == "promote" else "keep"
-        firing = replace(firing, action=action, reason=_read_text(promotion.get("reason")) or "")
+        reason = _read_text(promotion.get("reason")) or ""
+        firing = replace(firing, action=read_verdict(promotion), reason=reason)
     firing = replace(
         firing,
         version=_read_text(promotion.get("version")),

@@ -34,7 +34,15 @@ from worldsize.resolving.step_estimates import estimate_steps
 from worldsize.retraining import data, tell
 from worldsize.retraining.data import Reading
 from worldsize.retraining.decide import Action, Notice
-from worldsize.retraining.facts import Attempt, Cause, Facts, Fingerprint, limit_run
+from worldsize.retraining.facts import (
+    Attempt,
+    Cause,
+    Facts,
+    Fingerprint,
+    add_verdict,
+    find_limit,
+    read_verdict,
+)
 from worldsize.retraining.look import Outcome, count_firings, describe_champion, require_policy, take_look
 from worldsize.retraining.looks import LookRecord, add_look
 from worldsize.retraining.policy import Policy
@@ -91,8 +99,7 @@ class Place(Struct, frozen=True):
 
     def attempt(self, fingerprint: Fingerprint) -> Path:
         """The folder of the attempts with a fingerprint."""
-        text = msgspec.json.encode(fingerprint, order="sorted")
-        return self.root / hashlib.sha256(text).hexdigest()[:16]
+        return self.root / fingerprint.digest
 
     def run(self, name: str) -> Path:
         """The folder of a run."""
@@ -142,11 +149,7 @@ def read_attempts(place: Place, estimated: float | None = None) -> list[tuple[At
             runs = dict.fromkeys(start.run for start in record.starts)
             attempts += [(attempt, record) for run in runs for attempt in _read_attempt(place, record, run)]
     attempts.sort(key=lambda pair: (pair[0].began, pair[0].run))
-    longest = max(
-        (attempt.ended - attempt.began for attempt, _ in attempts if attempt.state == "finished"),
-        default=None,
-    )
-    limit = None if longest is None else limit_run(longest, estimated)
+    limit = find_limit((attempt for attempt, _ in attempts), estimated)
     return [(replace(attempt, limit=limit), record) for attempt, record in attempts]
 
 
@@ -175,14 +178,7 @@ def _read_attempt(place: Place, record: AttemptRecord, name: str) -> Iterator[At
         cause, reason = explain_failure(run)
         yield replace(attempt, state="failed", cause=cause, reason=reason)
     elif run.state == "succeeded":
-        promotion = read_document(run, "promotion")
-        if promotion is None:
-            yield replace(attempt, state="failed", cause="code", reason="no step wrote a promotion")
-        else:
-            verdict = "promote" if promotion.get("action") == "promote" else "keep"
-            yield replace(
-                attempt, state="finished", verdict=verdict, reason=str(promotion.get("reason") or "")
-            )
+        yield add_verdict(attempt, read_document(run, "promotion"))
     else:
         yield attempt
 
@@ -520,7 +516,7 @@ def _read_verdict(place: Place, run: RunRecord) -> Outcome | None:
     _drop_data(place)
     comparison = read_document(run, "comparison") or {}
     return Outcome(
-        "promote" if promotion.get("action") == "promote" else "keep",
+        read_verdict(promotion),
         str(promotion.get("reason") or comparison.get("reason") or ""),
         comparison.get("champion"),
         comparison.get("challenger"),

@@ -15,13 +15,13 @@ from worldsize.api.look_files import Retrained
 from worldsize.remote.jobs import RemoteJob, read_job
 from worldsize.remote.logs import parse_time, run_state, step_state
 from worldsize.remote.rest import Rest
-from worldsize.retraining.facts import Attempt, Cause, Fingerprint, limit_run
+from worldsize.retraining.facts import ROWS_TAG, TAG, Attempt, Cause, Fingerprint, find_limit
 from worldsize.retraining.local import judge_failure
 from worldsize.running.model.results import DONE
+from worldsize.running.record.models import select_tags
 
-TAG = "worldsize.retrain"  # of a job that trains: the name of what is retrained
 _ATTEMPT, _FIRING, _LOOK, _REASON = f"{TAG}.attempt", f"{TAG}.firing", f"{TAG}.look", f"{TAG}.reason"
-_CODE, _DATA, _ROWS = f"{TAG}.code", f"{TAG}.data.", f"{TAG}.rows."
+_CODE, _DATA = f"{TAG}.code", f"{TAG}.data."
 _LONGEST = 256  # characters of a tag's value that Azure ML keeps
 _RECENT = 10  # attempts of which more is read than their tags
 _LAST_LINES = 40
@@ -51,7 +51,7 @@ def write_tags(start: Start, pipeline: str, reason: str, look: str | None) -> di
     tags = {TAG: pipeline, _ATTEMPT: start.attempt, _FIRING: firing, _REASON: reason, _LOOK: look or ""}
     tags |= {_CODE: start.fingerprint.code}
     tags |= {f"{_DATA}{name}": digest for name, digest in start.fingerprint.data.items()}
-    tags |= {f"{_ROWS}{name}": str(rows) for name, rows in start.rows.items()}
+    tags |= {f"{ROWS_TAG}{name}": str(rows) for name, rows in start.rows.items()}
     return {name: text[:_LONGEST] for name, text in tags.items()}
 
 
@@ -68,20 +68,16 @@ def list_starts(rest: Rest, pipeline: str) -> list[Start]:
 def _read_start(document: Mapping[str, Any], tags: Mapping[str, str]) -> Start:
     name = str(document["name"])
     created = parse_time((document.get("systemData") or {}).get("createdAt"))
-    rows = _select(tags, _ROWS)
+    rows = select_tags(tags, ROWS_TAG)
     return Start(
         tags.get(_ATTEMPT) or name,
-        Fingerprint(tags[_CODE], _select(tags, _DATA)),
+        Fingerprint(tags[_CODE], select_tags(tags, _DATA)),
         datetime.fromisoformat(tags[_FIRING]).timestamp() if _FIRING in tags else 0.0,
         {key: int(text) for key, text in rows.items() if text.isdecimal()},
         name,
         str(document["properties"].get("status")),
         created.timestamp() if created is not None else 0.0,
     )
-
-
-def _select(tags: Mapping[str, str], prefix: str) -> dict[str, str]:
-    return {key.removeprefix(prefix): text for key, text in tags.items() if key.startswith(prefix)}
 
 
 def group_starts(starts: Sequence[Start]) -> list[list[Start]]:
@@ -102,8 +98,7 @@ def read_attempts(
         job = read_job(rest, group[-1].name) if place >= len(groups) - _RECENT else None
         attempt = _summarise(group)
         pairs.append((attempt if job is None else _describe(attempt, job, retrained), job))
-    times = [attempt.ended - attempt.began for attempt, _ in pairs if attempt.state == "finished"]
-    limit = limit_run(max(times, default=None), None)
+    limit = find_limit(attempt for attempt, _ in pairs)
     return [(_judge_canceled(replace(attempt, limit=limit), retrained), job) for attempt, job in pairs]
 
 

@@ -51,7 +51,7 @@ from worldsize.remote.rest import Rest
 from worldsize.remote.submit import make_client, quiet
 from worldsize.retraining import data
 from worldsize.retraining.decide import Action, Notice
-from worldsize.retraining.facts import Attempt, Facts, Fingerprint, Verdict
+from worldsize.retraining.facts import Facts, Fingerprint, add_verdict
 from worldsize.retraining.look import Outcome, RetrainError, count_firings, require_policy, take_look
 from worldsize.retraining.policy import DataPolicy
 from worldsize.retraining.starts import Start, list_starts, read_attempts, write_tags
@@ -230,7 +230,7 @@ def _see(world: WorkspaceWorld, *, looking: bool) -> WorkspaceSeen:
     promotion: Mapping[str, Any] = {}
     if successes and (job := successes[-1][1]) is not None:
         promotion = _read_promotion(world, job)
-        pairs[pairs.index(successes[-1])] = (_add_verdict(successes[-1][0], promotion), job)
+        pairs[pairs.index(successes[-1])] = (add_verdict(successes[-1][0], promotion or None), job)
     before = next((start.rows for start in starts if successes and start.name == successes[-1][0].run), {})
     new_rows = {
         name: max(0, found.rows - before.get(name, 0))
@@ -261,13 +261,6 @@ def _read_promotion(world: WorkspaceWorld, job: RemoteJob) -> Mapping[str, Any]:
             world.client.jobs.download(step.id, output_name="promotion", download_path=folder)
         path = next(Path(folder).rglob("promotion.json"), None)
         return (read_json(path) if path is not None else None) or {}
-
-
-def _add_verdict(attempt: Attempt, promotion: Mapping[str, Any]) -> Attempt:
-    if not promotion:
-        return replace(attempt, state="failed", cause="code", reason="no step wrote a promotion")
-    verdict: Verdict = "promote" if promotion.get("action") == "promote" else "keep"
-    return replace(attempt, verdict=verdict, reason=str(promotion.get("reason") or ""))
 
 
 def _find_newest(world: WorkspaceWorld, watched: Watched) -> Newest:
@@ -359,8 +352,7 @@ def _train(world: WorkspaceWorld, seen: WorkspaceSeen, action: Action) -> str:
     if attempt is not None:
         overrides += _resume(world, seen, attempt)
     number = 1 + sum(start.fingerprint == fingerprint for start in seen.starts)
-    digest = hashlib.sha256(msgspec.json.encode(fingerprint, order="sorted")).hexdigest()[:_DIGITS]
-    name = f"{_name_asset(world.retrained.name)}-{digest}-{number}"
+    name = f"{_name_asset(world.retrained.name)}-{fingerprint.digest}-{number}"
     start = Start(attempt or name, fingerprint, world.now, rows)
     again = attempt is None and world.policy.when == "always"
     _submit(world, name, overrides, write_tags(start, world.retrained.name, action.reason, world.look), again)

@@ -124,10 +124,11 @@ def _find_left(
 
 def leaves_block(body: list[ast.stmt]) -> bool:
     """Whether what follows a block is not reached: it ends with ``return``, ``break`` or ``sys.exit()``."""
-    return isinstance(body[-1], _LEAVES) or _ends_program(body[-1])
+    return isinstance(body[-1], _LEAVES) or ends_program(body[-1])
 
 
-def _ends_program(last: ast.stmt) -> bool:
+def ends_program(last: ast.stmt) -> bool:
+    """Whether a statement ends the program: it raises an error, or calls `exit`."""
     called = last.value if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
     return isinstance(last, ast.Raise) or (called is not None and last_name(called) in ("exit", "_exit"))
 
@@ -219,7 +220,7 @@ def _list_left(module: Module) -> set[ast.AST]:
         if node.test in speaking
         and leaves_block(node.body)
         # A check that stops all processes alike leaves none of them behind.
-        and (node.test in selecting or not _ends_program(node.body[-1]))
+        and (node.test in selecting or not ends_program(node.body[-1]))
     }
     behind: set[ast.AST] = set()
     for above in {module.parents[node] for node in leaving}:

@@ -8,7 +8,7 @@ who asks decides whether all values must agree or one is enough.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from worldsize.scripts.bindings import (
     FUNCTIONS,
@@ -66,6 +66,16 @@ def find_single(code: Definitions, module: Module, node: ast.AST) -> Place | Non
     """The only expression that another one stands for, one step back."""
     values = find_values(code, module, node)
     return values[0] if len(values) == 1 and values[0][1] is not values[0][0].tree else None
+
+
+def list_chain(code: Definitions, module: Module, node: ast.AST, steps: int) -> Iterator[Place]:
+    """An expression, and those that it stands for, as long as there is one."""
+    place: Place | None = (module, node)
+    for _ in range(steps):
+        if place is None:
+            return
+        yield place
+        place = find_single(code, *place)
 
 
 def open_variable(module: Module, node: ast.AST | None) -> ast.AST | None:

@@ -36,7 +36,7 @@ class Part:
 
     Attributes:
         feed: their statistics.
-        samples: sampled values `[k]` of each column and target, without missing ones.
+        samples: sampled values `[k]` of each column and target, without missing ones, in ascending order.
         where: words that tell which rows, or nothing for all.
     """
 
@@ -67,7 +67,9 @@ class Distance(NamedTuple):
         return self.probability < _CHANCE
 
 
-def judge(parts: list[Part], reference: Feed | None, policy: Policy) -> list[Finding]:
+def judge(
+    parts: list[Part], reference: Feed | None, policy: Policy, distances: Mapping[str, Distance]
+) -> list[Finding]:
     """Return what the checks of a policy find, in the order of `CHECKS`: one finding for each column.
 
     Args:
@@ -75,6 +77,7 @@ def judge(parts: list[Part], reference: Feed | None, policy: Policy) -> list[Fin
         reference: the feed of the champion. Without one only rows that are all equal count: `shard_data`
             itself refuses what else is wrong in any feed, such as one label only.
         policy: which checks count.
+        distances: what `measure_drift` returns for all rows and the reference.
     """
     findings: dict[tuple[str, str], Finding] = {}
     feed = parts[-1].feed
@@ -85,7 +88,7 @@ def judge(parts: list[Part], reference: Feed | None, policy: Policy) -> list[Fin
             for finding in _judge_beside(part, reference, policy):
                 findings.setdefault((finding.check, finding.column), finding)
         said = {finding.column for finding in findings.values()}
-        for finding in _judge_drift(parts[-1], reference, policy):
+        for finding in _judge_drift(parts[-1], reference, policy, distances):
             if finding.column not in said:
                 findings[finding.check, finding.column] = finding
     wanted = policy.stop | policy.warn
@@ -131,19 +134,14 @@ def _measure_numbers(old: Column, part: Part) -> Distance | None:
     if values is None or not len(values) or not old.edges:
         return None
     edges, counts = np.array(old.edges), np.array(old.counts)
-    fine = _count(values, edges)
+    below = np.searchsorted(values, edges, side="right")
+    fine = np.diff(below, prepend=0, append=len(values))
     ends = np.unique(np.searchsorted(counts.cumsum(), counts.sum() * np.arange(1, BINS) / BINS))
     coarse = np.unique(np.append(ends, len(edges) - 1))
-    now = _count(values, edges[coarse])
-    now[-2] += now[-1]  # what is above the last edge is in its bin
-    psi = population_stability_index(np.diff(counts.cumsum()[coarse], prepend=0), now[:-1])
+    now = np.diff(below[coarse], prepend=0)
+    now[-1] += fine[-1]  # what is above the last edge is in its bin
+    psi = population_stability_index(np.diff(counts.cumsum()[coarse], prepend=0), now)
     return Distance(psi, "ks", *kolmogorov_smirnov(np.append(counts, 0), fine))
-
-
-def _count(values: Array, edges: Array) -> Array:
-    """The values `[edges + 1]` up to each edge, and above the last."""
-    ends = np.searchsorted(np.sort(values), edges, side="right")
-    return np.diff(np.concatenate([[0], ends, [len(values)]]))
 
 
 def _measure_values(old: Column, column: Column) -> Distance | None:
@@ -281,9 +279,10 @@ def _judge_classes(
         yield Finding("labels", label.name, message)
 
 
-def _judge_drift(part: Part, reference: Feed, policy: Policy) -> Iterator[Finding]:
+def _judge_drift(
+    part: Part, reference: Feed, policy: Policy, distances: Mapping[str, Distance]
+) -> Iterator[Finding]:
     columns = {column.name: column for column in reference.columns}
-    distances = measure_drift(part, reference)
     for column in part.feed.columns:
         distance = distances.get(column.name)
         if distance is not None and distance.is_sure and distance.psi > policy.threshold("psi"):

@@ -93,13 +93,13 @@ class FeedTally:
             if bounds is not None and bounds.kind == DATE:
                 since = format_time(self._reference.newest)
             parts.insert(0, replace(newer, where=f" in the {newer.feed.rows:,} rows after {since}"))
-        findings = judge(parts, self._reference, self._policy)
+        distances = measure_drift(whole, self._reference) if self._reference is not None else {}
+        findings = judge(parts, self._reference, self._policy, distances)
         stop(findings, self._policy)
         for finding in findings[:MAX_WARNINGS]:
             print_warning(f"the feed: {finding.message}")
         if len(findings) > MAX_WARNINGS:
             print_warning(f"the feed: {len(findings) - MAX_WARNINGS:,} more warnings are in `{FEED_NAME}`")
-        distances = measure_drift(whole, self._reference) if self._reference is not None else {}
         return Judged(whole.feed, findings, distances)
 
     def _find_newer(self, batch: Batch, rows: int) -> npt.NDArray[np.bool_]:

@@ -199,12 +199,12 @@ def _find_warm_up(request: ProjectRequest) -> tuple[Flag, float] | None:
     """The option that counts the steps of the script's warm-up, and the epochs that they are on one GPU."""
     profile, rows = request.adoption.profile, request.measured.rows
     reference = find_reference(profile, request.arguments)
-    for flag in profile.flags if reference is not None and rows else ():
+    if reference is None or not rows:
+        return None
+    for flag in profile.flags:
         argument = find_given(flag, profile.flags, request.arguments, profile.subcommand)
         steps = flag.default if argument is None else argument
         if _WARM_UP_STEPS.fullmatch(flag.option) and flag.type == "int" and str(steps).isdigit():
-            assert reference is not None
-            assert rows is not None
             accumulated = int(_value(profile, "accumulation", 1, request.arguments) or 1)
             return flag, round(int(str(steps)) * reference[0] * accumulated / rows, 3)
     return None

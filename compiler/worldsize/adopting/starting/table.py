@@ -121,7 +121,7 @@ def find_settings(table: Table, label: str, telling: Sequence[TellingColumn] = (
         for feature in judged
     ]
     if not any(feature.kept for feature in judged):  # better than nothing
-        judged = [replace(feature, kept=feature.kept or feature.groups, groups=False) for feature in judged]
+        judged = [replace(feature, kept=feature.groups, groups=False) for feature in judged]
     chosen, text = _choose(judged)
     if not chosen:
         names = quoted_list([feature.name or "(no name)" for feature in judged])

@@ -17,7 +17,7 @@ from worldsize.scripts.interface.read import read_interface, read_reached
 from worldsize.scripts.module import Module, constant_value, keyword_argument
 from worldsize.scripts.program import Program
 from worldsize.scripts.settings import list_set_attributes
-from worldsize.scripts.values import find_single
+from worldsize.scripts.values import list_chain
 
 _STEPS = 5  # from a variable to the call that parses
 # What may put more into the arguments than the parser does.
@@ -89,11 +89,5 @@ def _find_name(module: Module, node: ast.Attribute) -> Span:
 
 def _holds_arguments(code: Definitions, module: Module, node: ast.AST) -> bool:
     """Whether an expression can only be what a parser returns."""
-    for _ in range(_STEPS):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PARSES:
-            return True
-        single = find_single(code, module, node)
-        if single is None:
-            return False
-        module, node = single
-    return False
+    chain = (part for _, part in list_chain(code, module, node, _STEPS) if isinstance(part, ast.Call))
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr in PARSES for call in chain)

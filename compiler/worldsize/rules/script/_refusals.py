@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.base.wording import shorten, show_number
+from worldsize.scripts.guards import ends_program
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, last_name
 from worldsize.scripts.numbers import COMPARISONS, calculate
 from worldsize.scripts.program import Program
-
-_EXITS = ("exit", "_exit", "error")  # of `sys`, `os` and a parser
 
 
 def check_script_refuses_numbers(context: Tree, program: Program) -> Iterator[Finding]:
@@ -42,8 +41,9 @@ def list_refusals(module: Module) -> list[tuple[ast.expr, bool]]:
 
 
 def _stops(statement: ast.stmt) -> bool:
+    """Whether a statement ends the script, also by the `error` of a parser."""
     called = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(statement, ast.Raise) or (isinstance(called, ast.Call) and last_name(called) in _EXITS)
+    return ends_program(statement) or (isinstance(called, ast.Call) and last_name(called) == "error")
 
 
 def _list_parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:

@@ -9,12 +9,12 @@ from worldsize.azureml.tree import Tree
 from worldsize.base.problem import Finding
 from worldsize.facts.library_calls import find_call
 from worldsize.rules.script._refusals import list_refusals
-from worldsize.scripts.definitions import Definitions, Place
+from worldsize.scripts.definitions import Definitions
 from worldsize.scripts.interface.read import read_reached
 from worldsize.scripts.module import Module, find_mentions, find_passed, keyword_argument, name_variable
 from worldsize.scripts.program import Program
 from worldsize.scripts.ranks import is_read_from
-from worldsize.scripts.values import find_single
+from worldsize.scripts.values import list_chain
 
 _STEPS = 4  # from a variable to the expression of its value
 _REPLICAS = "num_replicas_in_sync"
@@ -30,7 +30,7 @@ def check_rate_follows_processes_twice(context: Tree, program: Program) -> Itera
             rate = keyword_argument(call, "lr")
             if rate is None or find_call(name, "optimizes") is None:
                 continue
-            for home, node in _list_chain(code, module, rate):
+            for home, node in list_chain(code, module, rate, _STEPS):
                 factors = list(_list_factors(node))
                 total = next((factor for factor in factors if name_variable(factor) in totals), None)
                 count = next((factor for factor in factors if _is_count(code, home, factor)), None)
@@ -69,16 +69,6 @@ def _list_factors(node: ast.AST) -> Iterator[ast.AST]:
         yield node
 
 
-def _list_chain(code: Definitions, module: Module, node: ast.AST) -> Iterator[Place]:
-    """An expression, and those that it stands for, as long as there is one."""
-    place: Place | None = (module, node)
-    for _ in range(_STEPS):
-        if place is None:
-            return
-        yield place
-        place = find_single(code, *place)
-
-
 def check_batch_not_scaled(context: Tree, program: Program) -> Iterator[Finding]:
     """A strategy divides the batches of `fit` and `distribute_dataset` by its replicas."""
     makes = program.called("MultiWorkerMirroredStrategy")
@@ -95,10 +85,10 @@ def check_batch_not_scaled(context: Tree, program: Program) -> Iterator[Finding]
         for name, call in module.calls
         if ".optimizers." in name
         for part in (*call.args, *(keyword.value for keyword in call.keywords))
-        if any(_REPLICAS in find_mentions(node) for _, node in _list_chain(code, module, part))
+        if any(_REPLICAS in find_mentions(node) for _, node in list_chain(code, module, part, _STEPS))
     ]
     chains = [
-        list(_list_chain(code, module, size))
+        list(list_chain(code, module, size, _STEPS))
         for module, call in program.called("batch")
         if isinstance(call.func, ast.Attribute) and (size := find_passed(call, 0, "batch_size")) is not None
     ]

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from worldsize.retraining.facts import ROWS_TAG, TAG
 from worldsize.retraining.history import add_documents, list_pipelines, read_history
 from worldsize.running.record.history import load_run
+from worldsize.running.record.models import select_tags
 from worldsize.running.show.firings import Firing, Retrained
 from worldsize.serving.database import mapping_of, milliseconds_of, text_of, use_each
 from worldsize.serving.jobs.records import JobRecord, read_job_row, select_jobs
 from worldsize.serving.workspace import Workspace
 
-TAG = "worldsize.retrain"  # of a job that a look has submitted: the name of the pipeline
 LIMIT = 400  # jobs
 _STATES = {"Failed": "failed", "Canceled": "interrupted", "Completed": "failed"}  # without a verdict
 
@@ -39,11 +40,10 @@ def find_retrained(workspace: Workspace, model: str) -> Iterator[Retrained]:
 
 def _read_firing(workspace: Workspace, job: JobRecord) -> tuple[Firing, str | None]:
     tags = mapping_of(job.properties, "tags")
-    action = _STATES.get(job.status, "running")
-    rows = [int(text) for key, text in tags.items() if key.startswith(f"{TAG}.rows.") and text.isdecimal()]
+    rows = [int(text) for text in select_tags(tags, ROWS_TAG).values() if text.isdecimal()]
     firing = Firing(
         milliseconds_of(job.created) / 1000,
-        action,
+        _STATES.get(job.status, "running"),
         job.error_message or "",
         run=job.name,
         why=text_of(tags, f"{TAG}.reason"),
